@@ -1,0 +1,72 @@
+# `make run` and `make test` need only Python 3.11+ and make; the rest is installed into .venv.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+# Stamps: what .venv holds. It is rebuilt when the dependencies change.
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+# A uv on PATH, else our own.
+UV := $(or $(shell command -v uv 2>/dev/null),.boot/bin/uv)
+
+# Only interpreters that are already here: closed networks cannot download one.
+export UV_PYTHON_DOWNLOADS := never
+export UV_PROJECT_ENVIRONMENT := .venv
+# Another active environment is not ours, and uv would warn about it.
+unexport VIRTUAL_ENV
+# No notes about newer versions: uv.lock decides.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
+
+.PHONY: run test check bench format clean
+
+run: $(RUNTIME)
+	@$(BIN)/python examples/first_answer.py
+
+test: check
+	@echo "pytest"
+	@$(BIN)/pytest -q -n auto $(PYTEST_ARGS)
+
+check: $(DEV)
+	@echo "uv lock --check"
+	@$(UV) lock --quiet --check --offline 2>/dev/null \
+	  || { echo "uv.lock is behind pyproject.toml: run $(UV) lock"; exit 1; }
+	@echo "ruff check"
+	@$(BIN)/ruff check --quiet
+	@echo "ruff format --check"
+	@$(BIN)/ruff format --quiet --check
+	@echo "pyright"
+	@$(BIN)/pyright
+	@echo "lint-imports"
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
+
+bench: $(DEV)
+	@$(BIN)/python -m bench
+
+format: $(DEV)
+	@$(BIN)/ruff check --quiet --fix
+	@$(BIN)/ruff format --quiet
+
+clean:
+	@rm -rf .boot .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Without uv, `make run` still works from pip, with versions that are not locked.
+$(RUNTIME): pyproject.toml uv.lock
+	@echo "install"
+	@$(MAKE) -s $(UV) && $(SYNC) --inexact --no-dev \
+	  || { echo "uv cannot do it: installing with pip"; $(PYTHON) -m venv .venv && $(BIN)/pip install --quiet -e .; }
+	@touch $@
+
+$(DEV): pyproject.toml uv.lock | $(UV)
+	@echo "install, with the tools for development"
+	@$(SYNC)
+	@touch $(RUNTIME) $@
+
+.boot/bin/uv:
+	@echo "get uv"
+	@$(PYTHON) -m venv .boot
+	@.boot/bin/pip install --quiet uv

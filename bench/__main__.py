@@ -1,0 +1,6 @@
+"""Run every bench and print its table."""
+
+from bench import dialects
+
+if __name__ == "__main__":
+    dialects.main()

@@ -1,0 +1,237 @@
+"""The command line: arguments in, text out; how things are done is known elsewhere.
+
+Exit codes: 0 done, 1 something was lost under `--strict`, 2 the input or the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+import citewire
+from citewire.codec import pretty
+from citewire.dialects import stream_dialects
+from citewire.errors import CitewireError
+from citewire.model import Answer, Loss, Problem
+from citewire.rendering import FORMATS
+from citewire.text import Unit, for_log
+
+# Typer keeps its own copy of click to itself and shows only the leaves of its errors.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class _Commands(TyperGroup):
+    """Says what is wrong with the arguments in one line, as for everything else: they may be hostile too."""
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
+        arguments = list(sys.argv[1:] if args is None else args) or ["--help"]
+        try:
+            extra["standalone_mode"] = False
+            code = super().main(arguments, **extra)
+        except _UsageError as exc:
+            _say(f"citewire: {exc.format_message()}")  # type: ignore[attr-defined]
+            code = 2
+        sys.exit(code or 0)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Trustworthy citations on AI answers.",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+# How many ids a line about losses names before it only counts them.
+_NAMED = 4
+
+
+class _UnitName(StrEnum):
+    codepoints = "codepoints"
+    utf16 = "utf16"
+    utf8 = "utf8"
+
+
+_File = Annotated[str, typer.Argument(metavar="FILE", help="The payload; `-` reads standard input.")]
+_From = Annotated[
+    str | None, typer.Option("--from", metavar="DIALECT", help="What FILE speaks; detected when not given.")
+]
+_UnitOption = Annotated[
+    _UnitName | None, typer.Option("--unit", help="What the payload's offsets count, if not the usual unit.")
+]
+_TextOption = Annotated[
+    Path | None, typer.Option("--text", metavar="FILE", help="The answer's text, for payloads without it.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(citewire.__version__)
+        raise typer.Exit
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire convert response.json --to salesforce`
+
+`citewire convert events.json --from openai.responses --to ngaf --strict`
+
+`curl ... | citewire convert - --to markdown`
+
+`citewire convert --list`"""
+)
+def convert(
+    file: _File = "-",
+    source: _From = None,
+    target: Annotated[str | None, typer.Option("--to", metavar="DIALECT", help="What to write.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if anything is lost.")] = False,
+    unit: _UnitOption = None,
+    text: _TextOption = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the dialects.")] = False,
+) -> None:
+    """Write the citations of a payload in another dialect.
+
+    The payload goes to standard output. What that dialect cannot say goes to standard error, and so does
+    what could not be read.
+    """
+    if show_list:
+        _list_dialects()
+        return
+    if target is None:
+        _fail("name a dialect with --to, or see --list")
+    answer = _read(file, source, unit, text)
+    try:
+        written = citewire.write(answer, target)
+        shown = written.payload if isinstance(written.payload, str) else pretty(written.payload) + "\n"
+    except CitewireError as exc:
+        _fail(str(exc))
+    _write_out(shown)
+    _report_losses(written.losses)
+    if strict and (written.losses or answer.problems):
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire render response.json --to terminal`
+
+`citewire render message.json --from salesforce --to html > answer.html`"""
+)
+def render(
+    file: _File = "-",
+    source: _From = None,
+    target: Annotated[
+        str, typer.Option("--to", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
+    ] = "text",
+    unit: _UnitOption = None,
+    text: _TextOption = None,
+) -> None:
+    """Show the answer with numbered markers and its list of sources."""
+    answer = _read(file, source, unit, text)
+    try:
+        rendered = citewire.render(answer, target)
+    except CitewireError as exc:
+        _fail(str(exc))
+    _write_out(rendered.rstrip("\n") + "\n")
+
+
+def _list_dialects() -> None:
+    dialects = citewire.dialects()
+    width = max(map(len, dialects))
+    for name, dialect in dialects.items():
+        streamed = "  (streams)" if name in stream_dialects() else ""
+        typer.echo(f"{name:{width}}  {dialect.UPSTREAM}{streamed}")
+
+
+def _read(file: str, source: str | None, unit: _UnitName | None, text: Path | None) -> Answer:
+    """The first answer of a file; what was left out of it, and how many more there are, is reported."""
+    data = _bytes(file)
+    known = None if text is None else _bytes(str(text)).decode("utf-8", "replace")
+    counted: Unit | None = None if unit is None else unit.value
+    try:
+        answers = citewire.read_all(data, source, text=known, unit=counted)
+    except CitewireError as exc:
+        _fail(str(exc))
+    answer = next(iter(answers), None)
+    if answer is None:
+        _fail("there is no answer in this payload")
+    if len(answers) > 1:
+        _say(f"note: the first of {len(answers)} answers in this payload")
+    _report_problems(answer.problems)
+    return answer
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        _fail(f"{file}: {exc.strerror or exc}")
+
+
+def _write_out(text: str) -> None:
+    """Text as UTF-8 whatever the locale says; what has no UTF-8 form is shown as an escape."""
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Whoever read us has had enough; Python would complain once more when it closes the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except OSError as exc:
+        _fail(f"standard output: {exc.strerror or exc}")
+
+
+def _report_problems(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        _say(f"left out: {problem.path}: {problem.message} [{problem.code}]")
+
+
+def _report_losses(losses: Iterable[Loss]) -> None:
+    """One line for each thing that happened, however many citations it happened to."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for loss in losses:
+        reason = _SELF_EVIDENT.get(loss.field, loss.reason)
+        grouped.setdefault((loss.field, reason), []).append(loss.citation or loss.source or "")
+    for (field, reason), ids in grouped.items():
+        _say(f"lost: {field}{_of(ids)}: {reason}")
+
+
+# Losses whose reason differs for each citation only in the new name.
+_SELF_EVIDENT = {
+    "id": "will read under another name",
+    "source.id": "will read under another name",
+    "ordinal": "numbered anew",
+}
+
+
+def _of(ids: list[str]) -> str:
+    named = [for_log(name, 40) for name in ids if name]
+    if not named:
+        return ""
+    if len(named) <= _NAMED:
+        return f" of {', '.join(named)}"
+    return f" of {len(named)} ({', '.join(named[:_NAMED])}, …)"
+
+
+def _say(line: str) -> None:
+    typer.echo(for_log(line, 2000), err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    _say(f"citewire: {message}")
+    raise typer.Exit(2)
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line."""
+    return app(arguments, prog_name="citewire")

@@ -1,0 +1,66 @@
+"""The one JSON border: bytes in, plain values out, and only our errors on the way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from citewire.errors import DecodeError, OutputError
+
+__all__ = ["decode", "encode", "pretty"]
+
+_decoder = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
+_AT = re.compile(r" - at `([^`]*)`$")
+
+
+def decode(data: bytes | str) -> Any:
+    """The JSON value in `data`. Raises `DecodeError` for anything else, however broken."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    try:
+        return _decoder.decode(data)
+    except RecursionError as exc:
+        raise DecodeError("nested too deeply") from exc
+    except UnicodeDecodeError as exc:
+        raise DecodeError(f"not UTF-8, or a lone surrogate{_at(data)}") from exc
+    except (msgspec.DecodeError, msgspec.ValidationError) as exc:
+        raise _decode_error(str(exc)) from exc
+
+
+def _at(data: bytes) -> str:
+    """Where bytes stop being UTF-8; the decoder counts from the start of a string only."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as exc:
+        return f" at byte {exc.start}"
+    return ""
+
+
+def _decode_error(message: str) -> DecodeError:
+    where = _AT.search(message)
+    if where is None:
+        return DecodeError(message)
+    return DecodeError(message[: where.start()], where.group(1))
+
+
+def encode(value: Any) -> bytes:
+    """`value` as compact JSON. Raises `OutputError` where it has no JSON form.
+
+    NaN and the infinities, which JSON does not have either, become null.
+    """
+    try:
+        return _encoder.encode(value)
+    except RecursionError as exc:
+        raise OutputError("nested too deeply") from exc
+    except UnicodeEncodeError as exc:
+        raise OutputError(f"a string holds a lone surrogate at {exc.start}") from exc
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise OutputError(str(exc)) from exc
+
+
+def pretty(value: Any) -> str:
+    """`value` as JSON for people, two spaces a level."""
+    return msgspec.json.format(encode(value), indent=2).decode()

@@ -1,0 +1,178 @@
+"""Citation shapes on the wire: read any, write any, and be told what was lost.
+
+Adding a dialect is adding a module to this package; `base` says what it must have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any, cast
+
+from citewire.codec import decode
+from citewire.dialects.base import Dialect, Options, Stream, StreamDialect
+from citewire.errors import (
+    AmbiguousDialect,
+    DecodeError,
+    DialectError,
+    ShapeError,
+    UndetectedDialect,
+    UnknownDialect,
+)
+from citewire.model import Answer, Citation, Point, Span, Written
+from citewire.text import Unit
+
+__all__ = ["detect", "dialects", "open_stream", "read", "read_all", "stream_dialects", "write"]
+
+
+@cache
+def dialects() -> dict[str, Dialect]:
+    """Every dialect by its name."""
+    return _modules(sys.modules[__name__])
+
+
+@cache
+def stream_dialects() -> dict[str, StreamDialect]:
+    """What reads the streams of the dialects that have some."""
+    return _modules(importlib.import_module(f"{__name__}.streams"))
+
+
+def _modules(package: ModuleType) -> dict[str, Any]:
+    """The modules of a package that are named after a dialect."""
+    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
+    modules: list[Any] = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    named = [module for module in modules if hasattr(module, "NAME")]
+    return {module.NAME: module for module in sorted(named, key=lambda module: module.NAME)}
+
+
+def _named(name: str) -> Dialect:
+    known = dialects()
+    if name not in known:
+        raise UnknownDialect(name, tuple(known))
+    return known[name]
+
+
+def detect(payload: Any) -> str:
+    """The name of the one dialect that recognises `payload`, by its envelope.
+
+    Raises `AmbiguousDialect` naming the candidates when two do, `UndetectedDialect` when none does.
+    """
+    fitting = tuple(name for name, dialect in dialects().items() if dialect.detect(payload))
+    fitting += tuple(name for name, stream in stream_dialects().items() if stream.detect(payload))
+    if len(fitting) > 1:
+        raise AmbiguousDialect(fitting)
+    if not fitting:
+        raise UndetectedDialect
+    return fitting[0]
+
+
+def read(
+    payload: Any, dialect: str | None = None, *, text: str | None = None, unit: Unit | None = None
+) -> Answer:
+    """The first answer of `payload`; `read_all` gives all of them, and says what the arguments mean.
+
+    Raises `ShapeError` also when there is no answer in it.
+    """
+    answers = read_all(payload, dialect, text=text, unit=unit)
+    if not answers:
+        raise ShapeError("there is no answer in this payload")
+    return answers[0]
+
+
+def read_all(
+    payload: Any, dialect: str | None = None, *, text: str | None = None, unit: Unit | None = None
+) -> tuple[Answer, ...]:
+    """The answers of `payload`, which is JSON (as bytes, text or decoded) or the text of a text dialect.
+
+    Without `dialect` it is detected. `text` is the answer's text where the payload has citations alone;
+    `unit` overrides the unit that the dialect counts in. What cannot be read is in `Answer.problems`;
+    a payload that cannot be read at all raises `InputError`.
+    """
+    value = _value(payload, dialect)
+    name = dialect or detect(value)
+    options = Options(text, unit)
+    if name in stream_dialects() and stream_dialects()[name].detect(value):
+        return (_read_events(stream_dialects()[name].Stream(options), value),)
+    return _named(name).read_all(value, options)
+
+
+def _read_events(stream: Stream, events: list[Any]) -> Answer:
+    for event in events:
+        stream.feed(event)
+    return stream.answer()
+
+
+def _value(payload: Any, dialect: str | None) -> Any:
+    """Bytes and text as JSON, except where the dialect is text itself."""
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        data = bytes(cast("bytes", payload))
+        return _text_or_json(data, dialect)
+    return _text_or_json(payload, dialect) if isinstance(payload, str) else payload
+
+
+def _text_or_json(data: bytes | str, dialect: str | None) -> Any:
+    if dialect is not None:
+        is_text = getattr(_named(dialect), "IS_TEXT", False)
+        return _as_text(data) if is_text else decode(data)
+    if not data.strip():
+        raise UndetectedDialect
+    opening = data.lstrip()[:1]
+    if opening in (b"{", "{"):
+        return decode(data)
+    # Text may start with a bracket, too: a link, a footnote.
+    try:
+        return decode(data) if opening in (b"[", "[") else _as_text(data)
+    except DecodeError:
+        return _as_text(data)
+
+
+def _as_text(data: bytes | str) -> str:
+    try:
+        return data if isinstance(data, str) else data.decode()
+    except UnicodeDecodeError as exc:
+        raise ShapeError(f"the text is not UTF-8 at byte {exc.start}") from exc
+
+
+def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
+    """`answer` in `dialect`, with what that dialect could not say in `losses`.
+
+    An unchanged answer gives back the payload it was read from. Raises `ShapeError` for an answer
+    whose citations point outside its text or to sources it does not have.
+    """
+    module = _named(dialect)
+    _check(answer)
+    return module.write(answer, Options(unit=unit))
+
+
+def _check(answer: Answer) -> None:
+    lengths = [len(part.text) for part in answer.parts]
+    sources = {source.id for source in answer.sources}
+    if len(sources) != len(answer.sources):
+        raise ShapeError("two sources have the same id", "$.sources")
+    for number, citation in enumerate(answer.citations):
+        for ref in citation.refs:
+            if ref.source_id not in sources:
+                raise ShapeError(f"there is no source {ref.source_id!r}", f"$.citations[{number}].refs")
+        if lengths and not _is_inside(citation, lengths):
+            raise ShapeError("its place is reversed or outside the text", f"$.citations[{number}]")
+
+
+def _is_inside(citation: Citation, lengths: list[int]) -> bool:
+    places = (citation.claim, citation.marker, citation.insert_at)
+    return all(place is None or _fits(place, lengths) for place in places)
+
+
+def _fits(place: Span | Point, lengths: list[int]) -> bool:
+    start, end = (place.at, place.at) if isinstance(place, Point) else (place.start, place.end)
+    return 0 <= place.part < len(lengths) and 0 <= start <= end <= lengths[place.part]
+
+
+def open_stream(dialect: str, *, unit: Unit | None = None) -> Stream:
+    """A reader for a stream in `dialect`, to be fed its events one at a time."""
+    _named(dialect)
+    if dialect not in stream_dialects():
+        raise DialectError(f"{dialect} does not stream; {', '.join(stream_dialects())} do")
+    return stream_dialects()[dialect].Stream(Options(unit=unit))

@@ -1,0 +1,105 @@
+"""What the model knows beyond a dialect's own fields, for dialects with a place for anything.
+
+It travels as one object named `citewire` (PROTOCOL.md, "The citewire object").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from citewire.dialects.base import Json, is_object
+from citewire.errors import ShapeError
+from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
+
+__all__ = ["KEY", "Beyond", "pack", "unpack"]
+
+KEY = "citewire"
+
+
+class Beyond(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The object: a verdict first, then where in the source, then more about the source.
+
+    `claim` is in code points of the answer's text; `kind` and below describe the source.
+    """
+
+    status: Status | None = None
+    reason: str | None = None
+    found: str | None = None
+    page: int | None = None
+    locator: Locator | None = None
+    anchor: str | None = None
+    score: float | None = None
+    claim: tuple[int, int] | None = None
+    kind: SourceKind | None = None
+    filename: str | None = None
+    file_id: str | None = None
+    record_id: str | None = None
+    index: int | None = None
+    domain: str | None = None
+    snippet: str | None = None
+
+    @property
+    def verification(self) -> Verification | None:
+        return None if self.status is None else Verification(self.status, self.reason, self.found, self.page)
+
+    def span(self, length: int | None) -> Span | None:
+        """The claim. Raises `ShapeError` where it is reversed or leaves a text of `length`."""
+        if self.claim is None:
+            return None
+        start, end = self.claim
+        if not 0 <= start <= end or (length is not None and end > length):
+            raise ShapeError(f"claim {start} to {end} is reversed or outside the text", f".{KEY}.claim")
+        return Span(0, start, end)
+
+
+def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None) -> dict[str, Any] | None:
+    """The object for a citation of one source, or None where it would be empty.
+
+    `kind` is what a reader concludes without it, `kept` the object as it came: what is not ours in it
+    stays.
+    """
+    ref, verdict, claim = citation.refs[0], citation.verification, citation.claim
+    fields: Json = {}
+    if verdict is not None:
+        fields = {
+            "status": verdict.status,
+            "reason": verdict.reason,
+            "found": verdict.quote,
+            "page": verdict.page,
+        }
+    if ref.locator is not None:
+        fields["locator"] = msgspec.to_builtins(ref.locator, builtin_types=())
+    if claim is not None:
+        fields["claim"] = [claim.start, claim.end]
+    if source.kind != kind:
+        fields["kind"] = source.kind
+    if ref.anchor is not None:
+        fields["anchor"] = ref.anchor
+    if ref.score is not None:
+        fields["score"] = ref.score
+    for name in _OF_SOURCE:
+        if (value := getattr(source, name)) is not None:
+            fields[name] = value
+    ours = {name: value for name, value in fields.items() if value is not None}
+    if is_object(kept):
+        ours = {name: value for name, value in kept.items() if value is None or name not in _FIELDS} | ours
+    return ours or None
+
+
+_FIELDS = frozenset(Beyond.__struct_fields__)
+_OF_SOURCE = ("filename", "file_id", "record_id", "index", "domain", "snippet")
+
+
+def unpack(raw: Any, where: str) -> Beyond:
+    """The object as it was packed. Raises `ShapeError` at `where` for anything else."""
+    if raw is None:
+        return _NOTHING
+    try:
+        return msgspec.convert(raw, Beyond)
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as exc:
+        raise ShapeError(f"not what citewire writes: {exc}", where) from exc
+
+
+_NOTHING = Beyond()

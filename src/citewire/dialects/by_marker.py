@@ -1,0 +1,158 @@
+"""What the shapes share whose citations are records that markers in the text point to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from citewire.markers import find_markers
+from citewire.model import Citation, Span
+from citewire.shape import Fitting
+
+__all__ = ["Labels", "Names", "Record", "assign_records", "join", "rename_records", "write_markers"]
+
+
+class Labels(NamedTuple):
+    """Which record a marker means: footnotes by their label, all others by number."""
+
+    footnotes: Mapping[str, int]
+    numbers: Mapping[str, int]
+
+
+_KINDS = frozenset({"footnote", "number", "cite", "link"})
+
+
+def pointers(text: str, labels: Labels) -> dict[tuple[int, int], set[int]]:
+    """The markers of `text` that point to records, by their place, and those records."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for start, end, kind, names in find_markers(text, labels.numbers):
+        if kind in _KINDS:
+            table = labels.footnotes if kind == "footnote" else labels.numbers
+            records = {table[name] for name in names if name in table}
+            if records:
+                found[start, end] = records
+    return found
+
+
+def join(text: str, labels: Labels) -> dict[int, list[Span]]:
+    """The markers of each record, in the order of the text."""
+    return _by_record(pointers(text, labels))
+
+
+def _by_record(found: dict[tuple[int, int], set[int]]) -> dict[int, list[Span]]:
+    by_record: dict[int, list[Span]] = defaultdict(list)
+    for (start, end), records in found.items():
+        span = Span(0, start, end)
+        for record in records:
+            by_record[record].append(span)
+    return by_record
+
+
+class Names:
+    """Ids for citations: the record's own, and `id.2`, `id.3` where it is used or taken again."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def give(self, name: str) -> str:
+        given = name
+        while given in self._next:
+            self._next[name] += 1
+            given = f"{name}.{self._next[name]}"
+        self._next[given] = 1
+        return given
+
+
+class Record(NamedTuple):
+    """A record to be written, and the citations that share it."""
+
+    id: str
+    ordinal: int | None
+    citations: list[Citation]
+
+
+def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[Record]:
+    """A record for each citation; those that differ only in their markers share one."""
+    records: list[Record] = []
+    shared: dict[Any, Record] = {}
+    for citation in citations:
+        identity = (citation.ordinal, content(citation)) if citation.marker else None
+        record = shared.get(identity) if identity else None
+        if record is None:
+            record = Record(citation.id, citation.ordinal, [])
+            records.append(record)
+            if identity:
+                shared[identity] = record
+        record.citations.append(citation)
+    return records
+
+
+def rename_records(records: list[Record], names: Mapping[str, str], fitting: Fitting) -> list[Record]:
+    """The records with their citations under new ids, and their own after the first of them."""
+    fitting.rename([names[citation.id] for citation in fitting.answer.citations])
+    renamed = [
+        [replace(citation, id=names[citation.id]) for citation in record.citations] for record in records
+    ]
+    return [
+        Record(citations[0].id, record.ordinal, citations)
+        for record, citations in zip(records, renamed, strict=True)
+    ]
+
+
+def write_markers(
+    fitting: Fitting,
+    records: list[Record],
+    labels: Labels,
+    label: Callable[[int], str],
+) -> None:
+    """Every citation with a place gets a marker that points to its record and to nothing else.
+
+    `label` is the marker for a record. The citations come out in the order of their records.
+    """
+    homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
+    grouped = [citation for record in records for citation in record.citations]
+    if [citation.id for citation in fitting.answer.citations] != [citation.id for citation in grouped]:
+        fitting.lose("order", "citations are grouped by what they cite")
+    fitting.answer = replace(fitting.answer, citations=tuple(grouped))
+
+    sharing: dict[Span, set[int]] = defaultdict(set)
+    for citation in grouped:
+        if citation.marker:
+            sharing[citation.marker].add(homes[citation.id])
+    text = fitting.answer.text
+    found = pointers(text, labels)
+
+    def stays(citation: Citation, _: str) -> bool:
+        marker = citation.marker
+        return marker is not None and found.get((marker.start, marker.end)) == sharing[marker]
+
+    fitting.take_markers_out(stays)
+    fitting.insert_markers(lambda citation: label(homes[citation.id]))
+    if fitting.answer.text != text:
+        found = pointers(fitting.answer.text, labels)
+    _name_what_reads_otherwise(fitting, homes, _by_record(found))
+
+
+def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: dict[int, list[Span]]) -> None:
+    """Brackets of the text itself can read as markers, and markers can stand in code."""
+    wanted: dict[int, list[Span]] = defaultdict(list)
+    firsts: dict[int, str] = {}
+    for citation in fitting.answer.citations:
+        firsts.setdefault(homes[citation.id], citation.id)
+        if citation.marker:
+            wanted[homes[citation.id]].append(citation.marker)
+    for record, name in firsts.items():
+        spans, seen = wanted.get(record, []), read.get(record, [])
+        if spans == seen:
+            continue
+        if sorted(spans, key=_start) == seen:
+            fitting.lose("order", "markers of one record follow the text")
+        else:
+            fitting.lose("marker", "the text around it reads otherwise", citation=name)
+
+
+def _start(span: Span) -> int:
+    return span.start

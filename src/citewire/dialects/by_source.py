@@ -1,0 +1,205 @@
+"""What the two Salesforce shapes share: an entry per source, and in it the places where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from citewire.dialects.base import Json, Problems, Sources, kept_native, weave
+from citewire.errors import InputError
+from citewire.model import Answer, Citation, Native, Point, Source, SourceKind, SourceRef, Span, SpanOrigin
+from citewire.shape import Fitting
+
+__all__ = [
+    "GROUPED",
+    "EntryReader",
+    "Kept",
+    "Use",
+    "by_entry",
+    "kind_of",
+    "need_url",
+    "origin_of",
+    "write_entries",
+]
+
+
+class Use(NamedTuple):
+    """A place where a source is used."""
+
+    claim: Span | None
+    point: Point
+    origin: SpanOrigin
+
+
+class Kept(NamedTuple):
+    """An entry as it came, and the use of it that a citation was read from."""
+
+    entry: Json
+    use: Json | None = None
+
+
+class EntryReader:
+    """Reads entries one by one. `source` registers an entry's source, `uses` lists its uses (None where
+    it has none that we understand), `place` reads one; all may raise `ShapeError`."""
+
+    def __init__(
+        self,
+        dialect: str,
+        source: Callable[[Any, Sources], str],
+        uses: Callable[[Json], list[Any] | None],
+        uses_at: str,
+        place: Callable[[Any], Use],
+    ) -> None:
+        self.sources = Sources()
+        self.problems = Problems()
+        self.citations: list[Citation] = []
+        self.kept: list[tuple[int, Any]] = []
+        self._dialect = dialect
+        self._source = source
+        self._uses = uses
+        self._uses_at = uses_at
+        self._place = place
+
+    def read(self, number: int, entry: Any, where: str) -> None:
+        """Citations for the uses of entry `number`; what cannot be read is kept as it is."""
+        known = len(self.sources)
+        try:
+            source_id = self._source(entry, self.sources)
+        except InputError as exc:
+            self.problems.add(where, exc)
+            self.kept.append((number, entry))
+            return
+        ref = (SourceRef(source_id),)
+        uses = self.problems.guard(lambda: where, self._uses, entry)
+        if not uses:
+            name = f"c{len(self.citations) + 1}"
+            self.citations.append(Citation(name, ref, native=Native(self._dialect, Kept(entry), (number, 0))))
+            return
+        found: list[Use | None] = []
+        for at, use in enumerate(uses):
+            try:
+                found.append(self._place(use))
+            except InputError as exc:
+                found.append(None)
+                self.problems.add(f"{where}{self._uses_at}[{at}]", exc)
+        kept = tuple((at, uses[at]) for at, use in enumerate(found) if use is None)
+        if len(kept) == len(uses):
+            self.kept.append((number, entry))
+            if len(self.sources) > known:
+                self.sources.forget(known)
+        for at, use in enumerate(found):
+            if use is not None:
+                was = (use.claim, use.point) if use.origin == "repaired" else None
+                native = Native(self._dialect, Kept(entry, uses[at]), (number, at), kept, was)
+                self.citations.append(
+                    Citation(
+                        f"c{len(self.citations) + 1}",
+                        ref,
+                        claim=use.claim,
+                        insert_at=use.point,
+                        span_origin=use.origin,
+                        native=native,
+                    )
+                )
+
+
+def kind_of(source: Source) -> SourceKind:
+    """What a reader makes of a source: a record where it has a record id."""
+    return "web" if source.record_id is None else "record"
+
+
+def origin_of(dialect: str) -> Callable[[Citation], SpanOrigin]:
+    """What a reader will make of a place: a repaired one that did not move is repaired again."""
+
+    def origin(citation: Citation) -> SpanOrigin:
+        native = kept_native(citation.native, dialect)
+        place = (citation.claim, citation.insert_at)
+        if native is not None and citation.span_origin == "repaired" and native.was == place:
+            return "repaired"
+        return "exact" if citation.insert_at else "unknown"
+
+    return origin
+
+
+def need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool] = lambda citation: False) -> None:
+    """A source without a URL is refused."""
+
+    def why(citation: Citation, source: Source) -> str | None:
+        if source.url is not None or may_do_without(citation):
+            return None
+        return f"Salesforce needs a URL, and {source.label} has none"
+
+    fitting.refuse_sources(why)
+
+
+GROUPED = "citations are grouped by source"
+
+
+def write_entries(
+    groups: list[tuple[Citation, ...]],
+    answer: Answer,
+    dialect: str,
+    *,
+    same_text: bool,
+    entry: Callable[[Json, Source, list[Any] | None], Json],
+    use: Callable[[Citation, Json], Json],
+) -> list[Any]:
+    """An entry for each group of citations. `entry` writes one over what was kept of it, given its uses
+    (None for a citation without a place); `use` writes one of those. A repaired place that did not move
+    in the `same_text` is written as it came."""
+    sources = {source.id: source for source in answer.sources}
+    written: list[tuple[int | None, Any]] = []
+    for group in groups:
+        native = kept_native(group[0].native, dialect)
+        uses = None
+        if group[0].insert_at:
+            uses = weave(
+                native.kept if native else None,
+                [_written_use(citation, dialect, use, same_text) for citation in group],
+            )
+        source = sources[group[0].refs[0].source_id]
+        raw = kept_entry(group[0], dialect) or {}
+        written.append((native.at[0] if native else None, entry(raw, source, uses)))
+    whole = kept_native(answer.native, dialect)
+    return weave(whole.kept if whole else None, written)
+
+
+def kept_entry(citation: Citation, dialect: str) -> Json | None:
+    """The entry that a citation was read from."""
+    native = kept_native(citation.native, dialect)
+    if native is None:
+        return None
+    kept: Kept = native.raw
+    return kept.entry
+
+
+def _written_use(
+    citation: Citation, dialect: str, use: Callable[[Citation, Json], Json], same_text: bool
+) -> tuple[int | None, Json]:
+    native = kept_native(citation.native, dialect)
+    if native is None:
+        return None, use(citation, {})
+    kept: Kept = native.raw
+    raw = kept.use or {}
+    same = (
+        same_text
+        and citation.span_origin == "repaired"
+        and native.was == (citation.claim, citation.insert_at)
+    )
+    return native.at[1], raw if same else use(citation, raw)
+
+
+def by_entry(answer: Answer, dialect: str) -> list[list[Citation]]:
+    """Citations by the entry they share: of the same source, and with a place in the text."""
+    homes: dict[str, int] = {}
+    for citation in answer.citations:
+        if native := kept_native(citation.native, dialect):
+            homes.setdefault(citation.refs[0].source_id, native.at[0])
+    groups: dict[Any, list[Citation]] = {}
+    for number, citation in enumerate(answer.citations):
+        source_id = citation.refs[0].source_id
+        native = kept_native(citation.native, dialect)
+        home = native.at[0] if native else homes.get(source_id)
+        alone = None if citation.insert_at else number
+        groups.setdefault((source_id, home, alone), []).append(citation)
+    return list(groups.values())

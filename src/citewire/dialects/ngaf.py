@@ -1,0 +1,472 @@
+"""@ngaf/ag-ui: `state.citations`, lists of entries keyed by message id.
+
+The text stands in the messages beside the state, with `[^id]` markers (`[n]`, by index, is read too).
+Read are a thread `{messages, state}`, a state alone, a message that carries its citations, and a list of
+AG-UI events. Entries have many spellings; each keeps the one it came in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import (
+    Json,
+    Options,
+    Problems,
+    Sources,
+    get_at,
+    is_list,
+    is_object,
+    kept_native,
+    optional,
+    overlay,
+    path_text,
+    put_at,
+    require,
+    weave,
+)
+from citewire.dialects.beyond import KEY, Beyond, pack, unpack
+from citewire.dialects.by_marker import (
+    Labels,
+    Names,
+    Record,
+    assign_records,
+    join,
+    rename_records,
+    write_markers,
+)
+from citewire.errors import InputError, ShapeError
+from citewire.model import (
+    Answer,
+    Citation,
+    Native,
+    Part,
+    Source,
+    SourceKind,
+    SourceRef,
+    Span,
+    Written,
+)
+from citewire.patch import apply
+from citewire.shape import Fitting
+
+NAME = "ngaf"
+UPSTREAM = "@ngaf/ag-ui 0.0.47, citations guide at c9326e5"
+ROOM = frozenset(
+    {
+        "answer.id",
+        "claim",
+        "marker",
+        "ordinal",
+        "refs.anchor",
+        "refs.locator.blocks",
+        "refs.locator.chars",
+        "refs.locator.chunk",
+        "refs.locator.lines",
+        "refs.locator.opaque",
+        "refs.locator.pages",
+        "refs.locator.times",
+        "refs.quote",
+        "refs.score",
+        "source.domain",
+        "source.file_id",
+        "source.filename",
+        "source.index",
+        "source.metadata",
+        "source.record_id",
+        "source.snippet",
+        "source.title",
+        "source.url",
+        "verification",
+    }
+)
+
+_TITLE = ("title", "name")
+_URL = ("url", "href", "source")
+_SNIPPET = ("snippet", "content", "excerpt")
+_ID = ("id", "refId")
+_LABEL = re.compile(r"[^\[\]\s]{1,200}")
+
+_Path = tuple[str | int, ...]
+
+
+class _Slot(NamedTuple):
+    """A message with citations: its id, and where its text and its entries stand."""
+
+    id: str | None
+    text: _Path | None
+    entries: _Path | None
+
+
+def detect(payload: Any) -> bool:
+    if is_list(payload):
+        return _is_event_list(payload)
+    if not is_object(payload):
+        return False
+    if is_list(payload.get("messages")):
+        return is_object(payload.get("state"))
+    if is_list(payload.get("citations")):
+        return isinstance(payload.get("content"), str) and "role" in payload
+    lists = payload.get("citations")
+    return is_object(lists) and bool(lists) and all(map(is_list, lists.values()))
+
+
+def _is_event_list(payload: list[Any]) -> bool:
+    kinds = [event.get("type") for event in payload if is_object(event)]
+    named = all(isinstance(kind, str) and kind.isupper() for kind in kinds)
+    return bool(kinds) and len(kinds) == len(payload) and named
+
+
+def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    if is_list(payload):
+        if not _is_event_list(payload):
+            raise ShapeError("a list, but not of AG-UI events")
+        folded, raw = _fold(payload), payload
+    elif is_object(payload):
+        folded = raw = payload
+    else:
+        raise ShapeError("neither a thread, a state, a message nor a list of events")
+    slots = list(_slots(folded))
+    cited = [slot for slot in slots if slot.entries] or slots
+    return tuple(_read(raw, folded, slot, options) for slot in cited)
+
+
+def _fold(events: list[Any]) -> Json:
+    """The thread after a list of events: the text of its messages and the state."""
+    texts: dict[str, list[str]] = {}
+    others: list[Json] = []
+    state: Any = {}
+    for number, event in enumerate(events):
+        where = f"$[{number}]"
+        match event["type"]:
+            case "TEXT_MESSAGE_START":
+                texts.setdefault(require(event, "messageId", str, where), [])
+            case "TEXT_MESSAGE_CONTENT" | "TEXT_MESSAGE_CHUNK":
+                name = optional(event, "messageId", str, where) or next(reversed(texts), "unknown")
+                texts.setdefault(name, []).append(optional(event, "delta", str, where) or "")
+            case "MESSAGES_SNAPSHOT":
+                others = [
+                    message for message in require(event, "messages", list, where) if is_object(message)
+                ]
+                texts = {}
+            case "STATE_SNAPSHOT":
+                state = event.get("snapshot")
+            case "STATE_DELTA":
+                state = apply(state, require(event, "delta", list, where))
+            case _:
+                pass
+    streamed = [{"id": name, "role": "assistant", "content": "".join(text)} for name, text in texts.items()]
+    return {"messages": [*others, *streamed], "state": state if is_object(state) else {}}
+
+
+def _slots(thread: Json) -> Iterator[_Slot]:
+    if is_list(thread.get("citations")):
+        text: _Path | None = ("content",) if isinstance(thread.get("content"), str) else None
+        yield _Slot(optional(thread, "id", str, "$"), text, ("citations",))
+        return
+    at: _Path = ("state",) if is_object(thread.get("state")) else ()
+    lists: Any = get_at(thread, at).get("citations") or {}
+    if not is_object(lists):
+        raise ShapeError("citations are not keyed by message id", path_text((*at, "citations")))
+    seen: set[str] = set()
+    for slot in _message_slots(thread, (*at, "citations"), lists):
+        seen.add(slot.id or "")
+        yield slot
+    yield from (_Slot(name, None, (*at, "citations", name)) for name in lists if name not in seen)
+
+
+def _message_slots(thread: Json, at: _Path, lists: Json) -> Iterator[_Slot]:
+    messages = thread.get("messages")
+    for number, message in enumerate(messages if is_list(messages) else ()):
+        if not is_object(message) or message.get("role") != "assistant":
+            continue
+        name, content = message.get("id"), message.get("content")
+        if not isinstance(name, str) or not isinstance(content, str):
+            continue
+        here: _Path = ("messages", number)
+        entries = (*at, name) if name in lists else (*here, "citations") if "citations" in message else None
+        yield _Slot(name, (*here, "content"), entries)
+
+
+def _read(raw: Any, thread: Json, slot: _Slot, options: Options) -> Answer:
+    text = get_at(thread, slot.text) if slot.text else options.text
+    entries: Any = get_at(thread, slot.entries) if slot.entries else []
+    where = path_text(slot.entries or ())
+    if not is_list(entries):
+        raise ShapeError("a message's citations are not a list", where)
+    reader = _Reader(text, entries, where)
+    return Answer(
+        parts=() if text is None else (Part(text),),
+        citations=tuple(reader.citations),
+        sources=tuple(reader.sources),
+        id=slot.id,
+        problems=tuple(reader.problems),
+        native=Native(NAME, (raw, thread), slot, tuple(reader.kept)),
+    )
+
+
+class _Entry(NamedTuple):
+    id: str
+    ordinal: int
+    ref: SourceRef
+    beyond: Beyond
+    native: Native
+
+
+class _Reader:
+    def __init__(self, text: str | None, entries: list[Any], where: str) -> None:
+        self.sources = Sources()
+        self.problems = Problems()
+        self.kept: list[tuple[int, Any]] = []
+        self.citations: list[Citation] = []
+        self._names = Names()
+        read: list[_Entry] = []
+        length = None if text is None else len(text)
+        for at, raw in enumerate(entries):
+            try:
+                read.append(self._entry(raw, at, length))
+            except InputError as exc:
+                self.problems.add(f"{where}[{at}]", exc)
+                self.kept.append((at, raw))
+        markers = join(text, _labels([(entry.id, entry.ordinal) for entry in read])) if text else {}
+        for number, entry in enumerate(read):
+            self._cite(entry, markers.get(number) or [None], text is not None)
+
+    def _entry(self, kept: Any, at: int, length: int | None) -> _Entry:
+        raw = {"url": kept} if isinstance(kept, str) else kept
+        if not is_object(raw):
+            raise ShapeError("a citation is neither an object nor a URL", "")
+        name, index = _first(raw, _ID), raw.get("index")
+        beyond = unpack(_extra(raw).get(KEY), f".extra.{KEY}")
+        beyond.span(length)
+        numeric = isinstance(index, (int, float)) and not isinstance(index, bool) and index % 1 == 0
+        ordinal = int(index or 0) if numeric else at + 1
+        ref = SourceRef(
+            self._source(raw, beyond),
+            beyond.locator,
+            _first(raw, _SNIPPET),
+            beyond.anchor,
+            beyond.score,
+        )
+        name = f"c{at + 1}" if name is None else name
+        return _Entry(name, ordinal, ref, beyond, Native(NAME, kept, at))
+
+    def _source(self, raw: Json, beyond: Beyond) -> str:
+        url = _first(raw, _URL)
+        return self.sources.add(
+            beyond.kind or _kind(url),
+            url,
+            _first(raw, _TITLE),
+            filename=beyond.filename,
+            file_id=beyond.file_id,
+            record_id=beyond.record_id,
+            index=beyond.index,
+            domain=beyond.domain,
+            snippet=beyond.snippet,
+            metadata={key: value for key, value in _extra(raw).items() if key != KEY},
+        )
+
+    def _cite(self, entry: _Entry, markers: list[Span] | list[None], text_known: bool) -> None:
+        claim = entry.beyond.span(None)
+        name = self._names.give(entry.id)
+        native = replace(entry.native, was=(name, entry.ordinal))
+        for number, marker in enumerate(markers):
+            self.citations.append(
+                Citation(
+                    self._names.give(name) if number else name,
+                    (entry.ref,),
+                    entry.ordinal,
+                    claim,
+                    marker,
+                    span_origin="exact" if text_known and (claim or marker) else "unknown",
+                    verification=entry.beyond.verification,
+                    native=native,
+                )
+            )
+
+
+def _labels(records: list[tuple[str, int]]) -> Labels:
+    """The first record of an id or a number is the one that a marker means."""
+    footnotes: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    for number, (name, ordinal) in enumerate(records):
+        footnotes.setdefault(name, number)
+        numbers.setdefault(str(ordinal), number)
+    return Labels(footnotes, numbers)
+
+
+def _first(raw: Json, keys: tuple[str, ...]) -> str | None:
+    """The first of these fields that is a string; an empty one ends the search too."""
+    for key in keys:
+        if key in raw and isinstance(value := raw[key], str):
+            return value
+    return None
+
+
+def _extra(raw: Json) -> Json:
+    extra = raw.get("extra")
+    return extra if is_object(extra) else {}
+
+
+def _kind(url: str | None) -> SourceKind:
+    return "document" if url is None else "web"
+
+
+def write(answer: Answer, options: Options) -> Written:
+    fitting = Fitting(answer, NAME)
+    if len(answer.parts) > 1:
+        fitting.join_parts()
+    fitting.need_refs()
+    fitting.split_refs()
+    _drop_own_key(fitting)
+    records = _numbered(_named(assign_records(fitting.answer.citations, _content), fitting), fitting)
+    if fitting.answer.parts:
+        labels = _labels([(record.id, record.ordinal or 0) for record in records])
+        write_markers(fitting, records, labels, lambda number: f"[^{records[number].id}]")
+    name = _answer_id(fitting)
+    known = bool(fitting.answer.parts)
+    fit = fitting.finish(
+        ROOM,
+        kind=lambda source: source.kind,
+        origin=lambda citation: "exact" if known and (citation.claim or citation.marker) else "unknown",
+        keep_ids=True,
+    )
+    sources = {source.id: source for source in fit.sources}
+    written: list[tuple[int | None, Any]] = []
+    at = 0
+    for record in records:
+        citation = replace(fit.citations[at], id=record.id)
+        written.append(_entry(citation, sources[citation.refs[0].source_id]))
+        at += len(record.citations)
+    return Written(_envelope(fit, name, written, fitting), tuple(fitting.losses))
+
+
+def _drop_own_key(fitting: Fitting) -> None:
+    """The name of our own object is not free for metadata."""
+    for source in fitting.cited_sources():
+        if KEY in source.metadata:
+            fitting.lose("source.metadata", f"the key {KEY} is taken", source=source.id)
+            free = {key: value for key, value in source.metadata.items() if key != KEY}
+            fitting.sources[source.id] = replace(source, metadata=free)
+
+
+def _content(citation: Citation) -> Any:
+    """What makes two citations the same entry."""
+    ref, verdict, native = citation.refs[0], citation.verification, kept_native(citation.native, NAME)
+    return (
+        (ref.source_id, ref.locator, ref.quote, ref.anchor, ref.score),
+        verdict and (verdict.status, verdict.reason, verdict.quote, verdict.page),
+        citation.claim,
+        native and native.at,
+    )
+
+
+def _named(records: list[Record], fitting: Fitting) -> list[Record]:
+    """Records under ids of their own that a marker can name, citations under what a reader calls them."""
+    names = Names()
+    given: dict[str, str] = {}
+    for record in records:
+        fit = record.id if _LABEL.fullmatch(record.id) else re.sub(r"[\[\]\s]+", "-", record.id)[:200] or "c"
+        first = names.give(fit if _has_place(record) else record.id)
+        for number, citation in enumerate(record.citations):
+            given[citation.id] = names.give(first) if number else first
+    return rename_records(records, given, fitting)
+
+
+def _has_place(record: Record) -> bool:
+    return any(citation.marker or citation.insert_at or citation.claim for citation in record.citations)
+
+
+def _numbered(records: list[Record], fitting: Fitting) -> list[Record]:
+    """Every entry has an index; one without a number gets its place in the list."""
+    return [
+        record if record.ordinal is not None else _with_number(record, number, fitting)
+        for number, record in enumerate(records, 1)
+    ]
+
+
+def _with_number(record: Record, number: int, fitting: Fitting) -> Record:
+    for citation in record.citations:
+        fitting.lose("ordinal", f"will read as {number}, its place in the list", citation=citation.id)
+    return Record(record.id, number, [replace(citation, ordinal=number) for citation in record.citations])
+
+
+_UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
+
+
+def _answer_id(fitting: Fitting) -> str:
+    """The key of the list; a message without an id, or with one no object should have, gets one."""
+    name = fitting.answer.id
+    if name is not None and name not in _UNSAFE:
+        return name
+    native = kept_native(fitting.answer.native, NAME)
+    if name is not None or native is None or native.at.entries != ("citations",):
+        fitting.lose("answer.id", "required: written as message")
+        fitting.answer = replace(fitting.answer, id="message")
+    return "message"
+
+
+def _entry(citation: Citation, source: Source) -> tuple[int | None, Any]:
+    native = kept_native(citation.native, NAME)
+    kept: Any = native.raw if native else {}
+    raw: Json = {"url": kept} if isinstance(kept, str) else dict(kept)
+    was = native.was if native else (None, None)
+    if citation.id != was[0]:
+        _spell(raw, _ID, citation.id)
+    if citation.ordinal != was[1]:
+        raw["index"] = citation.ordinal
+    _spell(raw, _TITLE, source.title)
+    _spell(raw, _URL, source.url)
+    _spell(raw, _SNIPPET, citation.refs[0].quote)
+    extra = dict(source.metadata)
+    if packed := pack(citation, source, _kind(source.url), _extra(raw).get(KEY)):
+        extra[KEY] = packed
+    if extra != _extra(raw):
+        raw = overlay(raw, {"extra": extra or None})
+    plain = isinstance(kept, str) and raw.keys() == {"url"}
+    return (native.at if native else None), raw["url"] if plain else raw
+
+
+def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
+    """`value` under the spelling the entry uses, else under ours."""
+    for key in keys:
+        if key in raw and isinstance(raw[key], str):
+            if value is not None:
+                raw[key] = value
+                return
+            del raw[key]
+    if value is not None:
+        raw[keys[0]] = value
+
+
+def _envelope(answer: Answer, name: str, written: list[tuple[int | None, Any]], fitting: Fitting) -> Any:
+    native = kept_native(answer.native, NAME)
+    if native is None:
+        messages = [{"id": name, "role": "assistant", "content": answer.text}] if answer.parts else []
+        return {"messages": messages, "state": {"citations": {name: weave(None, written)}}}
+    raw, thread = native.raw
+    slot: _Slot = native.at
+    entries = weave(native.kept, written)
+    changed = thread
+    if slot.text and answer.parts:
+        changed = put_at(changed, slot.text, answer.text)
+    elif answer.parts:
+        fitting.lose("parts", "a state alone has no place for the text")
+    if slot.entries:
+        changed = put_at(changed, slot.entries, entries)
+    elif entries:
+        changed = _with_list(changed, name, entries)
+    return raw if changed == thread else changed
+
+
+def _with_list(thread: Json, name: str, entries: list[Any]) -> Json:
+    """A thread that gets its first citations for a message."""
+    state = thread.get("state")
+    state = state if is_object(state) else {}
+    lists = state.get("citations")
+    lists = lists if is_object(lists) else {}
+    return {**thread, "state": {**state, "citations": {**lists, name: entries}}}

@@ -1,0 +1,202 @@
+"""Salesforce Agent API: `citedReferences` of an `Inform` message.
+
+A claim is the cited words, not offsets; `location` is not reliable (in the vendor's own example it lies
+past the end of the claim), so it only decides between several occurrences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import (
+    Json,
+    Options,
+    Sources,
+    get_at,
+    is_list,
+    is_object,
+    kept_native,
+    optional,
+    overlay,
+    path_text,
+    put_at,
+    require,
+)
+from citewire.dialects.by_source import (
+    GROUPED,
+    EntryReader,
+    Use,
+    by_entry,
+    kind_of,
+    need_url,
+    origin_of,
+    write_entries,
+)
+from citewire.errors import ShapeError
+from citewire.model import Answer, Citation, Native, Part, Point, Source, Span, Written
+from citewire.shape import Fitting
+from citewire.text import Offsets, Unit
+
+NAME = "salesforce.agent-api"
+UPSTREAM = "Agent API v1, Handle Citations, 2026-11"
+ROOM = frozenset({"answer.id", "claim", "insert_at", "source.record_id", "source.title", "source.url"})
+
+_UNIT: Unit = "utf16"
+_Path = tuple[str | int, ...]
+
+
+def detect(payload: Any) -> bool:
+    return next(_messages(payload), None) is not None
+
+
+def _messages(payload: Any) -> Iterator[_Path]:
+    """Where the messages with cited references stand: alone, in an event, or in a session's answer."""
+    if not is_object(payload):
+        return
+    if _is_inform(payload):
+        yield ()
+    elif _is_inform(payload.get("message")):
+        yield ("message",)
+    elif is_list(messages := payload.get("messages")):
+        yield from (("messages", at) for at, message in enumerate(messages) if _is_inform(message))
+
+
+def _is_inform(message: Any) -> bool:
+    return is_object(message) and "citedReferences" in message and "message" in message
+
+
+def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    paths = list(_messages(payload))
+    if not paths:
+        raise ShapeError("no message with citedReferences in it")
+    return tuple(_read(payload, path, options.unit or _UNIT) for path in paths)
+
+
+def _read(payload: Any, path: _Path, unit: Unit) -> Answer:
+    message: Json = get_at(payload, path)
+    where = path_text(path)
+    text = require(message, "message", str, where)
+    offsets = Offsets(text)
+    reader = EntryReader(
+        NAME, _read_source, _uses, ".inlineMetadata", lambda use: _read_use(use, offsets, unit)
+    )
+    for number, entry in enumerate(optional(message, "citedReferences", list, where) or []):
+        reader.read(number, entry, f"{where}.citedReferences[{number}]")
+    return Answer(
+        parts=(Part(text),),
+        citations=tuple(reader.citations),
+        sources=tuple(reader.sources),
+        id=optional(message, "id", str, where),
+        problems=tuple(reader.problems),
+        native=Native(NAME, payload, path, tuple(reader.kept), unit),
+    )
+
+
+def _read_source(entry: Any, sources: Sources) -> str:
+    if not is_object(entry):
+        raise ShapeError("a cited reference is not an object", "")
+    record = optional(entry, "recordId", str)
+    kind = "web" if record is None else "record"
+    return sources.add(kind, require(entry, "value", str), optional(entry, "label", str), record_id=record)
+
+
+def _uses(entry: Json) -> list[Any] | None:
+    return optional(entry, "inlineMetadata", list)
+
+
+def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
+    """Where a use stands: its claim where the words are, and the point at the claim's end."""
+    if not is_object(use):
+        raise ShapeError("an inlineMetadata entry is not an object", "")
+    words = optional(use, "claim", str)
+    location = optional(use, "location", int)
+    point = None if location is None else offsets.point(location, unit)
+    if not words:
+        if point is None:
+            raise ShapeError(f"location {location} is outside the text", ".location")
+        return Use(None, Point(0, point.start), "repaired" if point.repaired else "exact")
+    start = _find(offsets, words, None if point is None else point.start)
+    if start is None:
+        raise ShapeError("the claim is not in the text", ".claim")
+    end = start + len(words)
+    exact = point is not None and point.start == end and not point.repaired
+    return Use(Span(0, start, end), Point(0, end), "exact" if exact else "repaired")
+
+
+def _find(offsets: Offsets, words: str, end: int | None) -> int | None:
+    """Where `words` start: so that they end at `end`, else nearest to that, else their first place."""
+    if end is None:
+        return offsets.nearest(words, 0)
+    start = end - len(words)
+    if start >= 0 and offsets.text.startswith(words, start):
+        return start
+    return offsets.nearest(words, start)
+
+
+def write(answer: Answer, options: Options) -> Written:
+    fitting = Fitting(answer, NAME)
+    fitting.need_text()
+    fitting.join_parts()
+    fitting.need_refs()
+    need_url(fitting)
+    fitting.split_refs()
+    fitting.markers_become_claims()
+    fitting.map_citations(lambda citation: _fit_place(citation, fitting))
+    fit = fitting.finish(
+        ROOM,
+        kind=kind_of,
+        origin=origin_of(NAME),
+        group=lambda answer: by_entry(answer, NAME),
+        why=GROUPED,
+    )
+    native = kept_native(fit.native, NAME)
+    unit: Unit = options.unit or (native.was if native else _UNIT)
+    offsets = Offsets(fit.text)
+    entries = write_entries(
+        fitting.groups(),
+        fit,
+        NAME,
+        same_text=native is not None and get_at(native.raw, native.at)["message"] == fit.text,
+        entry=_entry,
+        use=lambda citation, raw: _use(citation, raw, offsets, unit),
+    )
+    return Written(_envelope(native, fit, entries), tuple(fitting.losses))
+
+
+def _fit_place(citation: Citation, fitting: Fitting) -> Citation:
+    """A claim has words, and the location is its end."""
+    claim, point = citation.claim, citation.insert_at
+    if claim and claim.start == claim.end:
+        fitting.lose("claim", "has no words", citation=citation.id)
+        citation, claim = replace(citation, claim=None), None
+    if claim is None or point == Point(0, claim.end):
+        return citation
+    fitting.lose("insert_at", "the location is the end of the claim", citation=citation.id)
+    return replace(citation, insert_at=Point(0, claim.end))
+
+
+def _envelope(native: Native | None, answer: Answer, entries: list[Any]) -> Any:
+    fields: Json = {"id": answer.id, "message": answer.text, "citedReferences": entries}
+    if native is None:
+        return overlay({"type": "Inform"}, fields)
+    message: Json = get_at(native.raw, native.at)
+    if not entries and message["citedReferences"] is None:
+        fields["citedReferences"] = None
+    return put_at(native.raw, native.at, overlay(message, fields))
+
+
+def _entry(raw: Json, source: Source, uses: list[Any] | None) -> Json:
+    fields: Json = {"value": source.url, "label": source.title, "recordId": source.record_id}
+    if uses is None:
+        # Nothing to say: an empty list, unless the entry said null or nothing.
+        uses = [] if raw.get("inlineMetadata", None if raw else []) == [] else None
+    return overlay(raw or {"type": "link"}, {**fields, "inlineMetadata": uses})
+
+
+def _use(citation: Citation, raw: Json, offsets: Offsets, unit: Unit) -> Json:
+    claim, point = citation.claim, citation.insert_at
+    words = offsets.text[claim.start : claim.end] if claim else None
+    return overlay(raw, {"claim": words, "location": point and offsets.to_unit(point.at, unit)})

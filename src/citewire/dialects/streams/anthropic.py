@@ -1,0 +1,166 @@
+"""Anthropic's Messages stream. A citation comes before the text of the block it supports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.codec import decode
+from citewire.dialects.anthropic import NAME, read_message, read_ref
+from citewire.dialects.base import Json, Options, Problems, Sources, is_list, is_object, optional, require
+from citewire.errors import DecodeError, ShapeError
+from citewire.model import Answer, Citation, SourceRef, Span, SpanOrigin
+
+__all__ = ["NAME", "Stream", "detect"]
+
+_STREAM_EVENTS = frozenset(
+    {
+        "message_start",
+        "message_delta",
+        "message_stop",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "ping",
+        "error",
+    }
+)
+
+
+def detect(payload: Any) -> bool:
+    return (
+        is_list(payload)
+        and bool(payload)
+        and all(is_object(event) and event.get("type") in _STREAM_EVENTS for event in payload)
+    )
+
+
+# A block cited more often than this gives the rest of its citations when it is complete.
+_EARLY_REFS = 32
+# Where the pieces of a delta go; `partial_json` is decoded into `input` when the block is complete.
+_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+class _OpenBlock:
+    """A block whose stream has started."""
+
+    def __init__(self, raw: Json) -> None:
+        self.raw = raw
+        self.refs: list[SourceRef] = []
+        self.entries: list[Any] = []
+        self.pieces: dict[str, list[str]] = {}
+
+    def close(self) -> None:
+        """Put the pieces together; what is still open at the end of a stream is closed as it is."""
+        for key, pieces in self.pieces.items():
+            joined = "".join(pieces)
+            if key == "partial_json":
+                self.raw["input"] = _decoded(joined)
+            else:
+                self.raw[key] = (self.raw.get(key) or "") + joined
+        self.pieces = {}
+        if self.entries:
+            self.raw["citations"] = self.entries
+
+    @property
+    def is_text(self) -> bool:
+        return self.raw.get("type") == "text"
+
+
+def _decoded(partial_json: str) -> Any:
+    try:
+        return decode(partial_json) if partial_json else {}
+    except DecodeError:
+        return partial_json  # cut off in the middle: kept as it came
+
+
+class Stream:
+    """Reads Messages stream events. A citation is given when it arrives, and again, under the same id,
+    when the block it supports is complete."""
+
+    def __init__(self, options: Options) -> None:
+        del options  # nothing in this dialect is counted
+        self._message: Json = {"type": "message", "role": "assistant"}
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._names: dict[int, str] = {}
+        self._sources = Sources()
+        self._part = 0
+        self._length = 0
+        self._in_part = False
+
+    def feed(self, event: Any) -> tuple[Citation, ...]:
+        if not is_object(event):
+            raise ShapeError("a stream event is not an object")
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(require(event, "message", dict, "$"))
+            case "message_delta":
+                self._message |= optional(event, "delta", dict, "$") or {}
+            case "content_block_start":
+                self._open(require(event, "index", int, "$"), require(event, "content_block", dict, "$"))
+            case "content_block_delta":
+                return self._delta(require(event, "index", int, "$"), require(event, "delta", dict, "$"))
+            case "content_block_stop":
+                return self._close(require(event, "index", int, "$"))
+            case _:
+                pass
+        return ()
+
+    def _open(self, index: int, raw: Json) -> None:
+        block = _OpenBlock(dict(raw))
+        if block.is_text:
+            optional(raw, "text", str, "$.content_block")
+            block.entries = list(optional(raw, "citations", list, "$.content_block") or ())
+            self._read_refs(block, 0)
+        elif self._in_part:
+            self._part, self._length, self._in_part = self._part + 1, 0, False
+        self._blocks[index] = block
+
+    def _delta(self, index: int, delta: Json) -> tuple[Citation, ...]:
+        block = self._started(index)
+        kind = delta.get("type")
+        if kind == "citations_delta":
+            block.entries.append(delta.get("citation"))
+            self._read_refs(block, len(block.entries) - 1)
+            return self._given(index, block) if len(block.refs) <= _EARLY_REFS else ()
+        if isinstance(kind, str) and kind in _PIECES:
+            key = _PIECES[kind]
+            block.pieces.setdefault(key, []).append(require(delta, key, str, "$.delta"))
+        elif kind == "signature_delta":
+            block.raw["signature"] = delta.get("signature")
+        return ()
+
+    def _started(self, index: int) -> _OpenBlock:
+        if index not in self._blocks:
+            raise ShapeError(f"block {index} was never started", "$.index")
+        return self._blocks[index]
+
+    def _close(self, index: int) -> tuple[Citation, ...]:
+        block = self._started(index)
+        block.close()
+        if not block.is_text:
+            return ()
+        start = self._length
+        self._length += len(block.raw.get("text") or "")
+        self._in_part = True
+        return self._given(index, block, Span(self._part, start, self._length))
+
+    def _read_refs(self, block: _OpenBlock, first: int) -> None:
+        """What cannot be read is left for the problems of the whole answer."""
+        unread = Problems()
+        for at in range(first, len(block.entries)):
+            ref = unread.guard(str, read_ref, block.entries[at], at, self._sources)
+            if ref is not None:
+                block.refs.append(ref)
+
+    def _given(self, index: int, block: _OpenBlock, claim: Span | None = None) -> tuple[Citation, ...]:
+        if not block.refs:
+            return ()
+        name = self._names.setdefault(index, f"c{len(self._names) + 1}")
+        origin: SpanOrigin = "block" if claim else "unknown"
+        return (Citation(name, tuple(block.refs), claim=claim, span_origin=origin),)
+
+    def answer(self) -> Answer:
+        for block in self._blocks.values():
+            block.close()
+        content = [self._blocks[index].raw for index in sorted(self._blocks)]
+        return read_message({**self._message, "content": content})

@@ -1,0 +1,98 @@
+"""Everything citewire raises on purpose.
+
+    CitewireError
+    ├── InputError            the caller's payload or text is not what it should be; has a path
+    │   ├── DecodeError       the bytes are not JSON that we accept
+    │   └── ShapeError        JSON, but a field is missing, of the wrong type or out of range
+    ├── DialectError          the dialect is the problem, not the payload
+    │   ├── UnknownDialect
+    │   ├── UndetectedDialect no dialect fits the payload
+    │   └── AmbiguousDialect  more than one does; has the candidates
+    └── OutputError           a value that cannot be written as JSON
+
+Every class has a stable `code`, which is what travels on the wire and what scripts may test for.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CitewireError(Exception):
+    """The root: catch this one to catch them all."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+class InputError(CitewireError):
+    """Input that cannot be used. `path` is where, as `$.output[0].text`; `$` is the whole."""
+
+    code = "bad_input"
+
+    def __init__(self, message: str, path: str = "$") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {super().__str__()}"
+
+
+class DecodeError(InputError):
+    """Bytes that are not JSON, or JSON that no other program could read back."""
+
+    code = "bad_json"
+
+
+class ShapeError(InputError):
+    """A field that is missing, of the wrong type or out of range."""
+
+    code = "bad_shape"
+
+
+class DialectError(CitewireError):
+    """The dialect, not the payload, is what is wrong."""
+
+    code = "bad_dialect"
+
+
+class UnknownDialect(DialectError):
+    """No dialect has this name."""
+
+    code = "unknown_dialect"
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no dialect is called {name!r}; there are {', '.join(known)}")
+        self.name = name
+        self.known = known
+
+
+class UndetectedDialect(DialectError):
+    """No dialect recognises the payload."""
+
+    code = "undetected_dialect"
+
+    def __init__(self) -> None:
+        super().__init__("no dialect recognises this payload; name one")
+
+
+class AmbiguousDialect(DialectError):
+    """More than one dialect recognises the payload."""
+
+    code = "ambiguous_dialect"
+
+    def __init__(self, candidates: tuple[str, ...]) -> None:
+        super().__init__(f"the payload fits {' and '.join(candidates)}; name one")
+        self.candidates = candidates
+
+
+class OutputError(CitewireError):
+    """A value that has no JSON form: a lone surrogate, a foreign object, nesting without end."""
+
+    code = "unwritable"

@@ -1,0 +1,50 @@
+"""An answer for a GitHub comment: Markdown that mentions nobody and refers to no issue by accident."""
+
+from __future__ import annotations
+
+import re
+
+from citewire.rendering import commonmark
+from citewire.rendering.layout import Layout
+
+__all__ = ["write"]
+
+# A list longer than this is folded away: the answer is what people came for.
+_MOST_OPEN = 6
+
+# GitHub looks for mentions in the text after Markdown is done with it, so escapes do not stop it and
+# entities do not hide them; a zero-width space does. Letters and digits before it make it an address.
+_BREAK = "\u200b"
+_AT = r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9&])|&(?:\#0*64|\#x0*40|commat);"
+_MENTION = re.compile(rf"(?P<url>https?://[^\s<>()\[\]]*)|{_AT}", re.IGNORECASE)
+_AT_IN_URL = re.compile(_AT, re.IGNORECASE)
+_REFERENCE = re.compile(r"(?:\\#|(?<![A-Za-z0-9])GH(?=-))(?=-?\d)", re.IGNORECASE)
+
+
+def write(layout: Layout) -> str:
+    """The answer in GitHub's Markdown."""
+    text = commonmark.body(layout, lambda prose: _unmention(commonmark.defuse(prose)))
+    return "\n\n".join(section for section in (text, _sources(layout)) if section)
+
+
+def _sources(layout: Layout) -> str:
+    items = "\n".join(line for source in layout.sources for line in commonmark.source_item(source, _escape))
+    if len(layout.sources) > _MOST_OPEN:
+        return f"<details>\n<summary>Sources ({len(layout.sources)})</summary>\n\n{items}\n\n</details>"
+    return f"**Sources**\n\n{items}" if items else ""
+
+
+def _unmention(prose: str) -> str:
+    return _MENTION.sub(_broken, prose)
+
+
+def _broken(match: re.Match[str]) -> str:
+    if match["url"]:
+        # The address must stay one.
+        return _AT_IN_URL.sub("%40", match["url"])
+    return f"@{_BREAK}"
+
+
+def _escape(words: str) -> str:
+    escaped = _AT_IN_URL.sub(f"@{_BREAK}", commonmark.escape(words))
+    return _REFERENCE.sub(rf"\g<0>{_BREAK}", escaped)

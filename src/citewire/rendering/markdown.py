@@ -1,0 +1,15 @@
+"""An answer in CommonMark: `[1]` in the text, the links in the list."""
+
+from __future__ import annotations
+
+from citewire.rendering.commonmark import body, defuse, source_item
+from citewire.rendering.layout import Layout
+
+__all__ = ["write"]
+
+
+def write(layout: Layout) -> str:
+    """The answer in Markdown."""
+    items = [line for source in layout.sources for line in source_item(source)]
+    sections = [body(layout, defuse), "**Sources**" if items else "", "\n".join(items)]
+    return "\n\n".join(section for section in sections if section)

@@ -1,0 +1,63 @@
+"""What every surface needs before it shows foreign text: no hidden characters, no link that runs code."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["clean", "link", "one_line"]
+
+# Controls but newline and tab, what reorders text (bidirectional embeddings, overrides and isolates),
+# and lone surrogates, which no encoder takes.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_DELETE = "\x7f"
+_REORDERS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+# What a browser drops from a URL before it looks at the scheme: controls and blanks at the ends, tab and
+# newline anywhere.
+_EDGES = "".join(map(chr, range(0x21)))
+_DROPPED = str.maketrans("", "", "\t\n\r")
+
+# Characters that end or break a link on some surface, or that the eye does not see.
+_UNSAFE = (
+    r"\x00-\x20\x7f-\xa0\"'<>\\^`{|}\xad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f"
+    r"\u3000\ufeff\ud800-\udfff"
+)
+_ENCODED = re.compile(f"[{_UNSAFE}]")
+# An unsafe character in the host is never encoded but refused: encoding could make it another host.
+_LINKABLE = re.compile(rf"(?:https?://[^/?#{_UNSAFE}]+(?=[/?#]|\Z)|mailto:[^{_UNSAFE}])", re.IGNORECASE)
+
+
+def clean(text: str) -> str:
+    """`text` with newline and tab as its only control characters.
+
+    Other controls become visible signs (`␛`), so that an attempt shows; what reorders text goes.
+    """
+    return _HIDDEN.sub(_visible, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _visible(match: re.Match[str]) -> str:
+    char = match[0]
+    if char < " ":
+        return chr(0x2400 + ord(char))
+    if char == _DELETE:
+        return "␡"
+    return "" if _REORDERS.match(char) else "\ufffd"
+
+
+def one_line(text: str) -> str:
+    """`text` cleaned, each run of white space a single blank."""
+    return " ".join(clean(text).split())
+
+
+def link(url: str) -> str | None:
+    """`url` as a link may carry it, or None when it must only be shown.
+
+    Only absolute http, https and mailto URLs are linked. What comes back has no white space, quote,
+    angle bracket, backslash, backtick or pipe: they are percent-encoded.
+    """
+    bare = url.strip(_EDGES).translate(_DROPPED)
+    return _ENCODED.sub(_percent, bare) if _LINKABLE.match(bare) else None
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))

@@ -1,0 +1,54 @@
+"""An answer in Slack's mrkdwn."""
+
+from __future__ import annotations
+
+import re
+
+from citewire.rendering.layout import Layout, flow
+from citewire.rendering.shelf import Listed
+
+__all__ = ["write"]
+
+# mrkdwn has no escapes, so formatting characters in foreign words give way to look-alikes, where Slack
+# would see them: not within a word. A pipe would end the address of a link.
+_FORMAT = re.compile(r"(?<!\w)[*_~]|[*_~](?!\w)|[`|]")
+_LOOK_ALIKE = {"*": "∗", "_": "＿", "~": "∼", "`": "ˋ", "|": "¦"}
+
+# Senders that ask Slack to find names would alert everyone.
+_EVERYONE = re.compile(r"@(?=(?:channel|everyone|here)\b)", re.IGNORECASE)
+_BREAK = "\u200b"
+
+
+def write(layout: Layout) -> str:
+    """The answer in mrkdwn."""
+    text = _escape(flow(layout))
+    if text.count("```") % 2:
+        # A code block left open would take in the sources.
+        text += "\n```"
+    lines = [_line(source) for source in layout.sources]
+    sections = [text, "\n".join(["*Sources*", *lines]) if lines else ""]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _EVERYONE.sub(f"@{_BREAK}", escaped)
+
+
+def _words(words: str) -> str:
+    """Foreign words without formatting."""
+    return _escape(_FORMAT.sub(lambda match: _LOOK_ALIKE[match[0]], words))
+
+
+def _line(source: Listed) -> str:
+    return f"{source.mark} {_title(source)}{f', {source.pages}' if source.pages else ''}"
+
+
+def _title(source: Listed) -> str:
+    if source.href:
+        return f"<{_escape(source.href)}|{_words(source.label)}>"
+    if source.url is None:
+        return _words(source.label)
+    # Slack links nothing within code.
+    shown = "`" + _escape(source.url.replace("`", "%60")) + "`"
+    return shown if source.shown_url is None else f"{_words(source.label)}, {shown}"

@@ -1,0 +1,21 @@
+"""An answer as plain text."""
+
+from __future__ import annotations
+
+from citewire.rendering.layout import Layout, flow
+from citewire.rendering.shelf import Listed
+
+__all__ = ["write"]
+
+
+def write(layout: Layout) -> str:
+    """The answer as plain text."""
+    lines = [_line(source) for source in layout.sources]
+    sections = [flow(layout), "\n".join(["Sources:", *lines]) if lines else ""]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _line(source: Listed) -> str:
+    pages = f", {source.pages}" if source.pages else ""
+    url = f" — {source.shown_url}" if source.shown_url else ""
+    return f"{source.mark} {source.label}{pages}{url}"

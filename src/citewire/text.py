@@ -1,0 +1,186 @@
+"""Offsets in the three units that providers count in, and text made safe for a log line.
+
+Python counts code points; JavaScript and Salesforce UTF-16 units; Google UTF-8 bytes. An `Offsets`
+is made once per text, in one pass, and then converts in O(log n). ASCII text needs no table at all.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+__all__ = ["Found", "Offsets", "Unit", "for_log"]
+
+Unit = Literal["codepoints", "utf16", "utf8"]
+UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")
+
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+# Code points between two checkpoints of the byte table: large enough that the table is small,
+# small enough that encoding one stretch costs well under a microsecond.
+_STRIDE = 256
+
+# Whole-text searches that one `Offsets` will make for texts that are not where they should be;
+# afterwards it looks only near the offset, so that hostile payloads cost no more than honest ones.
+_FULL_SEARCHES = 64
+_NEAR = 2048
+
+# Shorter or word-less texts occur everywhere: finding one elsewhere proves nothing.
+_SHORTEST_SEARCH = 4
+
+
+class Found(NamedTuple):
+    """A span in code points; `repaired` when it is not where the payload said."""
+
+    start: int
+    end: int
+    repaired: bool
+
+
+class Offsets:
+    """Offsets of one text, to and from code points."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._ascii = text.isascii()
+        self._searches_left = _FULL_SEARCHES
+
+    @cached_property
+    def _astral(self) -> list[int]:
+        """Where the characters of two UTF-16 units stand."""
+        if len(self.text.encode("utf-16-le", "surrogatepass")) == 2 * len(self.text):
+            return []
+        return [match.start() for match in _ASTRAL.finditer(self.text)]
+
+    @cached_property
+    def _astral_units(self) -> list[int]:
+        return [at + before for before, at in enumerate(self._astral)]
+
+    @cached_property
+    def _bytes(self) -> list[int]:
+        """The byte offset of every `_STRIDE`-th code point."""
+        table, total = [0], 0
+        for at in range(0, len(self.text), _STRIDE):
+            total += _byte_length(self.text[at : at + _STRIDE])
+            table.append(total)
+        return table
+
+    def length(self, unit: Unit) -> int:
+        """The length of the text in `unit`."""
+        return self.to_unit(len(self.text), unit)
+
+    def to_unit(self, at: int, unit: Unit) -> int:
+        """Code point offset `at`, counted in `unit`. `at` must lie within the text."""
+        if self._ascii or unit == "codepoints":
+            return at
+        if unit == "utf16":
+            return at + bisect_left(self._astral, at)
+        stretch = at // _STRIDE
+        return self._bytes[stretch] + _byte_length(self.text[stretch * _STRIDE : at])
+
+    def from_unit(self, offset: int, unit: Unit) -> tuple[int, bool]:
+        """`offset` in code points, and whether it stood on a character's edge.
+
+        One that splits a surrogate pair or a byte sequence becomes the start of that character.
+        `offset` must lie within the text.
+        """
+        if self._ascii or unit == "codepoints":
+            return offset, True
+        if unit == "utf16":
+            before = bisect_left(self._astral_units, offset)
+            split = before > 0 and self._astral_units[before - 1] == offset - 1
+            return offset - before, not split
+        return self._from_bytes(offset)
+
+    def _from_bytes(self, offset: int) -> tuple[int, bool]:
+        stretch = min(bisect_right(self._bytes, offset) - 1, (len(self.text) - 1) // _STRIDE)
+        first = stretch * _STRIDE
+        data = self.text[first : first + _STRIDE].encode("utf-8", "surrogatepass")
+        rest = offset - self._bytes[stretch]
+        edge = rest
+        while edge < len(data) and data[edge] & 0xC0 == 0x80:
+            edge -= 1
+        return first + len(data[:edge].decode("utf-8", "surrogatepass")), edge == rest
+
+    def span(self, start: int, end: int, unit: Unit) -> Found | None:
+        """The span in code points, or None where it is reversed or leaves the text.
+
+        A span that cuts a character in two is widened to hold it, and says so.
+        """
+        if not 0 <= start <= end or end > self.length(unit):
+            return None
+        first, first_whole = self.from_unit(start, unit)
+        last, last_whole = self.from_unit(end, unit)
+        return Found(first, last if last_whole else last + 1, not (first_whole and last_whole))
+
+    def point(self, offset: int, unit: Unit) -> Found | None:
+        """The point in code points as an empty span, or None where it is outside the text."""
+        if not 0 <= offset <= self.length(unit):
+            return None
+        at, whole = self.from_unit(offset, unit)
+        return Found(at, at, not whole)
+
+    def covering(self, start: int, end: int, unit: Unit, covered: str) -> Found | None:
+        """The span that holds exactly `covered`: where the offsets say, else in another unit,
+        else the nearest occurrence. None when `covered` is nowhere to be found."""
+        for candidate in sorted(UNITS, key=lambda other: other != unit):
+            found = self.span(start, end, candidate)
+            if found and self.text[found.start : found.end] == covered:
+                return Found(found.start, found.end, found.repaired or candidate != unit)
+        near = self.from_unit(min(max(start, 0), self.length(unit)), unit)[0]
+        at = self.nearest(covered, near)
+        return None if at is None else Found(at, at + len(covered), repaired=True)
+
+    def nearest(self, needle: str, near: int) -> int | None:
+        """Where `needle` stands closest to `near`. None for what is too short to be told apart."""
+        if len(needle) < _SHORTEST_SEARCH or not any(char.isalnum() for char in needle):
+            return None
+        near = min(max(near, 0), len(self.text))
+        low, high = 0, len(self.text)
+        if self._searches_left:
+            self._searches_left -= 1
+        else:
+            low, high = max(0, near - _NEAR), near + _NEAR + len(needle)
+        after = self.text.find(needle, near, high)
+        end = min(near + len(needle), len(self.text))
+        # str.rfind takes quadratic time on near misses; str.find does not, and works backwards as well.
+        back = self.text[low:end][::-1].find(needle[::-1])
+        found = [at for at in (after, end - back - len(needle) if back >= 0 else -1) if at >= 0]
+        return min(found, key=lambda at: abs(at - near), default=None)
+
+
+def _byte_length(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+# ANSI sequences: CSI, OSC and the two-character escapes.
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+# Controls, line and paragraph separators, marks and overrides of direction, lone surrogates.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+# How much of a long value is looked at, in multiples of what may be shown.
+_LOG_SCAN = 8
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  a log line must not fail for what some object makes of itself
+        return f"<{type(value).__name__}>"
+
+
+def for_log(value: object, limit: int = 1000) -> str:
+    """`value` on one line, harmless in a log or terminal, at most `limit` characters."""
+    text = value if isinstance(value, str) else _repr(value)
+    line = _ANSI.sub("", text[: limit * _LOG_SCAN])
+    line = _CONTROL.sub(lambda match: _SHORT.get(match[0]) or f"\\u{ord(match[0]):04x}", line)
+    if len(text) <= limit * _LOG_SCAN and len(line) <= limit:
+        return line
+    return line[: max(limit - 1, 0)] + "…"[:limit]

@@ -1,0 +1,31 @@
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import Phase, settings
+
+from cases import need_cases
+
+# Explaining a failure traces every line, which on Python 3.11 takes longer than finding it.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
+settings.register_profile("default", deadline=None, max_examples=100, print_blob=True, phases=_PHASES)
+# The same examples every time: CI must not fail by chance on a change that is not at fault.
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say how to get the cases where pytest would only say that `payload_paths` gave it nothing."""
+    for mark in item.iter_markers("skip"):
+        if str(mark.kwargs.get("reason")).startswith("got empty parameter set"):
+            need_cases()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where everything is required, a skip is a failure, whoever asked for it."""
+    report = yield
+    if report.skipped and os.environ.get("CITEWIRE_REQUIRE") == "all" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+    return report

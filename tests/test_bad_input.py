@@ -1,0 +1,171 @@
+"""Whatever comes in, only our own errors come out, and one bad citation costs only itself."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import citewire
+from citewire import codec
+from citewire.dialects import dialects
+from citewire.errors import OutputError
+from samples import PAYLOADS
+from strategies import any_text, json_values
+
+NAMES = list(dialects())
+JUNK: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    1.5,
+    "",
+    "x" * 300,
+    "\ud800",
+    [],
+    {},
+    [[]],
+    {"": None},
+    "__proto__",
+    {"__proto__": 1},
+]
+
+
+def nodes(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of every value inside `value`."""
+    steps: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        steps = list(cast("dict[Any, Any]", value).items())
+    elif isinstance(value, list):
+        steps = list(enumerate(cast("list[Any]", value)))
+    return [path, *(found for step, inner in steps for found in nodes(inner, (*path, step)))]
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    changed = copy.deepcopy(value)
+    parent = changed
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = new
+    return changed
+
+
+def use(payload: Any, dialect: str | None) -> None:
+    """Everything a program does with a payload; a `CitewireError` is the only way it may fail."""
+    try:
+        answers = citewire.read_all(payload, dialect)
+    except citewire.CitewireError:
+        return
+    for answer in answers:
+        for target in NAMES:
+            # Only what the payload itself brought along can make a payload unwritable.
+            with suppress(OutputError):
+                codec.encode(citewire.write(answer, target).payload)
+        for surface in ("text", "html"):
+            citewire.render(answer, surface)
+
+
+@pytest.mark.parametrize("dialect", [*NAMES, None])
+@given(payload=json_values)
+def test_any_json_is_read_or_refused(dialect: str | None, payload: Any) -> None:
+    use(payload, dialect)
+
+
+@pytest.mark.parametrize("dialect", [*NAMES, None])
+@given(payload=st.binary(max_size=80) | any_text)
+def test_any_bytes_are_read_or_refused(dialect: str | None, payload: Any) -> None:
+    use(payload, dialect)
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+@given(data=st.data())
+def test_a_damaged_payload_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    dialect, payload = PAYLOADS[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(nodes(payload)))
+        payload = put(payload, path, data.draw(st.sampled_from(JUNK) | json_values))
+    use(payload, dialect)
+
+
+@pytest.mark.parametrize("name", [name for name in PAYLOADS if name != "markdown"])
+def test_a_damaged_place_costs_one_citation(name: str) -> None:
+    """Every number in the payload is put out of range, one at a time; a record that several markers point
+    to is several citations."""
+    dialect, payload = PAYLOADS[name]
+    whole = citewire.read(payload, dialect)
+    one = max(Counter(citation.refs for citation in whole.bare().citations).values())
+    for path in nodes(payload):
+        if type(value := _get(payload, path)) is int and value >= 0:
+            damaged = citewire.read(put(payload, path, 10**9), dialect)
+            assert len(damaged.citations) >= len(whole.citations) - one
+            assert damaged.text == whole.text
+            damaged = citewire.read(put(payload, path, -5), dialect)
+            assert len(damaged.citations) >= len(whole.citations) - one
+
+
+def _get(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_deep_nesting_is_refused(dialect: str) -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    use(
+        {"staticContent": deep, "content": deep, "output": deep, "citations": deep, "messages": deep}, dialect
+    )
+    use(deep, dialect)
+    use(b"[" * 100_000, dialect)
+
+
+def many(dialect: str, count: int) -> Any:
+    """A payload with `count` citations, each of its own source, written by the dialect itself."""
+    sentence = "Refunds are available within 30 days. "
+    answer = citewire.Answer(
+        parts=(citewire.Part(sentence * count),),
+        citations=tuple(
+            citewire.Citation(
+                f"c{number + 1}",
+                (citewire.SourceRef(f"s{number + 1}", quote="within 30 days"),),
+                claim=citewire.Span(0, number * len(sentence), number * len(sentence) + len(sentence) - 1),
+                span_origin="exact",
+            )
+            for number in range(count)
+        ),
+        sources=tuple(
+            citewire.Source(f"s{number + 1}", "web", f"https://example.com/{number}", f"Page {number}")
+            for number in range(count)
+        ),
+    )
+    return citewire.write(answer, dialect).payload
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", NAMES)
+def test_a_hundred_thousand_citations_are_read_and_written(dialect: str) -> None:
+    """Several megabytes of text; the time limit of a test is what guards against a hang."""
+    payload = many(dialect, 100_000)
+    answer = citewire.read(payload, dialect)
+
+    assert len(answer.citations) == 100_000
+    assert citewire.write(answer, dialect).payload == payload
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", NAMES)
+def test_ten_megabytes_of_text_are_read_and_written(dialect: str) -> None:
+    answer = citewire.Answer((citewire.Part("naïve words 😀 [ ` \\ " * 600_000),))
+    payload = citewire.write(answer, dialect).payload
+    assert citewire.write(citewire.read(payload, dialect), dialect).payload == payload

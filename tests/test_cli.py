@@ -1,0 +1,392 @@
+"""The command line as a script sees it: the payload alone on stdout, all remarks on stderr, an exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import citewire
+from citewire import cli
+from citewire.rendering import FORMATS
+
+TEXT = "Refunds are available within 30 days. Contact support to start one."
+CITATION: dict[str, Any] = {
+    "citedReference": {
+        "citedReferenceType": "Link",
+        "link": {"url": "https://example.com/refunds"},
+        "label": "Refund policy",
+    },
+    "citedDetails": {
+        "citedDetailsType": "InlineMetadata",
+        "inlineMetadata": [
+            {"citedLocationOffset": 37, "claim": {"claimStartOffset": 0, "claimEndOffset": 37}}
+        ],
+    },
+}
+
+
+def salesforce(*citations: Any, text: Any = TEXT) -> dict[str, Any]:
+    return {
+        "staticContent": {"formatType": "Text", "text": text, "citationContent": {"citations": [*citations]}}
+    }
+
+
+REFUNDS = json.dumps(salesforce(CITATION))
+AGENT_API: dict[str, Any] = {
+    "type": "Inform",
+    "message": TEXT,
+    "citedReferences": [
+        {
+            "type": "link",
+            "value": "https://example.com/refunds",
+            "label": "Refund policy",
+            "inlineMetadata": [{"claim": "Refunds are available within 30 days.", "location": 37}],
+        }
+    ],
+}
+BOTH = json.dumps(salesforce(CITATION) | AGENT_API)
+LISTS: dict[str, Any] = {
+    "citations": {
+        "m1": [{"id": "c1", "index": 1, "title": "Refund policy", "url": "https://example.com/refunds"}]
+    }
+}
+
+
+def run(*arguments: str, stdin: str | bytes = "") -> Result:
+    """Colour is on: what would reach a terminal must show here."""
+    env = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+    return CliRunner(env=env).invoke(cli.app, arguments, input=stdin, color=True, prog_name="citewire")
+
+
+def lines(result: Result) -> list[str]:
+    return result.stderr.splitlines()
+
+
+@pytest.fixture
+def refunds(tmp_path: Path) -> str:
+    file = tmp_path / "refunds.json"
+    file.write_text(REFUNDS, "utf-8")
+    return str(file)
+
+
+LINE = re.compile(r"lost: [a-z_]+(\.[a-z_]+)*( of [\w.-]+)?: \S.*")
+
+
+@pytest.mark.parametrize("dialect", citewire.dialects())
+def test_convert_to(dialect: str, refunds: str) -> None:
+    """stdout is the payload that `write` gives; stderr has a line for each loss."""
+    written = citewire.write(citewire.read(REFUNDS), dialect)
+    result = run("convert", refunds, "--to", dialect)
+    assert result.exit_code == 0
+    shown = result.stdout if isinstance(written.payload, str) else json.loads(result.stdout)
+    assert shown == written.payload
+    assert len(lines(result)) == len(written.losses)
+    assert all(LINE.fullmatch(line) for line in lines(result))
+
+
+@pytest.mark.parametrize("dialect", citewire.dialects())
+def test_strict(dialect: str, refunds: str) -> None:
+    """Exit 1 where something was lost; the payload is written all the same."""
+    result = run("convert", refunds, "--to", dialect, "--strict")
+    assert result.exit_code == (1 if result.stderr else 0)
+    assert result.stdout == run("convert", refunds, "--to", dialect).stdout != ""
+
+
+def test_convert_and_back() -> None:
+    there = run("convert", "-", "--to", "salesforce.agent-api", "--strict", stdin=REFUNDS)
+    assert json.loads(there.stdout) == AGENT_API
+    back = run(
+        "convert", "-", "--from", "salesforce.agent-api", "--to", "salesforce", "--strict", stdin=there.stdout
+    )
+    assert json.loads(back.stdout) == salesforce(CITATION)
+    assert (there.exit_code, back.exit_code) == (0, 0)
+    assert there.stderr == back.stderr == ""
+
+
+def test_stdin_is_the_default() -> None:
+    assert (
+        run("convert", "--to", "salesforce", stdin=REFUNDS).stdout
+        == run("convert", "-", "--to", "salesforce", stdin=REFUNDS).stdout
+    )
+
+
+def test_stdout_is_json_of_utf8() -> None:
+    text = "Rückgabe 📈 中文\u2028 in 30 Tagen."
+    result = run("convert", "-", "--to", "salesforce", stdin=json.dumps(salesforce(text=text)))
+    assert json.loads(result.stdout_bytes.decode("utf-8"))["staticContent"]["text"] == text
+
+
+def test_many_losses_of_a_kind_share_a_line() -> None:
+    result = run("convert", "-", "--to", "openai.responses", stdin=json.dumps(salesforce(*[CITATION] * 6)))
+    claims = [line for line in lines(result) if line.startswith("lost: claim")]
+    assert claims == ["lost: claim of 6 (c1, c2, c3, c4, …): openai.responses has no place for it"]
+
+
+def test_what_was_left_out_is_named_with_its_path() -> None:
+    result = run(
+        "convert", "-", "--to", "salesforce.agent-api", "--strict", stdin=json.dumps(salesforce(5, CITATION))
+    )
+    path = "$.staticContent.citationContent.citations[0]"
+    assert lines(result) == [f"left out: {path}: a citation is not an object [bad_shape]"]
+    assert result.exit_code == 1
+
+
+def test_the_first_of_several_answers() -> None:
+    payload = [salesforce(CITATION), salesforce(text="Another.")]
+    result = run("convert", "-", "--to", "salesforce.agent-api", "--strict", stdin=json.dumps(payload))
+    assert json.loads(result.stdout) == AGENT_API
+    assert lines(result) == ["note: the first of 2 answers in this payload"]
+
+
+def test_text_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "answer.txt"
+    file.write_text("Refunds take 30 days[^c1].", "utf-8")
+    result = run("convert", "-", "--text", str(file), "--to", "salesforce", stdin=json.dumps(LISTS))
+    assert json.loads(result.stdout)["staticContent"]["text"] == "Refunds take 30 days."
+
+
+@pytest.mark.parametrize(("unit", "claim"), [("codepoints", "📈 Up."), ("utf16", "📈 Up"), ("utf8", "📈 ")])
+def test_unit(unit: str, claim: str) -> None:
+    place = {"citedLocationOffset": 5, "claim": {"claimStartOffset": 0, "claimEndOffset": 5}}
+    cited = CITATION | {"citedDetails": {"citedDetailsType": "InlineMetadata", "inlineMetadata": [place]}}
+    payload = json.dumps(salesforce(cited, text="📈 Up. Down."))
+    result = run("convert", "-", "--unit", unit, "--to", "salesforce.agent-api", stdin=payload)
+    assert json.loads(result.stdout)["citedReferences"][0]["inlineMetadata"][0]["claim"] == claim
+
+
+def test_list_names_every_dialect() -> None:
+    result = run("convert", "--list")
+    named = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert list(named) == list(citewire.dialects())
+    assert all(dialect.UPSTREAM in named[name] for name, dialect in citewire.dialects().items())
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        ('{"a": ', "$: "),
+        ('{"a": 1} x', "$: "),
+        ('{"a": NaN}', "$: "),
+        ('{"a": "\\ud800"}', "$: "),
+        (b'{"a": "\xff"}', "$: "),
+        ('{"a":' * 100_000, "$: nested too deeply"),
+    ],
+)
+@pytest.mark.parametrize("command", ["convert", "render"])
+def test_broken_json(command: str, stdin: str | bytes, message: str) -> None:
+    result = run(command, "-", "--to", "markdown", stdin=stdin)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = lines(result)
+    assert line.startswith(f"citewire: {message}")
+    assert line.endswith(" [bad_json]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        pytest.param(
+            [],
+            json.dumps(salesforce(text=5)),
+            "$.staticContent.text: text is not a string [bad_shape]",
+            id="shape",
+        ),
+        pytest.param(
+            ["--from", "salesforce"], "5", "$: no staticContent with text in it [bad_shape]", id="no shape"
+        ),
+        pytest.param([], b"\xff\xfe", "$: the text is not UTF-8 at byte 0 [bad_shape]", id="no text"),
+        pytest.param(
+            [],
+            '{"a": "b"}',
+            "no dialect recognises this payload; name one [undetected_dialect]",
+            id="undetected",
+        ),
+        pytest.param(
+            [],
+            BOTH,
+            "the payload fits salesforce and salesforce.agent-api; name one [ambiguous_dialect]",
+            id="ambiguous",
+        ),
+    ],
+)
+def test_unusable_input(arguments: list[str], stdin: str | bytes, message: str) -> None:
+    """One line that names the path and the code, and exit 2."""
+    for command in (["convert", "--to", "ngaf"], ["render"]):
+        result = run(*command, *arguments, "-", stdin=stdin)
+        assert lines(result) == [f"citewire: {message}"]
+        assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_naming_the_dialect_settles_what_is_ambiguous() -> None:
+    assert (
+        run("convert", "-", "--from", "salesforce", "--to", "salesforce.agent-api", stdin=BOTH).exit_code == 0
+    )
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+def test_unknown_dialect(option: str, refunds: str) -> None:
+    result = run("convert", refunds, "--to", "ngaf", option, "nope")
+    (line,) = lines(result)
+    assert line.startswith("citewire: no dialect is called 'nope'; there are ")
+    assert line.endswith("[unknown_dialect]")
+    assert all(name in line for name in citewire.dialects())
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "{}"], "citewire: name a dialect with --to, or see --list"),
+        (["convert", "missing.json", "--to", "ngaf"], "citewire: missing.json: No such file or directory"),
+        (["convert", ".", "--to", "ngaf"], "citewire: .: Is a directory"),
+        (
+            ["convert", "{}", "--to", "ngaf", "--text", "missing"],
+            "citewire: missing: No such file or directory",
+        ),
+        (["render", "missing.json"], "citewire: missing.json: No such file or directory"),
+    ],
+)
+def test_unusable_arguments(arguments: list[str], message: str, refunds: str) -> None:
+    result = run(*(refunds if argument == "{}" else argument for argument in arguments))
+    assert lines(result) == [message]
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_render_to(name: str, refunds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    result = run("render", refunds, "--to", name)
+    assert result.stdout == citewire.render(citewire.read(REFUNDS), name).rstrip("\n") + "\n"
+    assert "Refund policy" in result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_render_is_text_by_default(refunds: str) -> None:
+    assert run("render", refunds).stdout == run("render", refunds, "--to", "text").stdout
+
+
+def test_render_to_an_unknown_format(refunds: str) -> None:
+    result = run("render", refunds, "--to", "nope")
+    assert lines(result) == [
+        f"citewire: no format is called 'nope'; there are {', '.join(FORMATS)} [unknown_format]"
+    ]
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "examples"),
+    [
+        (["convert"], ["citewire convert response.json --to salesforce", "citewire convert --list"]),
+        (["render"], ["citewire render response.json --to terminal"]),
+        ([], ["convert", "render"]),
+    ],
+)
+def test_help_shows_examples(arguments: list[str], examples: list[str]) -> None:
+    result = run(*arguments, "--help")
+    assert all(example in " ".join(result.stdout.split()) for example in examples)
+    assert result.exit_code == 0
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"{citewire.__version__}\n"
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\x00\r\n\x85\u2028\u2029\u202e\u2066\u200f\x7fevil"
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def unsafe(text: str) -> list[str]:
+    """The characters that move a cursor, start a line or turn the text around, newlines apart."""
+    return [
+        character
+        for character in text
+        if character != "\n"
+        and (unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in BIDI)
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["convert", HOSTILE.replace("\0", ""), "--to", "ngaf"], id="file"),
+        pytest.param(["convert", "{}", "--to", HOSTILE], id="target"),
+        pytest.param(["convert", "{}", "--to", "ngaf", "--from", HOSTILE], id="source"),
+        pytest.param(["convert", "{}", "--to", "ngaf", "--text", HOSTILE.replace("\0", "")], id="text file"),
+        pytest.param(["convert", "{}", "--to", "ngaf", "--unit", HOSTILE], id="unit"),
+        pytest.param(["convert", "{}", HOSTILE, "--to", "ngaf"], id="one file too many"),
+        pytest.param(["convert", "{}", f"--{HOSTILE}"], id="option"),
+        pytest.param(["render", "{}", "--to", HOSTILE], id="format"),
+        pytest.param([HOSTILE], id="command"),
+    ],
+)
+def test_hostile_arguments_stay_off_the_terminal(arguments: list[str], refunds: str) -> None:
+    result = run(*(refunds if argument == "{}" else argument for argument in arguments))
+    assert result.exit_code == 2
+    assert unsafe(result.stderr) == []
+    assert "evil" in result.stderr
+
+
+def hostile_record(name: Any = HOSTILE) -> dict[str, Any]:
+    return {"id": name, "index": 1, "title": HOSTILE, "url": "https://example.com", HOSTILE: HOSTILE}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param({"citations": {HOSTILE: [hostile_record()]}}, id="ngaf"),
+        pytest.param({"citations": {HOSTILE: [5, hostile_record(7)]}}, id="ngaf, left out"),
+        pytest.param({"text": HOSTILE, "citations": {HOSTILE: hostile_record()}}, id="deepcitation"),
+        pytest.param(
+            {"text": 5, "citations": {HOSTILE: {"pageNumber": HOSTILE}}}, id="deepcitation, left out"
+        ),
+        pytest.param(salesforce({HOSTILE: HOSTILE}, HOSTILE, text=HOSTILE), id="salesforce"),
+        pytest.param({HOSTILE: salesforce({HOSTILE: HOSTILE}, text=5)}, id="salesforce, unusable"),
+        pytest.param({HOSTILE: HOSTILE}, id="undetected"),
+    ],
+)
+@pytest.mark.parametrize("target", ["salesforce.agent-api", "openai.responses"])
+def test_hostile_contents_stay_off_the_terminal(target: str, payload: Any) -> None:
+    result = run("convert", "-", "--to", target, stdin=json.dumps(payload))
+    assert result.stderr
+    assert unsafe(result.stderr) == []
+    assert all(line.startswith(("lost: ", "left out: ", "note: ", "citewire: ")) for line in lines(result))
+
+
+SCRIPT = Path(sys.executable).with_name("citewire")
+
+
+def test_as_a_program() -> None:
+    done = subprocess.run(
+        [SCRIPT, "convert", "-", "--to", "ngaf", "--strict"],
+        input=REFUNDS.encode(),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["state"]["citations"]
+    assert done.stderr.startswith(b"lost: ")
+
+
+@pytest.mark.parametrize(
+    "name", [HOSTILE.replace("\0", "").encode(), b"\xff\xfeevil"], ids=["controls", "no UTF-8"]
+)
+def test_as_a_program_with_a_hostile_file(name: bytes, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [SCRIPT, "convert", name, "--to", "ngaf"], cwd=tmp_path, capture_output=True, timeout=50, check=False
+    )
+    line = done.stderr.decode("utf-8")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert line.startswith("citewire: ")
+    assert line.endswith("evil: No such file or directory\n")
+    assert unsafe(line) == []
+    assert line.count("\n") == 1

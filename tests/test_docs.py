@@ -1,0 +1,69 @@
+"""The papers say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import citewire
+from cases import ROOT
+from citewire import codec
+from citewire.dialects.beyond import Beyond
+from citewire.errors import CitewireError
+from citewire.model import Answer
+
+PROTOCOL = (ROOT / "PROTOCOL.md").read_text("utf-8")
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def error_codes(root: type[CitewireError] = CitewireError) -> set[str]:
+    return {root.code}.union(*(error_codes(error) for error in root.__subclasses__()))
+
+
+def test_the_protocol_lists_every_error_code() -> None:
+    table = PROTOCOL.partition("## 4.")[2]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == error_codes()
+
+
+def test_the_protocol_lists_every_field_of_the_citewire_object() -> None:
+    table = PROTOCOL.partition("## 2.")[2].partition("## 3.")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(Beyond.__struct_fields__)
+
+
+def test_the_example_is_an_answer() -> None:
+    example = re.search(r"```json\n(.*?)```", PROTOCOL, re.DOTALL)
+    assert example is not None
+    answer = msgspec.json.decode(example[1], type=Answer)
+
+    assert answer.citations[0].claim is not None
+    assert answer.covered(answer.citations[0].claim) == answer.text
+    assert msgspec.json.decode(codec.encode(answer.bare()), type=Answer) == answer
+
+
+def test_the_table_of_dialects_is_the_code() -> None:
+    """`python tests/test_docs.py` prints the table to paste."""
+    assert rooms_table() in (ROOT / "docs" / "dialects.md").read_text("utf-8")
+
+
+def rooms_table() -> str:
+    """What each dialect has a place for, as Markdown."""
+    rooms = {name: module.ROOM for name, module in citewire.dialects().items()}
+    lines = [f"| | {' | '.join(rooms)} |", "|---" * (len(rooms) + 1) + "|"]
+    for field in sorted({field for room in rooms.values() for field in room}):
+        cells = " | ".join("●" if field in room else "" for room in rooms.values())
+        lines.append(f"| `{field}` | {cells} |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_snippets_of_a_page_run(page: Path) -> None:
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        exec(compile(snippet, page.name, "exec"), {})
+
+
+if __name__ == "__main__":
+    print(rooms_table())  # noqa: T201  for a person who pastes it

@@ -1,6 +1,7 @@
 """Run every bench and print its table."""
 
-from bench import dialects
+from bench import dialects, rendering
 
 if __name__ == "__main__":
     dialects.main()
+    rendering.main()

@@ -33,9 +33,7 @@ from citewire.model import (
 )
 from oracle import unjustified, unnamed
 
-TEXT = (
-    "The ferry sails at noon [1]. It carries forty cars [2], and in summer sixty [1, 2]. See row[1] and [9]."
-)
+TEXT = "The ferry sails at noon [1]. It carries forty cars [2], and in summer sixty [1, 2]. See x[1] and [9]."
 
 ENTRY: Any = {
     "type": "document",
@@ -157,8 +155,8 @@ def write(answer: Answer) -> Written:
 
 
 def touched(answer: Answer) -> Answer:
-    """The same answer, so that the writer has to look at all of it."""
-    return replace(answer, citations=(*answer.citations, *()[:]), parts=tuple(list(answer.parts)))
+    """An equal answer that is not the one that was read, so that the writer has to look at all of it."""
+    return replace(answer, citations=tuple(replace(citation) for citation in answer.citations))
 
 
 def by_id(answer: Answer) -> dict[str, Citation]:
@@ -174,8 +172,7 @@ def test_every_form_is_detected_and_given_back(payload: Any) -> None:
     assert deepcitation.detect(payload)
     for answer in deepcitation.read_all(payload, Options()):
         assert write(answer) == Written(payload)
-        rebuilt = replace(answer, citations=tuple(replace(c) for c in answer.citations))
-        assert write(rebuilt) == Written(payload)
+        assert write(touched(answer)) == Written(payload)
 
 
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
@@ -197,7 +194,7 @@ def test_what_could_not_be_read_outlives_the_citations(payload: Any) -> None:
 
         assert back.citations == ()
         assert back.text == answer.text
-        assert back.problems == answer.problems
+        assert [p.message for p in back.problems] == [p.message for p in answer.problems]
 
 
 def test_a_record() -> None:
@@ -237,7 +234,7 @@ def test_text_may_come_from_the_caller() -> None:
     answer = read(payload, text=TEXT)
 
     assert answer.text == TEXT
-    assert write(replace(answer, citations=tuple(list(answer.citations)))).payload == payload
+    assert write(touched(answer)).payload == payload
     changed = write(replace(answer, parts=(Part(TEXT + " Aye."),)))
     assert changed.payload == {**payload, "text": TEXT + " Aye."}
 
@@ -381,7 +378,7 @@ def test_a_verdict_on_a_block_stands_beside_it() -> None:
 def test_blocks_of_all_sorts(text: str, visible: str, citations: int, problems: int) -> None:
     answer = read({"text": text})
     assert (answer.text, len(answer.citations), len(answer.problems)) == (visible, citations, problems)
-    assert write(replace(answer, citations=tuple(list(answer.citations)))).payload == {"text": text}
+    assert write(touched(answer)).payload == {"text": text}
 
 
 def test_unreadable_blocks_stay_when_citations_come() -> None:
@@ -395,47 +392,44 @@ def test_unreadable_blocks_stay_when_citations_come() -> None:
     assert [c.ordinal for c in read(written.payload).citations] == [1]
 
 
-FIELDS: list[tuple[str, Any, Any]] = [
-    ("attachmentId", "att", lambda c, s: s.file_id),
-    ("citationNumber", 7, lambda c, s: c.ordinal),
-    ("fullPhrase", "a phrase", lambda c, s: c.refs[0].quote),
-    ("anchorText", "words", lambda c, s: c.refs[0].anchor),
-    ("value", "words", lambda c, s: c.refs[0].anchor),
-    ("url", "https://x.example", lambda c, s: s.url),
-    ("title", "A title", lambda c, s: s.title),
-    ("domain", "x.example", lambda c, s: s.domain),
-    *(
-        (name, "said", lambda c, s, name=name: s.metadata[name])
-        for name in ("description", "faviconUrl", "sourceType")
-    ),
-    *(
-        (name, "said", lambda c, s, name=name: s.metadata[name])
-        for name in ("platform", "siteName", "author")
-    ),
-    *(
-        (name, "said", lambda c, s, name=name: s.metadata[name])
-        for name in ("publishedAt", "imageUrl", "accessedAt")
-    ),
-    ("pageNumber", 4, lambda c, s: c.refs[0].locator.first),
-    ("startPageId", 4, lambda c, s: c.refs[0].locator.first),
-]
-SPELLINGS = [
-    pytest.param(spelling, value, get, id=spelling)
-    for name, value, get in FIELDS
-    for spelling in (name, *ALIASES[name])
-]
+EXTRAS = ("description", "faviconUrl", "sourceType", "platform", "siteName", "author")
+# What a field is in the model: of the citation, its source, or the place within it.
+FIELDS: dict[str, tuple[str, Any]] = {
+    "attachmentId": ("source.file_id", "att"),
+    "citationNumber": ("citation.ordinal", 7),
+    "fullPhrase": ("ref.quote", "a phrase"),
+    "anchorText": ("ref.anchor", "words"),
+    "value": ("ref.anchor", "words"),
+    "url": ("source.url", "https://x.example"),
+    "title": ("source.title", "A title"),
+    "domain": ("source.domain", "x.example"),
+    **{name: (f"metadata.{name}", "said") for name in (*EXTRAS, "publishedAt", "imageUrl", "accessedAt")},
+    "pageNumber": ("locator.first", 4),
+    "startPageId": ("locator.first", 4),
+}
 
 
-@pytest.mark.parametrize(("spelling", "value", "get"), SPELLINGS)
-def test_every_spelling_is_read_on_every_path(spelling: str, value: Any, get: Any) -> None:
+def look_up(answer: Answer, path: str) -> Any:
+    citation, source = answer.citations[0], answer.sources[0]
+    roots = {
+        "citation": citation,
+        "source": source,
+        "ref": citation.refs[0],
+        "locator": citation.refs[0].locator,
+    }
+    root, _, name = path.partition(".")
+    return source.metadata.get(name) if root == "metadata" else getattr(roots[root], name)
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"), [(name, key) for name in FIELDS for key in (name, *ALIASES[name])]
+)
+def test_every_spelling_is_read_on_every_path(name: str, spelling: str) -> None:
+    path, value = FIELDS[name]
     entry = {spelling: value}
-    for payload in (
-        {"citations": {"k": entry}},
-        {"verifications": {"k": {"citation": entry}}},
-        in_block([entry], "Hi."),
-    ):
-        answer = read(payload)
-        assert get(answer.citations[0], answer.sources[0]) == value
+    response = {"verifications": {"k": {"citation": entry}}}
+    for payload in ({"citations": {"k": entry}}, response, in_block([entry], "Hi.")):
+        assert look_up(read(payload), path) == value
 
 
 @pytest.mark.parametrize("spelling", ["lineIds", *ALIASES["lineIds"]])
@@ -575,7 +569,7 @@ def test_a_changed_verdict_keeps_its_shape() -> None:
         ({"page_id": "3_2"}, {"locator": Pages(4, 4)}, {"pageNumber": 4}),
         ({"page": 3, "p": "3_2"}, {"locator": Lines((1,), 4)}, {"page": 4, "lineIds": [1]}),
         ({"t": {"s": "1"}, "page": 3}, {"locator": None}, {"type": "audio"}),
-        ({"page": 3}, {"locator": Times("1")}, {"timestamps": {"startTime": "1"}}),
+        ({"page": 3}, {"locator": Times("1")}, {"type": "audio", "timestamps": {"startTime": "1"}}),
         ({"phrase": None}, {"quote": "new"}, {"phrase": "new"}),
     ],
 )
@@ -648,7 +642,7 @@ def test_a_bad_verdict_costs_only_itself(bad: Any, path: str) -> None:
 
     assert [c.verification and c.verification.status for c in answer.citations] == [None, "verified"]
     assert [problem.path for problem in answer.problems] == [path]
-    assert write(replace(answer, citations=tuple(list(answer.citations)))).payload == payload
+    assert write(touched(answer)).payload == payload
 
 
 @pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype"])
@@ -767,13 +761,13 @@ NUMBERS: list[Any] = [
     ),
     pytest.param(
         "A [1]. B [1].",
-        [cite("a", ordinal=1, marker="[1]"), cite("b", ordinal=1, marker=(8, 11))],
+        [cite("a", ordinal=1, marker="[1]"), cite("b", ordinal=1, marker=9)],
         "A [1]. B [1].",
         id="used twice",
     ),
     pytest.param(
         "A [1]. B [1].",
-        [cite("a", ordinal=1, marker="[1]"), cite("b", "s2", ordinal=1, marker=(8, 11))],
+        [cite("a", ordinal=1, marker="[1]"), cite("b", "s2", ordinal=1, marker=9)],
         "A [1]. B [2].",
         id="one number for two things",
     ),
@@ -794,8 +788,8 @@ def test_numbers_mean_what_they_say(text: str, citations: list[Citation], expect
         marker: Any = citation.marker
         if isinstance(marker, str):
             return replace(citation, marker=Span(0, text.index(marker), text.index(marker) + len(marker)))
-        if isinstance(marker, tuple):
-            return replace(citation, marker=Span(0, *marker))
+        if isinstance(marker, int):
+            return replace(citation, marker=Span(0, marker, marker + 3))
         return citation if citation.insert_at else replace(citation, insert_at=Point(0, len(text)))
 
     answer = Answer((Part(text),), tuple(map(placed, citations)), SOURCES)
@@ -987,9 +981,7 @@ def test_any_payload_is_given_back_and_any_change_is_read_back(payload: Any, tex
     except CitewireError:
         return
     for number, answer in enumerate(answers):
-        assert write(replace(answer, citations=tuple(replace(c) for c in answer.citations))) == Written(
-            payload
-        )
+        assert write(touched(answer)) == Written(payload)
         bare = answer.bare()
         written = write(bare)
         assert (read(written.payload).bare() == bare) == (not written.losses)
@@ -1001,9 +993,7 @@ def test_any_payload_is_given_back_and_any_change_is_read_back(payload: Any, tex
             continue
         back = deepcitation.read_all(written.payload, options)[number]
         assert written.losses or back.bare() == new.bare()
-        assert write(replace(back, citations=tuple(replace(c) for c in back.citations))) == Written(
-            written.payload
-        )
+        assert write(touched(back)) == Written(written.payload)
 
 
 @st.composite
@@ -1049,8 +1039,9 @@ HOSTILE = {
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_payloads_take_no_longer_than_others(payload: Any) -> None:
     answer = read(payload)
+    assert write(answer) == Written(payload)
     assert write(answer.bare()).payload
-    assert write(replace(answer, citations=tuple(list(answer.citations)))).payload == payload
+    assert write(replace(answer, citations=answer.citations[1:])).payload
 
 
 @pytest.mark.parametrize("path", payload_paths("deepcitation"), ids=lambda path: path.stem)

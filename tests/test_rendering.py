@@ -1,7 +1,6 @@
 """Six surfaces, one layout: where markers stand, what the list says, and that nothing foreign gets out."""
 
 import re
-import time
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
@@ -932,7 +931,7 @@ def test_no_markdown_gets_a_tag_or_a_bad_link_through(text: str, at: int) -> Non
     assert links[-1] == POLICY.url
 
 
-# Time
+# Size
 
 
 def big(citations: int, size: int) -> Answer:
@@ -956,11 +955,8 @@ def big(citations: int, size: int) -> Answer:
 @pytest.mark.slow
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_megabyte_with_ten_thousand_citations(to: str) -> None:
-    answer = big(10_000, 1_000_000)
-    start = time.perf_counter()
-    written = render(answer, to)
-    assert time.perf_counter() - start < 2
-    assert len(written) <= 12 * len(render(big(1_000, 100_000), to))
+    """The time itself is for bench/rendering.py; here it only has to end, and not to grow in length."""
+    assert len(render(big(10_000, 1_000_000), to)) <= 12 * len(render(big(1_000, 100_000), to))
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -10,6 +10,7 @@
     │   └── AmbiguousDialect  more than one does; has the candidates
     └── OutputError           a value that cannot be written as JSON
 
+Rooms add leaves of their own: `patch.PatchError` is an InputError, `rendering.UnknownFormat` a CitewireError.
 Every class has a stable `code`, which is what travels on the wire and what scripts may test for.
 """
 

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import accumulate, count
+from operator import is_not
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple, replace
@@ -164,6 +165,8 @@ class Fitting:
 
     def derive_claims(self, which: Callable[[Citation], bool]) -> None:
         """A claim for every citation in `which` that has only a point: the sentence before it."""
+        if all(citation.claim or not citation.insert_at for citation in self.answer.citations):
+            return
 
         def derived(old: Citation, new: Citation) -> Citation:
             if new is old:
@@ -222,7 +225,7 @@ class Fitting:
 
     def _regroup(self, groups: list[list[Citation]], why: str) -> None:
         order = tuple(citation for group in groups for citation in group)
-        if any(map(_is_not, order, self.answer.citations)):
+        if any(map(is_not, order, self.answer.citations)):
             self.lose("order", why)
         self.answer = replace(self.answer, citations=order)
         self._sizes = [len(group) for group in groups]
@@ -247,7 +250,7 @@ class Fitting:
                     self.lose(field, self._no_place, citation=citation.id)
                     changes[field] = None
             refs = tuple(self._fit_ref(ref, ref_fields, room, citation.id) for ref in citation.refs)
-            if any(map(_is_not, refs, citation.refs)):
+            if any(map(is_not, refs, citation.refs)):
                 changes["refs"] = refs
             fit = replace(citation, **changes) if changes else citation
             seen_as = origin(fit)
@@ -337,10 +340,6 @@ class Fitting:
         self.answer = replace(self.answer, citations=tuple(renamed))
 
 
-def _is_not(left: object, right: object) -> bool:
-    return left is not right
-
-
 def locator_kind(locator: Locator) -> str:
     """`chars`, `pages`, … as in `Room`."""
     return type(locator).__name__.lower()
@@ -362,7 +361,7 @@ def _renamed_refs(citation: Citation, names: dict[str, str]) -> Citation:
         ref if names[ref.source_id] == ref.source_id else replace(ref, source_id=names[ref.source_id])
         for ref in citation.refs
     )
-    return replace(citation, refs=refs) if any(map(_is_not, refs, citation.refs)) else citation
+    return replace(citation, refs=refs) if any(map(is_not, refs, citation.refs)) else citation
 
 
 def split_refs(answer: Answer) -> Answer:

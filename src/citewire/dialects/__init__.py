@@ -22,7 +22,7 @@ from citewire.errors import (
     UndetectedDialect,
     UnknownDialect,
 )
-from citewire.model import Answer, Citation, Point, Span, Written
+from citewire.model import Answer, Citation, Written
 from citewire.text import Unit
 
 __all__ = ["detect", "dialects", "open_stream", "read", "read_all", "stream_dialects", "write"]
@@ -161,13 +161,16 @@ def _check(answer: Answer) -> None:
 
 
 def _is_inside(citation: Citation, lengths: list[int]) -> bool:
-    places = (citation.claim, citation.marker, citation.insert_at)
-    return all(place is None or _fits(place, lengths) for place in places)
+    claim, marker, point = citation.claim, citation.marker, citation.insert_at
+    if claim is not None and not _fits(claim.part, claim.start, claim.end, lengths):
+        return False
+    if marker is not None and not _fits(marker.part, marker.start, marker.end, lengths):
+        return False
+    return point is None or _fits(point.part, point.at, point.at, lengths)
 
 
-def _fits(place: Span | Point, lengths: list[int]) -> bool:
-    start, end = (place.at, place.at) if isinstance(place, Point) else (place.start, place.end)
-    return 0 <= place.part < len(lengths) and 0 <= start <= end <= lengths[place.part]
+def _fits(part: int, start: int, end: int, lengths: list[int]) -> bool:
+    return 0 <= part < len(lengths) and 0 <= start <= end <= lengths[part]
 
 
 def open_stream(dialect: str, *, unit: Unit | None = None) -> Stream:

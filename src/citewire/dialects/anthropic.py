@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import count, pairwise
+from operator import is_not
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -284,7 +285,7 @@ def _fit_refs(fitting: Fitting) -> None:
 
     def fitted(citation: Citation) -> Citation:
         refs = tuple(_fit_ref(ref, fitting, citation.id) for ref in citation.refs)
-        return replace(citation, refs=refs) if refs != citation.refs else citation
+        return replace(citation, refs=refs) if any(map(is_not, refs, citation.refs)) else citation
 
     fitting.map_citations(fitted)
 
@@ -325,6 +326,8 @@ class _Piece(NamedTuple):
 
 def _flatten_claims(fitting: Fitting) -> None:
     """Claims made disjoint: where some overlap, each piece is cited by all that cover it."""
+    if _are_disjoint(fitting.answer.citations):
+        return
     by_part: dict[int, list[Citation]] = {}
     for citation in fitting.answer.citations:
         if citation.claim:
@@ -332,6 +335,17 @@ def _flatten_claims(fitting: Fitting) -> None:
     flat = tuple(_piece_citation(piece, part) for part in sorted(by_part) for piece in _pieces(by_part[part]))
     _name_what_moved(fitting, flat)
     fitting.answer = replace(fitting.answer, citations=flat)
+
+
+def _are_disjoint(citations: tuple[Citation, ...]) -> bool:
+    """Whether every claim starts after the one before it has ended."""
+    last = (-1, 0)
+    for citation in citations:
+        claim = citation.claim
+        if claim is None or (claim.part, claim.start) < last:
+            return False
+        last = (claim.part, claim.end)
+    return True
 
 
 def _pieces(citations: list[Citation]) -> list[_Piece]:

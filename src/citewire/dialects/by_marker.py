@@ -92,6 +92,8 @@ def assign_records(citations: Iterable[Citation], content: Callable[[Citation], 
 
 def rename_records(records: list[Record], names: Mapping[str, str], fitting: Fitting) -> list[Record]:
     """The records with their citations under new ids, and their own after the first of them."""
+    if all(old == new for old, new in names.items()):
+        return records
     fitting.rename([names[citation.id] for citation in fitting.answer.citations])
     renamed = [
         [replace(citation, id=names[citation.id]) for citation in record.citations] for record in records

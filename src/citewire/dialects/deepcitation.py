@@ -127,7 +127,7 @@ _PLACES = ("pageNumber", "lineIds", "timestamps")
 _STALE = {"pageNumber": ("startPageId", *ALIASES["startPageId"]), "anchorText": ("value",)}
 _MODELLED = ALIASES.keys() - {"reasoning", "claimText", "startTime", "endTime"}
 _IN_BLOCK = {name: next((s for s in spellings if "_" in s), name) for name, spellings in ALIASES.items()}
-_IN_BLOCK |= {"citationNumber": "id", "startPageId": "page_id"}
+_IN_BLOCK.update(citationNumber="id", startPageId="page_id")
 _PROMPTED = ("fullPhrase", "anchorText", "startPageId", "lineIds")
 
 _PAGE = re.compile(r"(?:page[_a-z]{0,30})?(\d{1,9})(?:_(?:index_)?(\d{1,9}))?", re.IGNORECASE)
@@ -1040,8 +1040,8 @@ def _numbers(groups: list[list[int]], uses: list[_Use], printed: _Printed) -> li
     numbers = [use.want for use in uses]
     fresh, held = _without_own(groups, uses, shown)
     for place, use in enumerate(uses):
-        if use.spot is None and shown[use.want] + len(held.get(use.want, ())):
-            numbers[place] = use.want if _is_crowded(held.get(use.want, []), place) else None
+        if use.spot is None and (use.want in held or shown[use.want]):
+            numbers[place] = None
     taken = shown.keys() | set(numbers)
     free = (number for number in count(1) if number not in taken)
     for group in sorted(fresh, key=lambda group: _position(uses[group[0]].spot)):
@@ -1157,10 +1157,10 @@ class _Layout:
 
     def need_id(self, fitting: Fitting) -> None:
         """A message of shared state goes by its key when it has no id."""
-        path: _Path = self.native.at if self.native else ()
-        if path[:1] == ("messages",) and fitting.answer.id is None:
-            fitting.lose("answer.id", f"will read as {path[-1]}")
-            fitting.answer = replace(fitting.answer, id=path[-1])
+        if self.native and self.native.at[:1] == ("messages",) and fitting.answer.id is None:
+            name = self.native.at[-1]
+            fitting.lose("answer.id", f"will read as {name}")
+            fitting.answer = replace(fitting.answer, id=name)
 
     def arrange(self, records: list[_Record], fitting: Fitting) -> list[_Record]:
         """The records as a reader will come upon them."""

@@ -243,8 +243,9 @@ class _Reader:
         name, index = _first(raw, _ID), raw.get("index")
         beyond = unpack(_extra(raw).get(KEY), f".extra.{KEY}")
         beyond.span(length)
-        numeric = isinstance(index, (int, float)) and not isinstance(index, bool) and index % 1 == 0
-        ordinal = int(index or 0) if numeric else at + 1
+        if type(index) is float and index.is_integer():
+            index = int(index)
+        ordinal = index if type(index) is int else at + 1
         ref = SourceRef(
             self._source(raw, beyond),
             beyond.locator,
@@ -339,8 +340,8 @@ def write(answer: Answer, options: Options) -> Written:
     written: list[tuple[int | None, Any]] = []
     at = 0
     for record in records:
-        citation = replace(fit.citations[at], id=record.id)
-        written.append(_entry(citation, sources[citation.refs[0].source_id]))
+        citation = fit.citations[at]
+        written.append(_entry(record.id, citation, sources[citation.refs[0].source_id]))
         at += len(record.citations)
     return Written(_envelope(fit, name, written, fitting), tuple(fitting.losses))
 
@@ -410,13 +411,13 @@ def _answer_id(fitting: Fitting) -> str:
     return "message"
 
 
-def _entry(citation: Citation, source: Source) -> tuple[int | None, Any]:
+def _entry(name: str, citation: Citation, source: Source) -> tuple[int | None, Any]:
     native = kept_native(citation.native, NAME)
     kept: Any = native.raw if native else {}
     raw: Json = {"url": kept} if isinstance(kept, str) else dict(kept)
     was = native.was if native else (None, None)
-    if citation.id != was[0]:
-        _spell(raw, _ID, citation.id)
+    if name != was[0]:
+        _spell(raw, _ID, name)
     if citation.ordinal != was[1]:
         raw["index"] = citation.ordinal
     _spell(raw, _TITLE, source.title)

@@ -153,6 +153,7 @@ def many(dialect: str, count: int) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("dialect", NAMES)
 def test_a_hundred_thousand_citations_are_read_and_written(dialect: str) -> None:
     """Several megabytes of text; the time limit of a test is what guards against a hang."""
@@ -164,6 +165,7 @@ def test_a_hundred_thousand_citations_are_read_and_written(dialect: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("dialect", NAMES)
 def test_ten_megabytes_of_text_are_read_and_written(dialect: str) -> None:
     answer = citewire.Answer((citewire.Part("naïve words 😀 [ ` \\ " * 600_000),))

@@ -38,7 +38,8 @@ class Keys:
     def assign(self, ref: SourceRef, source: Source) -> str:
         """The key of this citation: always the same for the same one, never shared by two."""
         owner = (source.file_id or source.id, *_fields(ref, source))
-        for name in (key(ref, source), key_v2(ref, source)):
+        for make in (key, key_v2):
+            name = make(ref, source)
             if self._owners.setdefault(name, owner) == owner:
                 return name
         return _digest("\0".join(owner).encode("utf-8", "surrogatepass"))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import astuple, replace
 
+from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
     Citation,
@@ -188,7 +189,7 @@ class Fitting:
         """A marker in the text for every citation that has a place but none; `label` may refuse."""
         wanted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         for number, citation in enumerate(self.answer.citations):
-            point = _place_for_marker(citation)
+            point = place_for_marker(citation)
             text = label(citation) if point and citation.marker is None else None
             if point and text is not None:
                 wanted[point.part].append((point.at, number, text))
@@ -348,12 +349,15 @@ def locator_kind(locator: Locator) -> str:
 def source_identity(source: Source) -> tuple[Any, ...]:
     """What makes a source the same as another: everything but its id and what was kept of it."""
     values = astuple(source)[1:-1]
-    return (*values[:-1], _hashable(values[-1]))
+    return (*values[:-1], hashable(values[-1]))
 
 
-def _hashable(value: Any) -> Any:
-    # Metadata is JSON: small, and compared only between sources that are otherwise equal.
-    return repr(value) if value else None
+def hashable(metadata: dict[str, Any] | None) -> str | None:
+    """Metadata as something to compare by. Raises `ShapeError` for what has no end."""
+    try:
+        return repr(metadata) if metadata else None
+    except RecursionError as exc:
+        raise ShapeError("nested too deeply", ".metadata") from exc
 
 
 def _renamed_refs(citation: Citation, names: dict[str, str]) -> Citation:
@@ -481,7 +485,7 @@ def _removals(text: str, spans: list[Span]) -> list[_Edit]:
     for number in range(len(merged) - 1, -1, -1):
         start, end = merged[number]
         floor = merged[number - 1][1] if number else 0
-        at_edge = at_edge if end == next_start else text[end : end + 1] in _EDGE or end == len(text)
+        at_edge = at_edge if end == next_start else is_edge(text, end)
         next_start = start
         if at_edge and start > floor and text[start - 1] == " ":
             start -= 1
@@ -516,7 +520,8 @@ def _without_marker(citation: Citation, leaving: set[Span | None], edited: dict[
     return replace(citation, **changes) if changes else citation
 
 
-def _place_for_marker(citation: Citation) -> Point | None:
+def place_for_marker(citation: Citation) -> Point | None:
+    """Where a citation's marker belongs: at its point, else behind its claim."""
     if citation.insert_at is not None:
         return citation.insert_at
     return citation.claim and Point(citation.claim.part, citation.claim.end)
@@ -549,8 +554,12 @@ def _insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]
 
 def _needs_pad(text: str, at: int, padded: bool) -> bool:
     """A space that `take_markers_out` will take away again, so that the two undo each other."""
-    at_edge = at == len(text) or text[at] in _EDGE
-    return at_edge and (padded or text[at - 1 : at] == " ")
+    return is_edge(text, at) and (padded or text[at - 1 : at] == " ")
+
+
+def is_edge(text: str, at: int) -> bool:
+    """Whether what stands at `at` needs no room in front of it: the end, white space, punctuation."""
+    return at == len(text) or text[at] in _EDGE
 
 
 def _with_marker(citation: Citation, marker: Span | None, edited: dict[int, _Edited]) -> Citation:

@@ -27,7 +27,7 @@ from citewire.dialects.base import (
     weave,
 )
 from citewire.dialects.beyond import KEY, Beyond, pack, unpack
-from citewire.errors import InputError, ShapeError
+from citewire.errors import DecodeError, InputError, ShapeError
 from citewire.model import (
     Answer,
     Citation,
@@ -89,7 +89,7 @@ def detect(payload: Any) -> bool:
         return False
     listed = payload.get("annotations")
     if is_list(listed):
-        return all(map(_is_annotation, listed)) and (bool(listed) or is_object(payload.get("message")))
+        return any(map(_is_annotation, listed)) or (not listed and is_object(payload.get("message")))
     return _is_annotation(payload) or _summary(payload) is not None
 
 
@@ -134,8 +134,14 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
     unit: Unit = options.unit or _UNIT
     if form.kind == "summary":
         return (_read_summary(payload, text),)
-    serials = dict.fromkeys(map(_serial, form.annotations)) or {_serial(form.message): None}
-    return tuple(_read(payload, form, serial, text, unit) for serial in serials)
+    return tuple(_read(payload, form, serial, text, unit) for serial in _serials(form))
+
+
+def _serials(form: _Form) -> list[str | None]:
+    """The messages that are annotated: the one that is there, else each that annotations name."""
+    whole = _serial(form.message)
+    named = dict.fromkeys(_serial(annotation) for annotation in form.annotations if is_object(annotation))
+    return [whole] if whole is not None or not named else list(named)
 
 
 def _serial(value: Any) -> str | None:
@@ -144,33 +150,51 @@ def _serial(value: Any) -> str | None:
 
 
 def _read(payload: Any, form: _Form, serial: str | None, text: str | None, unit: Unit) -> Answer:
-    reader = _Reader(text, unit, f"$.{'annotations' if form.kind == 'both' else ''}".rstrip("."))
+    reader = _Reader(text, unit, "$.annotations" if form.kind == "both" else "$")
     gone = _deleted(form.annotations)
+    alone = len(_serials(form)) == 1
     for at, annotation in enumerate(form.annotations):
-        reader.read(at, annotation, ours=_serial(annotation) == serial and at not in gone)
+        if at in gone or (not alone and _serial(annotation) != serial):
+            reader.kept.append((at, annotation))
+        else:
+            reader.read(at, annotation, serial)
     return Answer(
         parts=() if text is None else (Part(text),),
         citations=tuple(reader.citations),
         sources=tuple(reader.sources),
         id=serial or _serial(form.message),
         problems=tuple(reader.problems),
-        native=Native(NAME, payload, form.kind, tuple(reader.kept), unit),
+        native=Native(NAME, payload, form.kind, tuple(reader.kept), (unit, serial or _serial(form.message))),
     )
 
 
 def _deleted(annotations: list[Any]) -> set[int]:
-    """Creates that a later delete of the same client, name and message takes back."""
+    """Creates that a later delete of the same client, name and message takes back: all of them, or, where
+    nobody says who the client is, as many as the delete counts."""
     gone: set[int] = set()
     live: dict[Any, list[int]] = {}
     for at, annotation in enumerate(annotations):
         if not is_object(annotation) or annotation.get("type") != TYPE:
             continue
-        author = tuple(map(repr, (annotation.get("clientId"), annotation.get("name"), _serial(annotation))))
-        if annotation.get("action") in _DELETE:
-            gone.update(live.pop(author, ()))
-        else:
-            live.setdefault(author, []).append(at)
+        client, name = annotation.get("clientId"), annotation.get("name")
+        made = live.setdefault((_text(client), _text(name), _serial(annotation)), [])
+        if not _is_delete(annotation):
+            made.append(at)
+            continue
+        count = annotation.get("count")
+        taken = (count if type(count) is int and count > 0 else 1) if client is None else len(made)
+        gone.update(made[len(made) - min(taken, len(made)) :])
+        del made[len(made) - min(taken, len(made)) :]
     return gone
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _is_delete(annotation: Json) -> bool:
+    action = annotation.get("action")
+    return type(action) is not bool and action in _DELETE
 
 
 class _Reader:
@@ -183,22 +207,20 @@ class _Reader:
         self.citations: list[Citation] = []
         self.kept: list[tuple[int, Any]] = []
 
-    def read(self, at: int, annotation: Any, *, ours: bool) -> None:
-        """The citation of an annotation; what is not one, or of another message, is kept as it is."""
-        foreign = is_object(annotation) and annotation.get("type", TYPE) != TYPE
-        if foreign or not ours or (is_object(annotation) and annotation.get("action") not in _CREATE):
+    def read(self, at: int, annotation: Any, serial: str | None) -> None:
+        """The citation of an annotation; what is none is kept as it is."""
+        if is_object(annotation) and (annotation.get("type", TYPE) != TYPE or _is_delete(annotation)):
             self.kept.append((at, annotation))
             return
         try:
-            self.citations.append(self._citation(annotation, at))
+            self.citations.append(self._citation(_checked(annotation, serial), at))
         except InputError as exc:
             self.problems.add(f"{self.where}[{at}]", exc)
             self.kept.append((at, annotation))
 
-    def _citation(self, annotation: Any, at: int) -> Citation:
-        if not is_object(annotation):
-            raise ShapeError("an annotation is not an object", "")
+    def _citation(self, annotation: Json, at: int) -> Citation:
         data = _data(annotation)
+        optional(data, "key", str, ".data")
         beyond = unpack(data.get(KEY), f".data.{KEY}")
         url, title = optional(data, "url", str, ".data"), optional(data, "title", str, ".data")
         named = title if title is not None or url is not None else optional(annotation, "name", str)
@@ -232,8 +254,25 @@ class _Reader:
             return Span(0, start, end), "unknown"
         found = self.offsets.span(start, end, self.unit) if self.offsets else None
         if found is None:
-            raise ShapeError(f"span {start} to {end} is reversed or outside the text", f".data.{keys[1]}")
+            wrong = keys[0] if not 0 <= start <= end else keys[1]
+            raise ShapeError(f"span {start} to {end} is reversed or outside the text", f".data.{wrong}")
         return Span(0, found.start, found.end), "repaired" if found.repaired else "exact"
+
+
+def _checked(annotation: Any, serial: str | None) -> Json:
+    """An annotation that creates a citation on this message, with what is around `data` in order."""
+    if not is_object(annotation):
+        raise ShapeError("an annotation is not an object", "")
+    action = annotation.get("action")
+    if type(action) is bool or action not in _CREATE:
+        raise ShapeError("action is neither a create nor a delete", ".action")
+    optional(annotation, "clientId", str)
+    named = optional(annotation, "messageSerial", str)
+    if named is not None and named != serial:
+        raise ShapeError("messageSerial names another message", ".messageSerial")
+    if annotation.get("encoding") not in (None, "json"):
+        raise ShapeError("encoding is not one that we read", ".encoding")
+    return annotation
 
 
 def _spelling(data: Json) -> tuple[str, str]:
@@ -243,7 +282,10 @@ def _spelling(data: Json) -> tuple[str, str]:
 def _data(annotation: Json) -> Json:
     data = annotation.get("data")
     if isinstance(data, str) and annotation.get("encoding") == "json":
-        data = decode(data)
+        try:
+            data = decode(data)
+        except DecodeError as exc:
+            raise ShapeError(f"data is not JSON: {exc.message}", ".data") from exc
     if data is None:
         return {}
     if not is_object(data):
@@ -282,7 +324,7 @@ def _read_summary(message: Json, text: str | None) -> Answer:
         sources=tuple(sources),
         id=_serial(message),
         problems=tuple(problems),
-        native=Native(NAME, message, "summary", tuple(kept), _UNIT),
+        native=Native(NAME, message, "summary", tuple(kept), (_UNIT, _serial(message))),
     )
 
 
@@ -303,7 +345,7 @@ def write(answer: Answer, options: Options) -> Written:
     sources = {source.id: source for source in fit.sources}
     if native is not None and native.at == "summary" and all(_is_count(c) for c in fit.citations):
         return Written(_with_summary(native, fit, sources), tuple(fitting.losses))
-    unit: Unit = options.unit or (native.was if native else _UNIT)
+    unit: Unit = options.unit or (native.was[0] if native else _UNIT)
     writer = _Writer(fit, sources, unit)
     written = [writer.annotation(citation) for citation in fit.citations]
     annotations = weave(native.kept if native and native.at != "summary" else None, written)
@@ -312,8 +354,13 @@ def write(answer: Answer, options: Options) -> Written:
 
 def _name_sources(fitting: Fitting) -> None:
     """An annotation has a name, and where it says nothing else of its source, that is read as the title."""
+    new = {
+        citation.refs[0].source_id
+        for citation in fitting.answer.citations
+        if kept_native(citation.native, NAME) is None
+    }
     for source in fitting.cited_sources():
-        if source.url is None and source.title is None:
+        if source.id in new and source.url is None and source.title is None:
             fitting.lose("source.title", "the name of the annotation stands in for it", source=source.id)
             fitting.sources[source.id] = replace(source, title=name_of(source))
 
@@ -337,11 +384,11 @@ def _with_summary(native: Native, answer: Answer, sources: dict[str, Source]) ->
     counted = dict(native.kept)
     for citation in answer.citations:
         source = sources[citation.refs[0].source_id]
-        counted[source.title or source.label] = source.metadata
+        counted[source.label if source.title is None else source.title] = source.metadata
     annotations: Json = message["annotations"]
     summary = {**annotations["summary"], TYPE: counted}
     return overlay(
-        message, {"data": answer.text or None} | {"annotations": {**annotations, "summary": summary}}
+        message, _message_fields(native, answer) | {"annotations": {**annotations, "summary": summary}}
     )
 
 
@@ -352,6 +399,7 @@ class _Writer:
         self.unit: Unit = unit
         self.offsets = Offsets(answer.text) if answer.parts else None
         native = kept_native(answer.native, NAME)
+        self.same_serial = native is not None and native.was[1] == answer.id
         self.same_text = native is not None and bool(answer.parts) and _text_of(native) == answer.text
 
     def annotation(self, citation: Citation) -> tuple[int | None, Json]:
@@ -366,7 +414,7 @@ class _Writer:
         fields: Json = {}
         if native.was[:2] != (source.url, source.title):
             fields["name"] = name_of(source)
-        if self.serial != _serial(raw) and "messageSerial" in raw:
+        if not self.same_serial:
             fields["messageSerial"] = self.serial
         old = _data(raw)
         data = self._data(citation, source, old)
@@ -427,6 +475,16 @@ def name_of(source: Source) -> str:
     return (host or "").removeprefix("www.") or source.title or source.filename or source.label
 
 
+def _message_fields(native: Native, answer: Answer) -> Json:
+    """What an answer changes of the message it was read from."""
+    fields: Json = {}
+    if isinstance(native.raw.get("data"), str):
+        fields["data"] = answer.text if answer.parts else None
+    if native.was[1] != answer.id:
+        fields["serial"] = answer.id
+    return fields
+
+
 def _envelope(native: Native | None, answer: Answer, annotations: list[Any], fitting: Fitting) -> Any:
     text = answer.text if answer.parts else None
     if native is None or native.at == "summary":
@@ -434,10 +492,13 @@ def _envelope(native: Native | None, answer: Answer, annotations: list[Any], fit
         return {"message": message, "annotations": annotations}
     if native.at == "both":
         kept = native.raw.get("message")
-        if not is_object(kept) and text is None:
-            return {**native.raw, "annotations": annotations}
-        message = overlay(kept if is_object(kept) else {"name": "response"}, {"data": text})
-        return {**native.raw, "message": message, "annotations": annotations}
+        if is_object(kept) and isinstance(kept.get("data"), str):
+            fields = {"data": text} if native.was[1] == answer.id else {"data": text, "serial": answer.id}
+            return {**native.raw, "message": overlay(kept, fields), "annotations": annotations}
     if text is not None:
         fitting.lose("parts", "annotations alone have no place for the text")
+    if native.was[1] != answer.id and not any(map(is_object, annotations)):
+        fitting.lose("answer.id", "there is no annotation to name it")
+    if native.at == "both":
+        return {**native.raw, "annotations": annotations}
     return annotations[0] if native.at == "one" and len(annotations) == 1 else annotations

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Problem, Source, SourceKind, Written
-from citewire.shape import Room
+from citewire.shape import Room, hashable
 from citewire.text import Unit
 
 __all__ = [
@@ -188,7 +188,7 @@ class Sources:
     ) -> str:
         """The id of this source."""
         fields = (kind, url, title, filename, file_id, record_id, index, domain, snippet)
-        identity = (*fields, repr(metadata)) if metadata else fields
+        identity = (*fields, hashable(metadata)) if metadata else fields
         name = self._ids.get(identity)
         if name is None:
             name = self._ids[identity] = f"s{len(self._ids) + 1}"

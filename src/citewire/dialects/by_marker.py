@@ -10,9 +10,18 @@ from msgspec.structs import replace
 
 from citewire.markers import find_markers
 from citewire.model import Citation, Span
-from citewire.shape import Fitting
+from citewire.shape import Fitting, is_edge, place_for_marker
 
-__all__ = ["Labels", "Names", "Record", "assign_records", "join", "rename_records", "write_markers"]
+__all__ = [
+    "Labels",
+    "Names",
+    "Record",
+    "arrange",
+    "assign_records",
+    "join",
+    "rename_records",
+    "write_markers",
+]
 
 
 class Labels(NamedTuple):
@@ -74,12 +83,20 @@ class Record(NamedTuple):
     citations: list[Citation]
 
 
-def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[Record]:
-    """A record for each citation; those that differ only in their markers share one."""
+def has_marker(citation: Citation) -> bool:
+    return citation.marker is not None
+
+
+def assign_records(
+    citations: Iterable[Citation],
+    content: Callable[[Citation], Any],
+    may_share: Callable[[Citation], bool] = has_marker,
+) -> list[Record]:
+    """A record for each citation; those that `may_share` one and differ only in their markers do."""
     records: list[Record] = []
     shared: dict[Any, Record] = {}
     for citation in citations:
-        identity = (citation.ordinal, content(citation)) if citation.marker else None
+        identity = (citation.ordinal, content(citation)) if may_share(citation) else None
         record = shared.get(identity) if identity else None
         if record is None:
             record = Record(citation.id, citation.ordinal, [])
@@ -104,24 +121,30 @@ def rename_records(records: list[Record], names: Mapping[str, str], fitting: Fit
     ]
 
 
-def write_markers(
-    fitting: Fitting,
-    records: list[Record],
-    labels: Labels,
-    label: Callable[[int], str],
-) -> None:
-    """Every citation with a place gets a marker that points to its record and to nothing else.
-
-    `label` is the marker for a record. The citations come out in the order of their records.
-    """
-    homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
+def arrange(records: list[Record], fitting: Fitting) -> None:
+    """The citations in the order of their records, which is how a reader will find them."""
     grouped = [citation for record in records for citation in record.citations]
     if [citation.id for citation in fitting.answer.citations] != [citation.id for citation in grouped]:
         fitting.lose("order", "citations are grouped by what they cite")
     fitting.answer = replace(fitting.answer, citations=tuple(grouped))
 
+
+def write_markers(
+    fitting: Fitting,
+    records: list[Record],
+    labels: Labels,
+    label: Callable[[int], str | None],
+    *,
+    padded: bool = False,
+) -> None:
+    """Every citation with a place gets a marker that points to its record and to nothing else.
+
+    `label` is the marker for a record, if it can have one; `padded` ones stand apart from the word before
+    them, and cannot stand within one.
+    """
+    homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
     sharing: dict[Span, set[int]] = defaultdict(set)
-    for citation in grouped:
+    for citation in fitting.answer.citations:
         if citation.marker:
             sharing[citation.marker].add(homes[citation.id])
     text = fitting.answer.text
@@ -132,7 +155,14 @@ def write_markers(
         return marker is not None and found.get((marker.start, marker.end)) == sharing[marker]
 
     fitting.take_markers_out(stays)
-    fitting.insert_markers(lambda citation: label(homes[citation.id]))
+    plain = fitting.answer.text
+
+    def marker(citation: Citation) -> str | None:
+        point = place_for_marker(citation)
+        within = padded and point is not None and _is_within_word(plain, point.at)
+        return None if within else label(homes[citation.id])
+
+    fitting.insert_markers(marker, padded=padded)
     if fitting.answer.text != text:
         found = pointers(fitting.answer.text, labels)
     _name_what_reads_otherwise(fitting, homes, _by_record(found))
@@ -154,6 +184,13 @@ def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: di
             fitting.lose("order", "markers of one record follow the text")
         else:
             fitting.lose("marker", "the text around it reads otherwise", citation=name)
+            fitting.lose("text", "some of it reads as a marker, or a marker as text")
+
+
+def _is_within_word(text: str, at: int) -> bool:
+    """Where a number in brackets would be taken for an index, and nothing can stand apart."""
+    before = text[at - 1 : at]
+    return (before.isalnum() or before in ("_", "$")) and not is_edge(text, at)
 
 
 def _start(span: Span) -> int:

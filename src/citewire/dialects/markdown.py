@@ -17,6 +17,7 @@ from citewire.dialects.by_marker import (
     Labels,
     Names,
     Record,
+    arrange,
     assign_records,
     join,
     rename_records,
@@ -216,6 +217,7 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.split_refs()
     fitting.map_citations(lambda citation: _fit_definition(citation, fitting))
     records, labels = _labelled(assign_records(fitting.answer.citations, _content), fitting)
+    arrange(records, fitting)
     write_markers(fitting, records, _labels(labels), lambda number: f"[^{labels[number]}]")
     fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url), origin=_origin, keep_ids=True)
     sources = {source.id: source for source in fit.sources}

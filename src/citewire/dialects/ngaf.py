@@ -34,6 +34,7 @@ from citewire.dialects.by_marker import (
     Labels,
     Names,
     Record,
+    arrange,
     assign_records,
     join,
     rename_records,
@@ -325,6 +326,7 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.split_refs()
     _drop_own_key(fitting)
     records = _numbered(_named(assign_records(fitting.answer.citations, _content), fitting), fitting)
+    arrange(records, fitting)
     if fitting.answer.parts:
         labels = _labels([(record.id, record.ordinal or 0) for record in records])
         write_markers(fitting, records, labels, lambda number: f"[^{records[number].id}]")

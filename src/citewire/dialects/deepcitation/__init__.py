@@ -1,0 +1,14 @@
+"""DeepCitation: `[N]` in the text, and beside it what each number stands for.
+
+Entries come as a record under 16-character keys, with verdicts under the same keys; as the request or
+response of /verifyCitations; as shared state with one such record per message; or as a data block within
+the text. Every spelling of a field is read on every path. A number may stand for several entries, and an
+entry for several markers: each marker is a citation, `key`, `key.2`, …. `reasoning` and `claimText` have
+no place in the model and are only kept.
+"""
+
+from citewire.dialects.deepcitation.entry import ALIASES, END, NAME, ROOM, START, UPSTREAM, canonical
+from citewire.dialects.deepcitation.reading import detect, read_all
+from citewire.dialects.deepcitation.writing import write
+
+__all__ = ["ALIASES", "END", "NAME", "ROOM", "START", "UPSTREAM", "canonical", "detect", "read_all", "write"]

@@ -1,0 +1,256 @@
+"""Numbers and markers: every citation with a place gets one that a reader will find again."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import count
+from typing import Any, NamedTuple, cast
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import kept_native
+from citewire.dialects.deepcitation.entry import NAME, Fields, extras_of
+from citewire.dialects.deepcitation.fitting import block_spans, cut_blocks
+from citewire.dialects.deepcitation.reading import SHARING, Printed, printed_numbers
+from citewire.model import Citation, Native, Point, Source, Span
+from citewire.shape import Fitting
+
+_LARGEST_MARKER = 999_999
+# Rounds of writing markers that a reader would not find again, before doing without.
+_ROUNDS = 3
+
+
+class NumberedRecord(NamedTuple):
+    """Citations, by their places in the answer, that one entry stands for. No fields: a verdict alone.
+
+    An entry stands `within` its verdict in a response.
+    """
+
+    places: list[int]
+    fields: Fields | None
+    native: Native | None
+    within: bool = False
+
+    @property
+    def at(self) -> Any:
+        return self.native.at if self.native else None
+
+
+class _Use(NamedTuple):
+    """A number that a citation asks for, and the spot for its marker: it `fits` when it stands there."""
+
+    want: int | None
+    spot: Span | Point | None
+    fits: bool
+
+
+_UNUSED = _Use(None, None, fits=False)
+
+
+class _Plan(NamedTuple):
+    numbers: list[int | None]
+    groups: list[list[int]]
+    leaving: set[Span]
+    changes: bool
+
+
+class Numbering:
+    """Gives every citation with a place a number and a marker, so that a reader finds just these.
+
+    A number is kept where the text prints it for the same entries and nothing else; otherwise, and where
+    there is none, the next free one is taken, in reading order.
+    """
+
+    def __init__(self, fitting: Fitting, strip: bool) -> None:
+        self.fitting = fitting
+        self.strip = strip
+        self.before = fitting.answer
+        self.natives = [kept_native(citation.native, NAME) for citation in self.before.citations]
+        self.fields = [_fields_of(citation, fitting.sources) for citation in self.before.citations]
+
+    def records(self) -> list[NumberedRecord]:
+        if self.before.parts:
+            plan = self._settle()
+            return [self._record(group, plan.numbers[group[0]]) for group in plan.groups]
+        return [self._record([n], fields and fields.number) for n, fields in enumerate(self.fields)]
+
+    def _record(self, group: list[int], number: int | None) -> NumberedRecord:
+        fields = self.fields[group[0]]
+        if fields is not None and fields.number != number:
+            fields = fields._replace(number=number)
+        if len(group) > 1:
+            citations = self.fitting.answer.citations
+            group.sort(key=lambda place: cast("Span", citations[place].marker).start)
+        return NumberedRecord(group, fields, self.natives[group[0]])
+
+    def _settle(self) -> _Plan:
+        """The first plan that reads back as planned; at last, one without numbers and markers."""
+        barred: set[int] = set()
+        for _ in range(_ROUNDS):
+            plan = self._plan(barred)
+            if not plan.changes:
+                return plan
+            misread = self._apply(plan, Fitting(self.before, NAME))
+            if not misread:
+                break
+            barred |= misread
+        else:
+            plan = self._plan(set(range(len(self.fields))))
+        self._apply(plan, self.fitting)
+        cut_blocks(self.fitting, self.strip)
+        return plan
+
+    def _plan(self, barred: set[int]) -> _Plan:
+        citations = self.before.citations
+        known = (fields.number for fields in self.fields if fields and fields.number is not None)
+        printed = printed_numbers(self.before.parts[0].text, known)
+        uses = [_UNUSED if n in barred else self._use(n, printed) for n in range(len(citations))]
+        groups = self._groups(uses)
+        numbers = _numbers(groups, uses, printed)
+        leaving = {
+            citation.marker
+            for citation, use, number in zip(citations, uses, numbers, strict=True)
+            if citation.marker and not (use.fits and use.want == number)
+        }
+        return _Plan(numbers, groups, leaving, bool(leaving) or any(map(_is_new, citations, numbers)))
+
+    def _use(self, place: int, printed: Printed) -> _Use:
+        citation, fields = self.before.citations[place], self.fields[place]
+        if fields is None:
+            return _UNUSED
+        marker = citation.marker
+        if marker is None:
+            return _Use(fields.number, citation.insert_at or citation.claim, fits=False)
+        labels = printed.get((marker.start, marker.end), ())
+        want = labels[0] if fields.number is None and len(labels) == 1 else fields.number
+        return _Use(want, marker, want in labels)
+
+    def _groups(self, uses: list[_Use]) -> list[list[int]]:
+        """Citations that one entry may stand for: they say the same under one number, in different spots."""
+        groups: dict[Any, list[int]] = {}
+        times: Counter[Any] = Counter()
+        for place, use in enumerate(uses):
+            if use.spot is None:
+                groups[place] = [place]
+                continue
+            native = self.natives[place]
+            same = (self.fields[place], native and native.at, use.want)
+            groups.setdefault((same, times[same, use.spot]), []).append(place)
+            times[same, use.spot] += 1
+        return list(groups.values())
+
+    def _apply(self, plan: _Plan, fitting: Fitting) -> set[int]:
+        """Do as planned; what comes back are citations that a reader would not find where they are."""
+        numbers = iter(plan.numbers)
+        fitting.map_citations(lambda citation: _with_number(citation, next(numbers), fitting))
+        fitting.take_markers_out(lambda citation, _: citation.marker not in plan.leaving)
+        fitting.insert_markers(_marker, padded=True)
+        text = fitting.answer.parts[0].text
+        if self.strip:
+            text = text.rstrip()
+        if block_spans(text):
+            return set(range(len(self.fields)))
+        return _misread(plan, fitting.answer.citations, text)
+
+
+def _numbers(groups: list[list[int]], uses: list[_Use], printed: Printed) -> list[int | None]:
+    """The number of each citation: what it asks for where that can be had, else a free one or none."""
+    shown: Counter[int | None] = Counter(label for labels in printed.values() for label in labels)
+    numbers = [use.want for use in uses]
+    fresh, held = _without_own(groups, uses, shown)
+    for place, use in enumerate(uses):
+        if use.spot is None and (use.want in held or shown[use.want]):
+            numbers[place] = None
+    taken = shown.keys() | set(numbers)
+    free = (number for number in count(1) if number not in taken)
+    for group in sorted(fresh, key=lambda group: _position(uses[group[0]].spot)):
+        number = next(free)
+        for place in group:
+            numbers[place] = number
+    return numbers
+
+
+def _without_own(
+    groups: list[list[int]], uses: list[_Use], shown: Counter[int | None]
+) -> tuple[list[list[int]], dict[int, list[set[Any]]]]:
+    """Groups that cannot have the number they ask for, and who holds which."""
+    owned: dict[int | None, set[Any]] = defaultdict(set)
+    for use in uses:
+        if use.fits:
+            owned[use.want].add(use.spot)
+    held: dict[int, list[set[Any]]] = {}
+    fresh: list[list[int]] = []
+    for group in groups:
+        want, spot, _ = uses[group[0]]
+        if spot is None:
+            continue
+        spots = {uses[place].spot for place in group if uses[place].fits}
+        if want is None or want > _LARGEST_MARKER or shown[want] != len(owned[want]):
+            fresh.append(group)
+        elif want not in held:
+            # Only a number that is printed wherever it is used can be shared.
+            held[want] = [spots if len(spots) == len(group) else set()]
+        elif len(spots) == len(group) and held[want][0] == spots and len(held[want]) < SHARING:
+            held[want].append(spots)
+        else:
+            fresh.append(group)
+    return fresh, held
+
+
+def _misread(plan: _Plan, citations: tuple[Citation, ...], text: str) -> set[int]:
+    found: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for span, labels in printed_numbers(
+        text, (number for number in plan.numbers if number is not None)
+    ).items():
+        for label in labels:
+            found[label].add(span)
+    misread: set[int] = set()
+    for group in plan.groups:
+        number = plan.numbers[group[0]]
+        markers = (citations[place].marker for place in group)
+        spans = {(marker.start, marker.end) for marker in markers if marker}
+        if number is not None and spans != found.get(number, set()):
+            misread.update(group)
+    return misread
+
+
+def _is_new(citation: Citation, number: int | None) -> bool:
+    if citation.ordinal != number:
+        return True
+    return citation.marker is None and number is not None and bool(citation.insert_at or citation.claim)
+
+
+def _with_number(citation: Citation, number: int | None, fitting: Fitting) -> Citation:
+    if citation.ordinal == number:
+        return citation
+    reason = "stands for something else in the text" if number is None else f"made up: {number}"
+    fitting.lose("ordinal", reason, citation=citation.id)
+    return replace(citation, ordinal=number)
+
+
+def _marker(citation: Citation) -> str | None:
+    return None if citation.ordinal is None else f"[{citation.ordinal}]"
+
+
+def _position(spot: Span | Point | None) -> int:
+    return spot.end if isinstance(spot, Span) else spot.at if spot else 0
+
+
+def _fields_of(citation: Citation, sources: dict[str, Source]) -> Fields | None:
+    if not citation.refs:
+        return None
+    ref = citation.refs[0]
+    source = sources[ref.source_id]
+    media = source.metadata.get("type") if source.metadata else None
+    return Fields(
+        citation.ordinal,
+        ref.quote,
+        ref.anchor,
+        ref.locator,
+        media or ("document" if source.url is None else "url"),
+        source.file_id,
+        source.url,
+        source.title,
+        source.domain,
+        extras_of(source.metadata) if source.metadata else (),
+    )

@@ -56,7 +56,9 @@ _TICKS = re.compile("`+")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 # The word in front of a bracket, and what in front of or behind it only code would write.
 _WORD = re.compile(r"[\w$]{1,40}\Z")
-_CODE_WORD = re.compile(r"[$_]|[a-z][A-Z]|^[a-z]$|^(?:arr|array|args|argv|buf|lst|tmp|vec)$")
+_CODE_WORD = re.compile(r"_|\$(?=[A-Za-z])|^[a-z]$|^[a-z]{2,}[A-Z]|^(?:arr|array|args|argv|buf|lst|tmp|vec)$")
+_CHAIN = re.compile(r"(?:\[\d+\])*")
+_CALL = re.compile(r"\w\($")
 _CODE_AFTER = re.compile(r"\.[a-z_]|[ ]?(?:[-+*/|&^%]?=|==)|\(|[ ]?[-+]{2}")
 _BEFORE = 48
 
@@ -135,12 +137,13 @@ def _is_number_marker(
     before = text[max(0, match.start() - _BEFORE) : match.start()]
     if before.rstrip(" ").endswith("=") or before.endswith("["):
         return False
-    if text.startswith("]", match.end()) and before.endswith(", "):
+    if (text.startswith("]", match.end()) and before.endswith(", ")) or _CALL.search(before):
         return False
     word = _WORD.search(before)
     if word is None:
         return True
-    return not (_CODE_WORD.search(word[0]) or _CODE_AFTER.match(text, match.end()))
+    chain = _CHAIN.match(text, match.end())
+    return not (_CODE_WORD.search(word[0]) or _CODE_AFTER.match(text, chain.end() if chain else match.end()))
 
 
 def _prose(text: str) -> Iterator[tuple[int, int]]:

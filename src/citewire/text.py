@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-__all__ = ["Found", "Offsets", "Unit", "for_log"]
+__all__ = ["Found", "Offsets", "Unit", "common_prefix", "for_log"]
 
 Unit = Literal["codepoints", "utf16", "utf8"]
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")
@@ -133,6 +133,14 @@ class Offsets:
         at = self.nearest(covered, near)
         return None if at is None else Found(at, at + len(covered), repaired=True)
 
+    def only(self, needle: str) -> int | None:
+        """Where `needle` stands, if it does so just once and there is still time to look."""
+        if not self._searches_left or not needle:
+            return None
+        self._searches_left -= 1
+        at = self.text.find(needle)
+        return at if at >= 0 and self.text.find(needle, at + 1) < 0 else None
+
     def nearest(self, needle: str, near: int) -> int | None:
         """Where `needle` stands closest to `near`. None for what is too short to be told apart."""
         if len(needle) < _SHORTEST_SEARCH or not any(char.isalnum() for char in needle):
@@ -153,6 +161,18 @@ class Offsets:
 
 def _byte_length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def common_prefix(one: str, other: str) -> int:
+    """How many characters two texts have in common at their start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 # ANSI sequences: CSI, OSC and the two-character escapes.

@@ -94,14 +94,17 @@ def read_all(
     value = _value(payload, dialect)
     name = dialect or detect(value)
     options = Options(text, unit)
-    if name in stream_dialects() and stream_dialects()[name].detect(value):
-        return (_read_events(stream_dialects()[name].Stream(options), value),)
+    if name in stream_dialects() and isinstance(value, list):
+        return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
     return _named(name).read_all(value, options)
 
 
 def _read_events(stream: Stream, events: list[Any]) -> Answer:
-    for event in events:
-        stream.feed(event)
+    for number, event in enumerate(events):
+        try:
+            stream.feed(event)
+        except ShapeError as exc:
+            raise ShapeError(exc.message, f"$[{number}]{exc.path.removeprefix('$')}") from exc
     return stream.answer()
 
 
@@ -117,6 +120,7 @@ def _text_or_json(data: bytes | str, dialect: str | None) -> Any:
     if dialect is not None:
         is_text = getattr(_named(dialect), "IS_TEXT", False)
         return _as_text(data) if is_text else decode(data)
+    data = data.removeprefix("\ufeff") if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise UndetectedDialect
     opening = data.lstrip()[:1]
@@ -152,6 +156,8 @@ def _check(answer: Answer) -> None:
     sources = {source.id for source in answer.sources}
     if len(sources) != len(answer.sources):
         raise ShapeError("two sources have the same id", "$.sources")
+    if len({citation.id for citation in answer.citations}) != len(answer.citations):
+        raise ShapeError("two citations have the same id", "$.citations")
     for number, citation in enumerate(answer.citations):
         for ref in citation.refs:
             if ref.source_id not in sources:

@@ -134,14 +134,24 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
     unit: Unit = options.unit or _UNIT
     if form.kind == "summary":
         return (_read_summary(payload, text),)
-    return tuple(_read(payload, form, serial, text, unit) for serial in _serials(form))
+    gone = _deleted(form.annotations)
+    groups = _by_message(form)
+    return tuple(_read(payload, form, serial, at, gone, text, unit) for serial, at in groups.items())
 
 
-def _serials(form: _Form) -> list[str | None]:
-    """The messages that are annotated: the one that is there, else each that annotations name."""
+def _by_message(form: _Form) -> dict[str | None, list[int]]:
+    """The places of the annotations of each message: of the one that is there, else of each they name.
+
+    What is not even an object belongs to the first.
+    """
     whole = _serial(form.message)
-    named = dict.fromkeys(_serial(annotation) for annotation in form.annotations if is_object(annotation))
-    return [whole] if whole is not None or not named else list(named)
+    groups: dict[str | None, list[int]] = {}
+    for at, annotation in enumerate(form.annotations):
+        serial = whole if whole is not None else _serial(annotation)
+        if whole is None and not is_object(annotation):
+            serial = next(iter(groups), None)
+        groups.setdefault(serial, []).append(at)
+    return groups or {whole: []}
 
 
 def _serial(value: Any) -> str | None:
@@ -149,22 +159,29 @@ def _serial(value: Any) -> str | None:
     return serial if isinstance(serial, str) else None
 
 
-def _read(payload: Any, form: _Form, serial: str | None, text: str | None, unit: Unit) -> Answer:
+def _read(
+    payload: Any,
+    form: _Form,
+    serial: str | None,
+    places: list[int],
+    gone: set[int],
+    text: str | None,
+    unit: Unit,
+) -> Answer:
     reader = _Reader(text, unit, "$.annotations" if form.kind == "both" else "$")
-    gone = _deleted(form.annotations)
-    alone = len(_serials(form)) == 1
-    for at, annotation in enumerate(form.annotations):
-        if at in gone or (not alone and _serial(annotation) != serial):
-            reader.kept.append((at, annotation))
+    for at in places:
+        if at in gone:
+            reader.kept.append((at, form.annotations[at]))
         else:
-            reader.read(at, annotation, serial)
+            reader.read(at, form.annotations[at], serial)
+    others = frozenset(places) if len(places) < len(form.annotations) else None
     return Answer(
         parts=() if text is None else (Part(text),),
         citations=tuple(reader.citations),
         sources=tuple(reader.sources),
         id=serial or _serial(form.message),
         problems=tuple(reader.problems),
-        native=Native(NAME, payload, form.kind, tuple(reader.kept), (unit, serial or _serial(form.message))),
+        native=Native(NAME, payload, form.kind, (tuple(reader.kept), others), (unit, serial)),
     )
 
 
@@ -324,7 +341,7 @@ def _read_summary(message: Json, text: str | None) -> Answer:
         sources=tuple(sources),
         id=_serial(message),
         problems=tuple(problems),
-        native=Native(NAME, message, "summary", tuple(kept), (_UNIT, _serial(message))),
+        native=Native(NAME, message, "summary", (tuple(kept), None), (_UNIT, _serial(message))),
     )
 
 
@@ -343,26 +360,40 @@ def write(answer: Answer, options: Options) -> Written:
     )
     native = kept_native(fit.native, NAME)
     sources = {source.id: source for source in fit.sources}
-    if native is not None and native.at == "summary" and all(_is_count(c) for c in fit.citations):
+    if native is not None and native.at == "summary" and _are_only_counts(fit, sources):
         return Written(_with_summary(native, fit, sources), tuple(fitting.losses))
     unit: Unit = options.unit or (native.was[0] if native else _UNIT)
     writer = _Writer(fit, sources, unit)
     written = [writer.annotation(citation) for citation in fit.citations]
-    annotations = weave(native.kept if native and native.at != "summary" else None, written)
+    annotations = weave(_kept_annotations(native), written)
     return Written(_envelope(native, fit, annotations, fitting), tuple(fitting.losses))
+
+
+def _kept_annotations(native: Native | None) -> list[tuple[int, Any]]:
+    """What stays as it was: what could not be read, and what belongs to other messages."""
+    if native is None or native.at == "summary":
+        return []
+    kept, ours = native.kept
+    if ours is None:
+        return list(kept)
+    return [*kept, *((at, raw) for at, raw in enumerate(_form(native.raw).annotations) if at not in ours)]
 
 
 def _name_sources(fitting: Fitting) -> None:
     """An annotation has a name, and where it says nothing else of its source, that is read as the title."""
-    new = {
-        citation.refs[0].source_id
-        for citation in fitting.answer.citations
-        if kept_native(citation.native, NAME) is None
-    }
+    named = {c.refs[0].source_id for c in fitting.answer.citations if not _is_nameless(c)}
     for source in fitting.cited_sources():
-        if source.id in new and source.url is None and source.title is None:
+        if source.id in named and source.url is None and source.title is None:
             fitting.lose("source.title", "the name of the annotation stands in for it", source=source.id)
             fitting.sources[source.id] = replace(source, title=name_of(source))
+
+
+def _is_nameless(citation: Citation) -> bool:
+    """Whether a citation was read from an annotation that said nothing of its source, and says no more."""
+    native = kept_native(citation.native, NAME)
+    if native is None or _is_count(citation):
+        return False
+    return native.raw.get("name") is None and native.was[:2] == (None, None)
 
 
 def _origin(citation: Citation, known: bool) -> SpanOrigin:
@@ -378,13 +409,29 @@ def _is_count(citation: Citation) -> bool:
     return native is not None and isinstance(native.at, str)
 
 
+def _are_only_counts(answer: Answer, sources: dict[str, Source]) -> bool:
+    """Whether a summary can say it all: names, each once, and how often they were counted."""
+    names: set[str | None] = set()
+    for citation in answer.citations:
+        ref = citation.refs[0]
+        source = sources[ref.source_id]
+        count = Citation(citation.id, (SourceRef(source.id, native=ref.native),), native=citation.native)
+        named = Source(
+            source.id, "unknown", title=source.title, metadata=source.metadata, native=source.native
+        )
+        if source.title is None or citation != count or source != named or source.title in names:
+            return False
+        names.add(source.title)
+    return all(map(_is_count, answer.citations))
+
+
 def _with_summary(native: Native, answer: Answer, sources: dict[str, Source]) -> Json:
     """The message with the counts that its sources have now."""
     message: Json = native.raw
-    counted = dict(native.kept)
+    counted = dict(native.kept[0])
     for citation in answer.citations:
         source = sources[citation.refs[0].source_id]
-        counted[source.label if source.title is None else source.title] = source.metadata
+        counted[source.title] = source.metadata
     annotations: Json = message["annotations"]
     summary = {**annotations["summary"], TYPE: counted}
     return overlay(
@@ -435,7 +482,7 @@ class _Writer:
             KEY: pack(rest, source, _kind(source.url), raw.get(KEY)),
         }
         native = kept_native(citation.native, NAME)
-        if native is not None and not isinstance(native.at, str) and native.was[1] == source.title:
+        if native is not None and not _is_count(citation) and native.was[:2] == (source.url, source.title):
             # Where the title was only the annotation's name, it stays only that.
             fields["title"] = raw.get("title")
         if raw.get("metadata") == {} and not source.metadata:

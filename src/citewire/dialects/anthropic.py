@@ -47,6 +47,7 @@ from citewire.model import (
     Written,
 )
 from citewire.shape import Fitting
+from citewire.text import common_prefix
 
 NAME = "anthropic"
 UPSTREAM = "anthropic 2.8.0, Messages API 2023-06-01"
@@ -210,7 +211,8 @@ def _range(entry: Json, start_key: str, end_key: str) -> tuple[int, int]:
 
 def write(answer: Answer, options: Options) -> Written:
     fitting = Fitting(answer, NAME)
-    fitting.need_text()
+    if answer.citations or kept_native(answer.native, NAME) is None:
+        fitting.need_text()
     fitting.need_refs()
     fitting.take_markers_out()
     fitting.derive_claims(lambda citation: True)
@@ -269,7 +271,7 @@ def _fit_source(source: Source, free: Iterator[int], fitting: Fitting) -> Source
 
     if kind == "web" and source.index is not None:
         change("index", None, "a web search result has none")
-    elif kind != "web" and source.index is None:
+    elif kind == "document" and source.index is None:
         change("index", next(free), "required: numbered in order")
     if kind != "document" and source.file_id is not None:
         change("file_id", None, "only documents have one")
@@ -432,7 +434,9 @@ class _Writer:
     def _part(self, part: Part, native: Native | None, citations: list[Citation]) -> list[Json]:
         claims = {(_start(citation), _end(citation)): citation for citation in citations}
         old = _kept_blocks(part, native)
-        if not old or not claims.keys() <= {(block.start, block.end) for block in old}:
+        if not _covers(old, len(part.text)) or not claims.keys() <= {
+            (block.start, block.end) for block in old
+        }:
             old = _cut(len(part.text), claims.keys(), old)
         return [
             self._block(part.text[block.start : block.end], claims.get((block.start, block.end)), block)
@@ -445,7 +449,8 @@ class _Writer:
         entries = weave(old.kept, [self._entry(ref) for ref in refs])
         fields: Json = {"type": "text", "text": text}
         # A block that had an empty list keeps it; null and absent stay what they were.
-        if entries or old.raw.get("citations"):
+        kept = old.raw.get("citations")
+        if entries or (is_list(kept) and kept):
             fields["citations"] = entries or None
         return overlay(old.raw, fields)
 
@@ -476,16 +481,31 @@ class _Block(NamedTuple):
 
 
 def _kept_blocks(part: Part, native: Native | None) -> list[_Block]:
-    """The blocks a part was read from, while its text is still theirs."""
-    if native is None or part.text != "".join(block["text"] for block in native.raw):
+    """The blocks a part was read from: all while its text is theirs, else those on both sides of what
+    changed."""
+    if native is None:
         return []
+    old = "".join(block["text"] for block in native.raw)
+    same = common_prefix(old, part.text)
+    tail = common_prefix(old[same:][::-1], part.text[same:][::-1])
+    moved = len(part.text) - len(old)
     blocks: list[_Block] = []
     at = 0
     for number, block in enumerate(native.raw):
-        end = at + len(block["text"])
-        blocks.append(_Block(at, end, block, native.kept and native.kept.get(number)))
-        at = end
+        start, at = at, at + len(block["text"])
+        kept = native.kept and native.kept.get(number)
+        if at <= same:
+            blocks.append(_Block(start, at, block, kept))
+        elif start >= len(old) - tail:
+            blocks.append(_Block(start + moved, at + moved, block, kept))
     return blocks
+
+
+def _covers(blocks: list[_Block], length: int) -> bool:
+    """Whether blocks follow each other without a gap from the start to the end."""
+    edges = [0, *(block.end for block in blocks)]
+    starts = [*(block.start for block in blocks), length]
+    return bool(blocks) and edges == starts
 
 
 def _cut(length: int, claims: Iterable[tuple[int, int]], old: list[_Block]) -> list[_Block]:
@@ -495,10 +515,10 @@ def _cut(length: int, claims: Iterable[tuple[int, int]], old: list[_Block]) -> l
     for claim in inside:
         edges.update(claim)
     starts = [start for start, _ in inside]
-    for block in old:
-        claim = bisect_left(starts, block.end) - 1
-        if claim < 0 or inside[claim][1] <= block.end:
-            edges.add(block.end)
+    for edge in {edge for block in old for edge in (block.start, block.end)}:
+        claim = bisect_left(starts, edge) - 1
+        if claim < 0 or inside[claim][1] <= edge:
+            edges.add(edge)
     kept = {(block.start, block.end): block for block in old}
     cuts = sorted(edges)
     pieces = [kept.get(span) or _Block(*span, {}) for span in pairwise(cuts)]

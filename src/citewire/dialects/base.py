@@ -16,7 +16,8 @@ citation that is, with a `Problem`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeGuard, TypeVar, cast, overload
 
 from msgspec import Struct
@@ -226,13 +227,19 @@ def overlay(raw: Json | None, fields: Json) -> Json:
     return out
 
 
-def weave(kept: tuple[tuple[int, Any], ...] | None, written: list[tuple[int | None, Any]]) -> list[Any]:
-    """A list with what could not be read back in its old places; what is new comes last."""
-    if not kept and all(at is None for at, _ in written):
-        return [value for _, value in written]
-    last = float("inf")
-    placed = [(last if at is None else at, value) for at, value in written]
-    return [value for _, value in sorted([*(kept or ()), *placed], key=lambda item: item[0])]
+def weave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any | None, Any]]) -> list[Any]:
+    """What is written, in its order, with what could not be read back in its old places between.
+
+    Each comes with the place it had; what is new has none, and stands behind what was kept at the end.
+    """
+    waiting = deque(sorted(kept or (), key=lambda item: item[0]))
+    last_old = max((number for number, (at, _) in enumerate(written) if at is not None), default=-1)
+    out: list[Any] = []
+    for number, (at, value) in enumerate(written):
+        while waiting and (number > last_old if at is None else waiting[0][0] < at):
+            out.append(waiting.popleft()[1])
+        out.append(value)
+    return out + [value for _, value in waiting]
 
 
 def get_at(root: Any, path: tuple[str | int, ...]) -> Any:
@@ -252,5 +259,5 @@ def put_at(root: Any, path: tuple[str | int, ...], value: Any) -> Any:
     if not path:
         return value
     copy: Any = dict(cast("Json", root)) if isinstance(root, dict) else list(root)
-    copy[path[0]] = put_at(root[path[0]], path[1:], value)
+    copy[path[0]] = put_at(copy[path[0]], path[1:], value) if path[1:] else value
     return copy

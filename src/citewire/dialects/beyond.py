@@ -73,7 +73,7 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
         fields["locator"] = msgspec.to_builtins(ref.locator, builtin_types=())
     if claim is not None:
         fields["claim"] = [claim.start, claim.end]
-    if source.kind != kind:
+    if source.kind != kind or (is_object(kept) and kept.get("kind") == source.kind):
         fields["kind"] = source.kind
     if ref.anchor is not None:
         fields["anchor"] = ref.anchor
@@ -85,7 +85,7 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
     ours = {name: value for name, value in fields.items() if value is not None}
     if is_object(kept):
         ours = {name: value for name, value in kept.items() if value is None or name not in _FIELDS} | ours
-    return ours or None
+    return ours if ours or kept == {} else None
 
 
 _FIELDS = frozenset(Beyond.__struct_fields__)

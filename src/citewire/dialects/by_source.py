@@ -108,11 +108,11 @@ def kind_of(source: Source) -> SourceKind:
     return "web" if source.record_id is None else "record"
 
 
-def origin_of(dialect: str) -> Callable[[Citation], SpanOrigin]:
+def origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOrigin]:
     """What a reader will make of a place: a repaired one that did not move is repaired again."""
 
     def origin(citation: Citation) -> SpanOrigin:
-        native = kept_native(citation.native, dialect)
+        native = kept_native(citation.native, dialect) if same_text else None
         place = (citation.claim, citation.insert_at)
         if native is not None and citation.span_origin == "repaired" and native.was == place:
             return "repaired"

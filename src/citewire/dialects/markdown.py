@@ -215,7 +215,8 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.join_parts()
     fitting.need_refs()
     fitting.split_refs()
-    fitting.map_citations(lambda citation: _fit_definition(citation, fitting))
+    read_back: dict[_Cited, _Cited] = {}
+    fitting.map_citations(lambda citation: _fit_definition(citation, fitting, read_back))
     records, labels = _labelled(assign_records(fitting.answer.citations, _content), fitting)
     arrange(records, fitting)
     write_markers(fitting, records, _labels(labels), lambda number: f"[^{labels[number]}]")
@@ -239,13 +240,15 @@ def _content(citation: Citation) -> Any:
     return ref.source_id, ref.locator, ref.quote, native and native.at
 
 
-def _fit_definition(citation: Citation, fitting: Fitting) -> Citation:
-    """What a definition can say of a citation, checked by reading it."""
+def _fit_definition(citation: Citation, fitting: Fitting, read_back: dict[_Cited, _Cited]) -> Citation:
+    """What a definition can say of a citation, checked by reading it; many citations may share one."""
     ref = citation.refs[0]
     source = fitting.sources[ref.source_id]
     pages = ref.locator if isinstance(ref.locator, Pages) else None
     wanted = _Cited(source.url, source.title, ref.quote, pages)
-    read = _cited_by_footnote(_body(wanted))
+    if wanted not in read_back:
+        read_back[wanted] = _cited_by_footnote(_body(wanted))
+    read = read_back[wanted]
     if read == wanted:
         return citation
     if read.quote != wanted.quote:

@@ -241,12 +241,10 @@ class _Reader:
         raw = {"url": kept} if isinstance(kept, str) else kept
         if not is_object(raw):
             raise ShapeError("a citation is neither an object nor a URL", "")
-        name, index = _first(raw, _ID), raw.get("index")
+        name = _first(raw, _ID)
         beyond = unpack(_extra(raw).get(KEY), f".extra.{KEY}")
         beyond.span(length)
-        if type(index) is float and index.is_integer():
-            index = int(index)
-        ordinal = index if type(index) is int else at + 1
+        ordinal = _ordinal(raw, at + 1)
         ref = SourceRef(
             self._source(raw, beyond),
             beyond.locator,
@@ -343,9 +341,13 @@ def write(answer: Answer, options: Options) -> Written:
     at = 0
     for record in records:
         citation = fit.citations[at]
-        written.append(_entry(record.id, citation, sources[citation.refs[0].source_id]))
+        entry = _entry(citation, sources[citation.refs[0].source_id])
+        old = _place(citation)
+        written.append((old, _Named(entry, record.id, citation.ordinal, len(record.citations), old is None)))
         at += len(record.citations)
-    return Written(_envelope(fit, name, written, fitting), tuple(fitting.losses))
+    native = kept_native(fit.native, NAME)
+    entries = _named_by_place(weave(native.kept if native else None, written))
+    return Written(_envelope(native, fit, name, entries, fitting), tuple(fitting.losses))
 
 
 def _drop_own_key(fitting: Fitting) -> None:
@@ -413,25 +415,68 @@ def _answer_id(fitting: Fitting) -> str:
     return "message"
 
 
-def _entry(name: str, citation: Citation, source: Source) -> tuple[int | None, Any]:
+class _Named(NamedTuple):
+    """An entry to be written, what it must be called and numbered as, and how many citations it is."""
+
+    raw: Any
+    name: str
+    ordinal: int | None
+    citations: int
+    is_new: bool
+
+
+def _named_by_place(entries: list[Any]) -> list[Any]:
+    """Entries with their id and index written out where a reader would not take them from their place."""
+    names = Names()
+    return [
+        _at_place(entry, place, names) if isinstance(entry, _Named) else entry
+        for place, entry in enumerate(entries, 1)
+    ]
+
+
+def _at_place(entry: _Named, place: int, names: Names) -> Any:
+    raw: Json = {"url": entry.raw} if isinstance(entry.raw, str) else entry.raw
+    label = _first(raw, _ID)
+    label = f"c{place}" if label is None else label
+    # A new entry is what markers name; an old one may share its id with another, as it came.
+    if names.give(label) != entry.name or (entry.is_new and label != entry.name):
+        raw = dict(raw)
+        _spell(raw, _ID, entry.name)
+        names.give(entry.name)
+    for _ in range(entry.citations - 1):
+        names.give(entry.name)
+    if _ordinal(raw, place) != entry.ordinal:
+        raw = {**raw, "index": entry.ordinal}
+    return entry.raw if raw == {"url": entry.raw} else raw
+
+
+def _ordinal(raw: Json, place: int) -> int:
+    index = raw.get("index")
+    if type(index) is float and index.is_integer():
+        index = int(index)
+    return index if type(index) is int else place
+
+
+def _place(citation: Citation) -> int | None:
+    native = kept_native(citation.native, NAME)
+    return native.at if native else None
+
+
+def _entry(citation: Citation, source: Source) -> Any:
     native = kept_native(citation.native, NAME)
     kept: Any = native.raw if native else {}
     raw: Json = {"url": kept} if isinstance(kept, str) else dict(kept)
-    was = native.was if native else (None, None)
-    if name != was[0]:
-        _spell(raw, _ID, name)
-    if citation.ordinal != was[1]:
-        raw["index"] = citation.ordinal
     _spell(raw, _TITLE, source.title)
     _spell(raw, _URL, source.url)
     _spell(raw, _SNIPPET, citation.refs[0].quote)
     extra = dict(source.metadata)
-    if packed := pack(citation, source, _kind(source.url), _extra(raw).get(KEY)):
+    packed = pack(citation, source, _kind(source.url), _extra(raw).get(KEY))
+    if packed is not None or KEY in _extra(raw):
         extra[KEY] = packed
     if extra != _extra(raw):
         raw = overlay(raw, {"extra": extra or None})
     plain = isinstance(kept, str) and raw.keys() == {"url"}
-    return (native.at if native else None), raw["url"] if plain else raw
+    return raw["url"] if plain else raw
 
 
 def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
@@ -446,14 +491,14 @@ def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
         raw[keys[0]] = value
 
 
-def _envelope(answer: Answer, name: str, written: list[tuple[int | None, Any]], fitting: Fitting) -> Any:
-    native = kept_native(answer.native, NAME)
+def _envelope(native: Native | None, answer: Answer, name: str, entries: list[Any], fitting: Fitting) -> Any:
     if native is None:
         messages = [{"id": name, "role": "assistant", "content": answer.text}] if answer.parts else []
-        return {"messages": messages, "state": {"citations": {name: weave(None, written)}}}
+        return {"messages": messages, "state": {"citations": {name: entries}}}
     raw, thread = native.raw
     slot: _Slot = native.at
-    entries = weave(native.kept, written)
+    if answer.id != slot.id:
+        thread, slot = _under_new_id(thread, slot, name)
     changed = thread
     if slot.text and answer.parts:
         changed = put_at(changed, slot.text, answer.text)
@@ -463,7 +508,23 @@ def _envelope(answer: Answer, name: str, written: list[tuple[int | None, Any]], 
         changed = put_at(changed, slot.entries, entries)
     elif entries:
         changed = _with_list(changed, name, entries)
-    return raw if changed == thread else changed
+    if changed == native.raw[1]:
+        return raw
+    if is_list(raw):
+        fitting.lose("events", "the events become the thread they add up to")
+    return changed
+
+
+def _under_new_id(thread: Json, slot: _Slot, name: str) -> tuple[Json, _Slot]:
+    """The thread with a message, and its list of citations, under another id."""
+    if slot.text:
+        thread = put_at(thread, (*slot.text[:-1], "id"), name)
+    if slot.entries and slot.entries[-1] == slot.id:
+        lists: Json = get_at(thread, slot.entries[:-1])
+        renamed = {name if key == slot.id else key: value for key, value in lists.items()}
+        thread = put_at(thread, slot.entries[:-1], renamed)
+        slot = slot._replace(entries=(*slot.entries[:-1], name))
+    return thread, slot
 
 
 def _with_list(thread: Json, name: str, entries: list[Any]) -> Json:

@@ -8,6 +8,7 @@ code points or UTF-16 units nobody has shown: code points are assumed, and the l
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from citewire.dialects.base import (
     weave,
 )
 from citewire.errors import InputError, ShapeError
+from citewire.markers import find_markers
 from citewire.model import (
     Answer,
     Citation,
@@ -141,10 +143,13 @@ class AnnotationReader:
         ref = SourceRef(source_id)
         if found is None:
             return Citation(name, (ref,), native=Native(NAME, entry, at))
-        marker = Span(part, found.start, found.end)
-        native = Native(NAME, entry, at, was=marker if found.repaired else None)
+        span = Span(part, found.start, found.end)
+        if entry["type"] == "url_citation" and not _is_marker(offsets.text[found.start : found.end]):
+            # Words, not a link: to treat them as a marker would take them out of the answer.
+            return Citation(name, (ref,), claim=span, native=Native(NAME, entry, at, was=span))
+        native = Native(NAME, entry, at, was=span if found.repaired else None)
         origin: SpanOrigin = "repaired" if found.repaired else "exact"
-        return Citation(name, (ref,), marker=marker, span_origin=origin, native=native)
+        return Citation(name, (ref,), marker=span, span_origin=origin, native=native)
 
     def _file(self, entry: Json, container: str | None) -> str:
         return self.sources.add(
@@ -171,7 +176,7 @@ class AnnotationReader:
         if start == end == 0:
             return None
         found = offsets.span(start, end, self.unit)
-        if url is not None and not (found and _is_link(offsets.text, found)):
+        if url is not None and not (found and _is_marker(offsets.text[found.start : found.end])):
             found = self._repaired(offsets, start, end, url) or found
         if found is None:
             raise ShapeError(f"span {start} to {end} is reversed or outside the text", ".end_index")
@@ -181,16 +186,26 @@ class AnnotationReader:
         """The link the offsets meant: in another unit, else the nearest one to that address."""
         for unit in UNITS:
             found = offsets.span(start, end, unit)
-            if found and _is_link(offsets.text, found) and url in offsets.text[found.start : found.end]:
+            if found and _looks_like_link(link := offsets.text[found.start : found.end]) and url in link:
                 return Found(found.start, found.end, repaired=True)
         near = offsets.from_unit(min(max(start, 0), offsets.length(self.unit)), self.unit)[0]
         at = offsets.nearest(f"]({url}", near)
         return None if at is None else _link_around(offsets.text, at)
 
 
-def _is_link(text: str, found: Found) -> bool:
-    """Whether a span looks like the links these annotations cover: `([title](url))` or `[title](url)`."""
-    return _looks_like_link(text[found.start : found.end])
+def _is_marker(text: str) -> bool:
+    """Whether a span can be what these annotations cover: a link, an address, or a marker of any kind."""
+    if _looks_like_link(text) or text.startswith(("http://", "https://")):
+        return True
+    return any((marker.start, marker.end) == (0, len(text)) for marker in find_markers(text, _ANY_NUMBER))
+
+
+class _AnyNumber(Container[str]):
+    def __contains__(self, label: object) -> bool:
+        return True
+
+
+_ANY_NUMBER = _AnyNumber()
 
 
 def _looks_like_link(text: str) -> bool:
@@ -214,14 +229,20 @@ def _link_around(text: str, middle: int) -> Found | None:
 
 def write(answer: Answer, options: Options) -> Written:
     fitting = Fitting(answer, NAME)
-    fitting.need_text()
+    if answer.citations or kept_native(answer.native, NAME) is None:
+        fitting.need_text()
     fitting.need_refs()
     fitting.refuse_sources(_why_not)
     fitting.split_refs()
     _fit_sources(fitting)
     _fit_places(fitting)
+    same = {number for number, part in enumerate(fitting.answer.parts) if _is_same_text(part)}
     fit = fitting.finish(
-        ROOM, kind=_kind, origin=_origin, group=_by_part, why="annotations belong to their part of the text"
+        ROOM | {"claim"},  # the ones that are left were read from annotations
+        kind=_kind,
+        origin=lambda citation: _origin(citation, same),
+        group=_by_part,
+        why="annotations belong to their part of the text",
     )
     native = kept_native(fit.native, NAME)
     unit: Unit = options.unit or (native.was if native else UNIT)
@@ -232,11 +253,16 @@ def _kind(source: Source) -> SourceKind:
     return "web" if source.url is not None else "file"
 
 
-def _origin(citation: Citation) -> SpanOrigin:
-    native = kept_native(citation.native, NAME)
-    if native and native.was is not None and native.was in (citation.marker, citation.insert_at):
-        return "repaired"
-    return "exact" if citation.marker or citation.insert_at else "unknown"
+def _is_same_text(part: Part) -> bool:
+    native = kept_native(part.native, NAME)
+    return native is not None and native.raw["text"] == part.text
+
+
+def _origin(citation: Citation, same: set[int]) -> SpanOrigin:
+    native, place = kept_native(citation.native, NAME), citation.marker or citation.insert_at
+    if place is None:
+        return "unknown"
+    return "repaired" if native and native.was == place and place.part in same else "exact"
 
 
 def _why_not(citation: Citation, source: Source) -> str | None:
@@ -279,11 +305,23 @@ def _fit_places(fitting: Fitting) -> None:
     def stays(citation: Citation, text: str) -> bool:
         if source(citation).url is None:
             return text != "" and _CONTAINER in source(citation).metadata
-        return _looks_like_link(text)
+        return _is_marker(text)
 
+    def label(citation: Citation) -> str | None:
+        return None if citation.id in kept else _link(source(citation))
+
+    kept = {citation.id for citation in fitting.answer.citations if _is_kept_claim(citation)}
     fitting.take_markers_out(stays)
-    fitting.insert_markers(lambda citation: _link(source(citation)), padded=True)
-    fitting.map_citations(lambda citation: _fit_place(citation, source(citation), fitting))
+    fitting.insert_markers(label, padded=True)
+    fitting.map_citations(
+        lambda citation: citation if citation.id in kept else _fit_place(citation, source(citation), fitting)
+    )
+
+
+def _is_kept_claim(citation: Citation) -> bool:
+    """Words that an annotation was read to cover, and that are given back as they came."""
+    native = kept_native(citation.native, NAME)
+    return native is not None and citation.claim is not None and native.was == citation.claim
 
 
 def _link(source: Source) -> str | None:
@@ -300,23 +338,28 @@ _IN_TITLE = {ord(char): " " for char in "[]\n\r\t"}
 
 
 def _fit_place(citation: Citation, source: Source, fitting: Fitting) -> Citation:
-    """A web source or a container file has a marker, any other file a point; never both."""
+    """A web source or a container file has a marker, any other file a point; never both, nor a claim."""
     if source.url is None and _CONTAINER not in source.metadata:
         return _with_point(citation, fitting)
-    if citation.insert_at is None:
-        return citation
-    fitting.lose("insert_at", f"{NAME} has no place for it here", citation=citation.id)
-    return replace(citation, insert_at=None)
+    if citation.insert_at is not None:
+        fitting.lose("insert_at", f"{NAME} has no place for it here", citation=citation.id)
+    return _without_claim(replace(citation, insert_at=None), fitting)
+
+
+def _without_claim(citation: Citation, fitting: Fitting) -> Citation:
+    if citation.claim is not None:
+        fitting.lose("claim", f"{NAME} has no place for it", citation=citation.id)
+    return replace(citation, claim=None)
 
 
 def _with_point(citation: Citation, fitting: Fitting) -> Citation:
     if citation.insert_at is not None:
-        return citation
+        return _without_claim(citation, fitting)
     claim = citation.claim
     parts = fitting.answer.parts
     point = Point(claim.part, claim.end) if claim else Point(len(parts) - 1, len(parts[-1].text))
     fitting.lose("insert_at", "required: set to the end of what is cited", citation=citation.id)
-    return replace(citation, insert_at=point)
+    return _without_claim(replace(citation, insert_at=point), fitting)
 
 
 def _by_part(answer: Answer) -> list[list[Citation]]:
@@ -329,7 +372,8 @@ def _by_part(answer: Answer) -> list[list[Citation]]:
     by_part: list[list[Citation]] = [[] for _ in answer.parts]
     home = 0
     for citation in answer.citations:
-        place, native = citation.marker or citation.insert_at, kept_native(citation.native, NAME)
+        place = citation.marker or citation.insert_at or citation.claim
+        native = kept_native(citation.native, NAME)
         if place is not None:
             home = place.part
         elif native is not None:
@@ -364,13 +408,13 @@ class _Writer:
     def _content(self, part: Part, citations: tuple[Citation, ...]) -> Json:
         native = kept_native(part.native, NAME)
         offsets = Offsets(part.text)
-        same_text = native is not None and native.raw["text"] == part.text
+        same_text = _is_same_text(part)
         written = [self._annotation(citation, offsets, same_text) for citation in citations]
         annotations = weave(native.kept if native else None, written)
         raw = native.raw if native else {"type": "output_text"}
         fields: Json = {"text": part.text}
         # Absent and null annotations stay so while there is nothing to say.
-        if annotations or raw.get("annotations") or native is None:
+        if annotations or native is None or (is_list(raw.get("annotations")) and raw["annotations"]):
             fields["annotations"] = annotations
         return overlay(raw, fields)
 
@@ -386,7 +430,7 @@ class _Writer:
 
     def _fields(self, citation: Citation, offsets: Offsets) -> Json:
         source = self.sources[citation.refs[0].source_id]
-        marker, point = citation.marker, citation.insert_at
+        marker, point = citation.marker or citation.claim, citation.insert_at
         span = {
             "start_index": offsets.to_unit(marker.start, self.unit) if marker else 0,
             "end_index": offsets.to_unit(marker.end, self.unit) if marker else 0,

@@ -169,21 +169,22 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.split_refs()
     fitting.markers_become_claims()
     fitting.map_citations(lambda citation: _with_point(citation, fitting))
+    native = kept_native(answer.native, NAME)
+    same_text = native is not None and get_at(native.raw, native.at)["text"] == fitting.answer.text
     fit = fitting.finish(
         ROOM,
         kind=kind_of,
-        origin=origin_of(NAME),
+        origin=origin_of(NAME, same_text=same_text),
         group=lambda answer: by_entry(answer, NAME),
         why=GROUPED,
     )
-    native = kept_native(fit.native, NAME)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(
         fitting.groups(),
         fit,
         NAME,
-        same_text=native is not None and get_at(native.raw, native.at)["text"] == fit.text,
+        same_text=same_text,
         entry=_entry,
         use=lambda citation, raw: _use(citation, raw, offsets, unit),
     )
@@ -224,8 +225,10 @@ def _envelope(native: Native | None, text: str, entries: list[Any]) -> Any:
         return {"staticContent": content}
     raw: Json = get_at(native.raw, native.at)
     kept = raw.get("citationContent")
-    cited = overlay(kept, {"citations": entries}) if entries or kept else None
-    return put_at(native.raw, native.at, overlay(raw, {"text": text, "citationContent": cited}))
+    fields: Json = {"text": text}
+    if entries or (is_object(kept) and kept.get("citations")):
+        fields["citationContent"] = overlay(kept, {"citations": entries})
+    return put_at(native.raw, native.at, overlay(raw, fields))
 
 
 def _entry(raw: Json, source: Source, uses: list[Any] | None) -> Json:

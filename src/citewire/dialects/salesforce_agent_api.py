@@ -113,27 +113,24 @@ def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
         raise ShapeError("an inlineMetadata entry is not an object", "")
     words = optional(use, "claim", str)
     location = optional(use, "location", int)
+    if words:
+        return _use_of_words(words, location, offsets, unit)
     point = None if location is None else offsets.point(location, unit)
-    if not words:
-        if point is None:
-            raise ShapeError(f"location {location} is outside the text", ".location")
-        return Use(None, Point(0, point.start), "repaired" if point.repaired else "exact")
-    start = _find(offsets, words, None if point is None else point.start)
+    if point is None:
+        raise ShapeError(f"location {location} is outside the text", ".location")
+    return Use(None, Point(0, point.start), "repaired" if point.repaired else "exact")
+
+
+def _use_of_words(words: str, location: int | None, offsets: Offsets, unit: Unit) -> Use:
+    """Where the words of a claim stand: before the location, else nearest to there, else where they are."""
+    end = location or 0
+    found = offsets.covering(end - Offsets(words).length(unit), end, unit, words)
+    start = found.start if found else offsets.only(words)
     if start is None:
-        raise ShapeError("the claim is not in the text", ".claim")
-    end = start + len(words)
-    exact = point is not None and point.start == end and not point.repaired
-    return Use(Span(0, start, end), Point(0, end), "exact" if exact else "repaired")
-
-
-def _find(offsets: Offsets, words: str, end: int | None) -> int | None:
-    """Where `words` start: so that they end at `end`, else nearest to that, else their first place."""
-    if end is None:
-        return offsets.nearest(words, 0)
-    start = end - len(words)
-    if start >= 0 and offsets.text.startswith(words, start):
-        return start
-    return offsets.nearest(words, start)
+        raise ShapeError("the claim is not in the text, or too short to tell where", ".claim")
+    claim = Span(0, start, start + len(words))
+    repaired = found is None or found.repaired or location is None
+    return Use(claim, Point(0, claim.end), "repaired" if repaired else "exact")
 
 
 def write(answer: Answer, options: Options) -> Written:
@@ -145,21 +142,22 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.split_refs()
     fitting.markers_become_claims()
     fitting.map_citations(lambda citation: _fit_place(citation, fitting))
+    native = kept_native(answer.native, NAME)
+    same_text = native is not None and get_at(native.raw, native.at)["message"] == fitting.answer.text
     fit = fitting.finish(
         ROOM,
         kind=kind_of,
-        origin=origin_of(NAME),
+        origin=origin_of(NAME, same_text=same_text),
         group=lambda answer: by_entry(answer, NAME),
         why=GROUPED,
     )
-    native = kept_native(fit.native, NAME)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(
         fitting.groups(),
         fit,
         NAME,
-        same_text=native is not None and get_at(native.raw, native.at)["message"] == fit.text,
+        same_text=same_text,
         entry=_entry,
         use=lambda citation, raw: _use(citation, raw, offsets, unit),
     )
@@ -183,17 +181,16 @@ def _envelope(native: Native | None, answer: Answer, entries: list[Any]) -> Any:
     if native is None:
         return overlay({"type": "Inform"}, fields)
     message: Json = get_at(native.raw, native.at)
-    if not entries and message["citedReferences"] is None:
-        fields["citedReferences"] = None
+    if not entries and not is_list(message["citedReferences"]):
+        del fields["citedReferences"]
     return put_at(native.raw, native.at, overlay(message, fields))
 
 
 def _entry(raw: Json, source: Source, uses: list[Any] | None) -> Json:
     fields: Json = {"value": source.url, "label": source.title, "recordId": source.record_id}
-    if uses is None:
-        # Nothing to say: an empty list, unless the entry said null or nothing.
-        uses = [] if raw.get("inlineMetadata", None if raw else []) == [] else None
-    return overlay(raw or {"type": "link"}, {**fields, "inlineMetadata": uses})
+    if uses is not None or is_list(raw.get("inlineMetadata")) or not raw:
+        fields["inlineMetadata"] = uses or []
+    return overlay(raw or {"type": "link"}, fields)
 
 
 def _use(citation: Citation, raw: Json, offsets: Offsets, unit: Unit) -> Json:

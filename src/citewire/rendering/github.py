@@ -1,4 +1,4 @@
-"""An answer for a GitHub comment: Markdown that mentions nobody and refers to no issue by accident."""
+"""An answer for a GitHub comment: Markdown that mentions nobody, with sources that refer to no issue."""
 
 from __future__ import annotations
 

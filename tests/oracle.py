@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from citewire.edits import join_parts, take_markers_out
 from citewire.model import Answer, Citation, Loss, Source, SourceRef, Span
-from citewire.shape import join_parts, take_markers_out
 
 SOURCE_FIELDS = (
     "kind",
@@ -49,8 +49,9 @@ def unnamed(before: Answer, after: Answer, losses: Losses) -> tuple[Any, Any] | 
 def unjustified(before: Answer, after: Answer, losses: Losses) -> list[Loss]:
     """Losses that name something that does read back as it was.
 
-    `place` is a remark (a citation that has no place in the text). Where claims overlap only coverage can
-    be compared, and where citations were both split and reordered nobody can say which half is which.
+    `place` and `events` are remarks (a citation has no place in the text; events become a thread). Where
+    claims overlap only coverage can be compared, and where citations were both split and reordered nobody
+    can say which half is which.
     """
     fields = {loss.field for loss in losses}
     if "overlap" in fields or {"order", "refs"} <= fields:
@@ -79,7 +80,7 @@ def unjustified(before: Answer, after: Answer, losses: Losses) -> list[Loss]:
         if loss.field == "insert_at" and {("refs", loss.citation), ("marker", loss.citation)} <= named:
             # Of a citation that was split, one half may have got a marker and the other a point.
             return False
-        return loss.field != "place" and unnamed(before, after, without(loss)) is None
+        return loss.field not in ("place", "events") and unnamed(before, after, without(loss)) is None
 
     return [loss for loss in losses if is_idle(loss)]
 

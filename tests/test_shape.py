@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from citewire.edits import join_parts, sentence_before, split_refs, take_markers_out, with_claims
 from citewire.model import Answer, Citation, Native, Part, Point, SourceRef, Span
-from citewire.shape import Fitting, join_parts, sentence_before, split_refs, take_markers_out, with_claims
+from citewire.shape import Fitting
 from strategies import answers, texts
 
 

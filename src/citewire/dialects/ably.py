@@ -355,10 +355,11 @@ def write(answer: Answer, options: Options) -> Written:
         fitting.markers_become_claims()
     _name_sources(fitting)
     known = bool(answer.parts)
+    native = kept_native(answer.native, NAME)
+    same_text = native is not None and known and _text_of(native) == fitting.answer.text
     fit = fitting.finish(
-        ROOM, kind=lambda source: source.kind, origin=lambda citation: _origin(citation, known)
+        ROOM, kind=lambda source: source.kind, origin=lambda citation: _origin(citation, known, same_text)
     )
-    native = kept_native(fit.native, NAME)
     sources = {source.id: source for source in fit.sources}
     if native is not None and native.at == "summary" and _are_only_counts(fit, sources):
         return Written(_with_summary(native, fit, sources), tuple(fitting.losses))
@@ -396,11 +397,13 @@ def _is_nameless(citation: Citation) -> bool:
     return native.raw.get("name") is None and native.was[:2] == (None, None)
 
 
-def _origin(citation: Citation, known: bool) -> SpanOrigin:
+def _origin(citation: Citation, known: bool, same_text: bool) -> SpanOrigin:
     if not known or citation.claim is None:
         return "unknown"
     native = kept_native(citation.native, NAME)
-    repaired = native is not None and not _is_count(citation) and native.was[2] == citation.claim
+    repaired = (
+        same_text and native is not None and not _is_count(citation) and native.was[2] == citation.claim
+    )
     return "repaired" if repaired else "exact"
 
 
@@ -485,6 +488,10 @@ class _Writer:
         if native is not None and not _is_count(citation) and native.was[:2] == (source.url, source.title):
             # Where the title was only the annotation's name, it stays only that.
             fields["title"] = raw.get("title")
+        ours = raw.get(KEY)
+        if page is None and is_object(ours) and ours.get("locator") is not None:
+            # A page beside our own locator does not count, and so does not change.
+            fields["page"] = raw.get("page")
         if raw.get("metadata") == {} and not source.metadata:
             fields["metadata"] = {}
         return overlay(raw, fields | self._offsets(citation, raw))

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from citewire.edits import is_edge, place_for_marker
 from citewire.markers import find_markers
 from citewire.model import Citation, Span
-from citewire.shape import Fitting, is_edge, place_for_marker
+from citewire.shape import Fitting
 
 __all__ = [
     "Labels",
@@ -72,6 +73,14 @@ class Names:
             self._next[name] += 1
             given = f"{name}.{self._next[name]}"
         self._next[given] = 1
+        return given
+
+    def would_give(self, name: str) -> str:
+        """What `give` would, if it were asked."""
+        given, number = name, self._next.get(name, 0)
+        while given in self._next:
+            number += 1
+            given = f"{name}.{number}"
         return given
 
 

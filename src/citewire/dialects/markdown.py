@@ -354,7 +354,10 @@ def _destination(url: str | None) -> str:
 def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting: Fitting) -> str:
     native = kept_native(answer.native, NAME)
     text, tail = answer.text, native.was if native else ""
-    if native is not None and text + tail == native.raw:
+    places = [place for place, _ in definitions]
+    old = [place for place in places if place is not None]
+    in_order = places == [*sorted(old), *([None] * (len(places) - len(old)))]
+    if native is not None and text + tail == native.raw and in_order:
         payload = _put_back(text + tail, definitions)
     elif definitions:
         payload = f"{text}\n\n{''.join(definition for _, definition in definitions)}"

@@ -342,8 +342,9 @@ def write(answer: Answer, options: Options) -> Written:
     for record in records:
         citation = fit.citations[at]
         entry = _entry(citation, sources[citation.refs[0].source_id])
-        old = _place(citation)
-        written.append((old, _Named(entry, record.id, citation.ordinal, len(record.citations), old is None)))
+        is_new = _is_new(record.id, citation)
+        named = _Named(entry, record.id, citation.ordinal, len(record.citations), is_new)
+        written.append((_place(citation), named))
         at += len(record.citations)
     native = kept_native(fit.native, NAME)
     entries = _named_by_place(weave(native.kept if native else None, written))
@@ -439,10 +440,10 @@ def _at_place(entry: _Named, place: int, names: Names) -> Any:
     label = _first(raw, _ID)
     label = f"c{place}" if label is None else label
     # A new entry is what markers name; an old one may share its id with another, as it came.
-    if names.give(label) != entry.name or (entry.is_new and label != entry.name):
+    if names.would_give(label) != entry.name or (entry.is_new and label != entry.name):
         raw = dict(raw)
-        _spell(raw, _ID, entry.name)
-        names.give(entry.name)
+        _spell(raw, _ID, label := entry.name)
+    names.give(label)
     for _ in range(entry.citations - 1):
         names.give(entry.name)
     if _ordinal(raw, place) != entry.ordinal:
@@ -460,6 +461,12 @@ def _ordinal(raw: Json, place: int) -> int:
 def _place(citation: Citation) -> int | None:
     native = kept_native(citation.native, NAME)
     return native.at if native else None
+
+
+def _is_new(name: str, citation: Citation) -> bool:
+    """Whether an entry is under another id than the one it was read under."""
+    native = kept_native(citation.native, NAME)
+    return native is None or native.was[0] != name
 
 
 def _entry(citation: Citation, source: Source) -> Any:

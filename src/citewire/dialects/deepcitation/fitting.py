@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from citewire import shape
 from citewire.dialects.base import Json
 from citewire.dialects.deepcitation.block import find_blocks
 from citewire.dialects.deepcitation.entry import LARGEST, MEDIA, START, extras_of, is_page, metadata_of
+from citewire.edits import take_markers_out
 from citewire.model import Citation, Lines, Locator, Pages, Source, SourceKind, Span, SpanOrigin, Times
 from citewire.shape import Fitting
 
@@ -94,7 +94,7 @@ def cut_blocks(fitting: Fitting, strip: bool) -> None:
 
 def _cut(fitting: Fitting, spans: set[Span], reason: str) -> None:
     fitting.lose("text", reason)
-    fitting.answer = shape.take_markers_out(fitting.answer, {*spans})
+    fitting.answer = take_markers_out(fitting.answer, {*spans})
 
 
 def block_spans(text: str) -> set[Span]:

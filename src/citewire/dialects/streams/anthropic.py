@@ -12,32 +12,19 @@ from citewire.model import Answer, Citation, SourceRef, Span, SpanOrigin
 
 __all__ = ["NAME", "Stream", "detect"]
 
-_STREAM_EVENTS = frozenset(
-    {
-        "message_start",
-        "message_delta",
-        "message_stop",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "ping",
-        "error",
-    }
-)
-
-
-def detect(payload: Any) -> bool:
-    return (
-        is_list(payload)
-        and bool(payload)
-        and all(is_object(event) and event.get("type") in _STREAM_EVENTS for event in payload)
-    )
-
+_ENVELOPE = frozenset({"message_start", "content_block_start", "content_block_delta", "message_stop"})
 
 # A block cited more often than this gives the rest of its citations when it is complete.
 _EARLY_REFS = 32
-# Where the pieces of a delta go; `partial_json` is decoded into `input` when the block is complete.
+# Where the pieces of a delta go; `partial_json` is decoded into `input` when the block is read.
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+
+
+def detect(payload: Any) -> bool:
+    """Events, some of which only this stream has: others come and go between versions."""
+    if not is_list(payload) or not all(map(is_object, payload)):
+        return False
+    return any(event.get("type") in _ENVELOPE for event in payload)
 
 
 class _OpenBlock:
@@ -48,22 +35,28 @@ class _OpenBlock:
         self.refs: list[SourceRef] = []
         self.entries: list[Any] = []
         self.pieces: dict[str, list[str]] = {}
-
-    def close(self) -> None:
-        """Put the pieces together; what is still open at the end of a stream is closed as it is."""
-        for key, pieces in self.pieces.items():
-            joined = "".join(pieces)
-            if key == "partial_json":
-                self.raw["input"] = _decoded(joined)
-            else:
-                self.raw[key] = (self.raw.get(key) or "") + joined
-        self.pieces = {}
-        if self.entries:
-            self.raw["citations"] = self.entries
+        self.is_closed = False
 
     @property
     def is_text(self) -> bool:
         return self.raw.get("type") == "text"
+
+    @property
+    def text(self) -> str:
+        return (self.raw.get("text") or "") + "".join(self.pieces.get("text", ()))
+
+    def content(self) -> Json:
+        """The block so far, as a message has it."""
+        content = dict(self.raw)
+        for key, pieces in self.pieces.items():
+            joined = "".join(pieces)
+            if key == "partial_json":
+                content["input"] = _decoded(joined)
+            else:
+                content[key] = (content.get(key) or "") + joined
+        if self.entries:
+            content["citations"] = list(self.entries)
+        return content
 
 
 def _decoded(partial_json: str) -> Any:
@@ -136,11 +129,11 @@ class Stream:
 
     def _close(self, index: int) -> tuple[Citation, ...]:
         block = self._started(index)
-        block.close()
-        if not block.is_text:
+        if block.is_closed or not block.is_text:
             return ()
+        block.is_closed = True
         start = self._length
-        self._length += len(block.raw.get("text") or "")
+        self._length += len(block.text)
         self._in_part = True
         return self._given(index, block, Span(self._part, start, self._length))
 
@@ -160,7 +153,5 @@ class Stream:
         return (Citation(name, tuple(block.refs), claim=claim, span_origin=origin),)
 
     def answer(self) -> Answer:
-        for block in self._blocks.values():
-            block.close()
-        content = [self._blocks[index].raw for index in sorted(self._blocks)]
+        content = [self._blocks[index].content() for index in sorted(self._blocks)]
         return read_message({**self._message, "content": content})

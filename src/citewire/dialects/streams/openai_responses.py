@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,11 +20,12 @@ _TERMINAL = frozenset({"response.completed", "response.incomplete", "response.fa
 
 
 def detect(payload: Any) -> bool:
-    return is_list(payload) and bool(payload) and all(map(_is_event, payload))
+    """Events, some of which only this stream has: errors and keep-alives may stand between them."""
+    return is_list(payload) and all(map(is_object, payload)) and any(map(_is_ours, payload))
 
 
-def _is_event(event: Any) -> bool:
-    return is_object(event) and isinstance(kind := event.get("type"), str) and kind.startswith("response.")
+def _is_ours(event: Any) -> bool:
+    return isinstance(kind := event.get("type"), str) and kind.startswith("response.")
 
 
 class Stream:
@@ -37,6 +39,7 @@ class Stream:
         self._texts: dict[tuple[int, int], _OpenText] = {}
         self._reader = AnnotationReader(self._unit)
         self._whole: Answer | None = None
+        self._names: dict[Any, str] = {}
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -72,17 +75,19 @@ class Stream:
 
     def _annotate(self, event: Json) -> tuple[Citation, ...]:
         text = self._text(event)
-        entry = event.get("annotation")
-        text.annotations.append(entry)
-        text.waiting.append((len(text.annotations) - 1, entry))
+        place = event.get("annotation_index")
+        text.annotate(place if type(place) is int else len(text.annotations), event.get("annotation"))
         return self._ready(text)
 
     def _settle(self, event: Json) -> tuple[Citation, ...]:
         if is_object(part := event.get("part")) and part.get("type") != "output_text":
             return ()
         text = self._text(event)
-        text.part = part if is_object(part) else text.part
-        return self._ready(text, done=event["type"] != "response.content_part.added")
+        if event["type"] == "response.content_part.added":
+            text.part = part if is_object(part) else text.part
+            return ()
+        text.settle(part if is_object(part) else event, self._unit)
+        return self._ready(text, done=True)
 
     def _ready(self, text: _OpenText, *, done: bool = False) -> tuple[Citation, ...]:
         """The waiting annotations whose text is there, in order."""
@@ -91,6 +96,7 @@ class Stream:
             place, entry = text.waiting.popleft()
             citation = self._reader.problems.guard(str, self._read, text, entry, place, done)
             if citation is not None:
+                self._names[*text.at, place] = citation.id
                 self._reader.citations.append(citation)
                 given.append(citation)
         return tuple(given)
@@ -103,9 +109,20 @@ class Stream:
         return _moved_citation(near, entry, text.base)
 
     def answer(self) -> Answer:
-        if self._whole is not None:
-            return self._whole
-        return read_response({**self._response, "output": self._output()}, self._unit)
+        whole = self._whole
+        if whole is None:
+            whole = read_response({**self._response, "output": self._output()}, self._unit)
+        return self._under_given_names(whole)
+
+    def _under_given_names(self, answer: Answer) -> Answer:
+        """Citations keep the ids they were given under, in whatever order their parts were streamed."""
+        taken = set(self._names.values())
+        free = (name for number in count(1) if (name := f"c{number}") not in taken)
+        named = [
+            self._names.get(citation.native.at if citation.native else None) or next(free)
+            for citation in answer.citations
+        ]
+        return replace(answer, citations=tuple(map(_renamed, answer.citations, named)))
 
     def _output(self) -> list[Any]:
         """What the stream has built so far, as the response will have it."""
@@ -136,7 +153,7 @@ class _OpenText:
         self.at = at
         self.number = number
         self.part: Json = {"type": "output_text"}
-        self.annotations: list[Any] = []
+        self.annotations: dict[int, Any] = {}
         self.waiting: deque[tuple[int, Any]] = deque()
         self.base = 0
         self.base_units = 0
@@ -154,6 +171,22 @@ class _OpenText:
             self.base += len(gone.text)
             self.base_units += gone.length(unit)
             self._tail = self._tail[-_WINDOW:]
+
+    def annotate(self, place: int, entry: Any) -> None:
+        """Note an annotation; one that comes again is the same one."""
+        if place not in self.annotations:
+            self.annotations[place] = entry
+            self.waiting.append((place, entry))
+
+    def settle(self, said: Json, unit: Unit) -> None:
+        """What the provider says of the whole part, where the pieces did not all come."""
+        text = said.get("text")
+        if isinstance(text, str) and text != self.whole().text:
+            self._pieces, self._tail, self.base, self.base_units = [], "", 0, 0
+            self.add(text, unit)
+        annotations = said.get("annotations")
+        for place, entry in enumerate(annotations if is_list(annotations) else ()):
+            self.annotate(place, entry)
 
     def window(self) -> Offsets:
         if self._window.text != self._tail:
@@ -179,10 +212,15 @@ class _OpenText:
         )
 
     def content(self) -> Json:
-        return {**self.part, "text": self.whole().text, "annotations": self.annotations}
+        annotations = [self.annotations[place] for place in sorted(self.annotations)]
+        return {**self.part, "text": self.whole().text, "annotations": annotations}
 
 
 _INDEXES = ("start_index", "end_index", "index")
+
+
+def _renamed(citation: Citation, name: str) -> Citation:
+    return citation if citation.id == name else replace(citation, id=name)
 
 
 def _moved_entry(entry: Any, by: int) -> Any:

@@ -14,7 +14,7 @@ from cases import payload_paths
 from citewire.codec import decode, encode
 from citewire.dialects import ably
 from citewire.dialects.ably import TYPE
-from citewire.dialects.base import Options
+from citewire.dialects.base import Options, is_list, is_object
 from citewire.errors import CitewireError, ShapeError
 from citewire.model import (
     Answer,
@@ -401,6 +401,8 @@ def test_any_payload_is_given_back_and_any_change_is_read_back(payload: Any, tex
         encode(written.payload)
     except CitewireError:
         return
+    if written.payload != [] and is_list(written.payload) and not any(map(is_object, written.payload)):
+        return  # nothing is left that says what it is
     back = next((a for a in ably.read_all(written.payload, options) if a.id == new.id), None)
     assert written.losses or (back and back.bare() == new.bare()) or not (new.citations or new.parts)
     if back is not None:

@@ -181,7 +181,7 @@ def _read(
         sources=tuple(reader.sources),
         id=serial or _serial(form.message),
         problems=tuple(reader.problems),
-        native=Native(NAME, payload, form.kind, (tuple(reader.kept), others), (unit, serial)),
+        native=Native(NAME, payload, form.kind, (tuple(reader.kept), others), (unit, serial, text)),
     )
 
 
@@ -341,7 +341,7 @@ def _read_summary(message: Json, text: str | None) -> Answer:
         sources=tuple(sources),
         id=_serial(message),
         problems=tuple(problems),
-        native=Native(NAME, message, "summary", (tuple(kept), None), (_UNIT, _serial(message))),
+        native=Native(NAME, message, "summary", (tuple(kept), None), (_UNIT, _serial(message), text)),
     )
 
 
@@ -356,7 +356,7 @@ def write(answer: Answer, options: Options) -> Written:
     _name_sources(fitting)
     known = bool(answer.parts)
     native = kept_native(answer.native, NAME)
-    same_text = native is not None and known and _text_of(native) == fitting.answer.text
+    same_text = native is not None and known and native.was[2] == fitting.answer.text
     fit = fitting.finish(
         ROOM, kind=lambda source: source.kind, origin=lambda citation: _origin(citation, known, same_text)
     )
@@ -438,7 +438,8 @@ def _with_summary(native: Native, answer: Answer, sources: dict[str, Source]) ->
     annotations: Json = message["annotations"]
     summary = {**annotations["summary"], TYPE: counted}
     return overlay(
-        message, _message_fields(native, answer) | {"annotations": {**annotations, "summary": summary}}
+        message,
+        _message_fields(message, native, answer) | {"annotations": {**annotations, "summary": summary}},
     )
 
 
@@ -450,7 +451,7 @@ class _Writer:
         self.offsets = Offsets(answer.text) if answer.parts else None
         native = kept_native(answer.native, NAME)
         self.same_serial = native is not None and native.was[1] == answer.id
-        self.same_text = native is not None and bool(answer.parts) and _text_of(native) == answer.text
+        self.same_text = native is not None and bool(answer.parts) and native.was[2] == answer.text
 
     def annotation(self, citation: Citation) -> tuple[int | None, Json]:
         native = kept_native(citation.native, NAME)
@@ -500,7 +501,7 @@ class _Writer:
         keys, claim = _spelling(raw), citation.claim
         native = kept_native(citation.native, NAME)
         if claim is None:
-            return dict.fromkeys(keys)
+            return dict.fromkeys((*_OFFSETS, *_INDEXES))
         if self.same_text and native is not None and native.was[2] == claim:
             return {key: raw[key] for key in keys}
         if self.offsets is None:
@@ -515,11 +516,6 @@ def _is_one_page(locator: Locator | None) -> TypeGuard[Pages]:
     return isinstance(locator, Pages) and locator.first == locator.last
 
 
-def _text_of(native: Native) -> Any:
-    message = native.raw.get("message") if is_object(native.raw) else None
-    return message.get("data") if is_object(message) else None
-
-
 def name_of(source: Source) -> str:
     """What annotations of a source are grouped by: its host, else its title, else its file name."""
     try:
@@ -529,10 +525,10 @@ def name_of(source: Source) -> str:
     return (host or "").removeprefix("www.") or source.title or source.filename or source.label
 
 
-def _message_fields(native: Native, answer: Answer) -> Json:
+def _message_fields(message: Json, native: Native, answer: Answer) -> Json:
     """What an answer changes of the message it was read from."""
     fields: Json = {}
-    if isinstance(native.raw.get("data"), str):
+    if isinstance(message.get("data"), str):
         fields["data"] = answer.text if answer.parts else None
     if native.was[1] != answer.id:
         fields["serial"] = answer.id
@@ -544,15 +540,12 @@ def _envelope(native: Native | None, answer: Answer, annotations: list[Any], fit
     if native is None or native.at == "summary":
         message = overlay(native.raw if native else {"name": "response"}, {"serial": answer.id, "data": text})
         return {"message": message, "annotations": annotations}
-    if native.at == "both":
-        kept = native.raw.get("message")
-        if is_object(kept) and isinstance(kept.get("data"), str):
-            fields = {"data": text} if native.was[1] == answer.id else {"data": text, "serial": answer.id}
-            return {**native.raw, "message": overlay(kept, fields), "annotations": annotations}
-    if text is not None:
+    kept = native.raw.get("message") if native.at == "both" else None
+    if text is not None and not (is_object(kept) and isinstance(kept.get("data"), str)):
         fitting.lose("parts", "annotations alone have no place for the text")
-    if native.was[1] != answer.id and not any(map(is_object, annotations)):
+    if native.was[1] != answer.id and not is_object(kept) and not any(map(is_object, annotations)):
         fitting.lose("answer.id", "there is no annotation to name it")
     if native.at == "both":
-        return {**native.raw, "annotations": annotations}
+        message = {"message": overlay(kept, _message_fields(kept, native, answer))} if is_object(kept) else {}
+        return {**native.raw, **message, "annotations": annotations}
     return annotations[0] if native.at == "one" and len(annotations) == 1 else annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from citewire.codec import decode, encode
 from citewire.dialects.base import Json, is_object
 from citewire.errors import ShapeError
 from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
@@ -70,7 +71,7 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
             "page": verdict.page,
         }
     if ref.locator is not None:
-        fields["locator"] = msgspec.to_builtins(ref.locator, builtin_types=())
+        fields["locator"] = decode(encode(ref.locator))
     if claim is not None:
         fields["claim"] = [claim.start, claim.end]
     if source.kind != kind or (is_object(kept) and kept.get("kind") == source.kind):

@@ -71,6 +71,9 @@ def unjustified(before: Answer, after: Answer, losses: Losses) -> list[Loss]:
             return loss.reason.endswith(f" {loss.citation or loss.source}")
         if loss.field == "source":
             return len(before.sources) <= len(after.sources)
+        if loss.field == "marker" and "text" in fields:
+            # Where the text is not compared, another marker may stand in the very place of the old one.
+            return False
         if loss.field == "order":
             # Citations that are alike in all else have still changed places if their ids have.
             return (

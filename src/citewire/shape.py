@@ -331,6 +331,7 @@ class Fitting:
 
     def rename(self, names: list[str]) -> None:
         """The citations under new ids, in order; losses keep speaking of the old ones."""
+        self.losses = [loss for loss in self.losses if loss.field != "id"]
         first_ids: dict[str | None, str] = {}
         renamed: list[Citation] = []
         for citation, name in zip(self.answer.citations, names, strict=True):

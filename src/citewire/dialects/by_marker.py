@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_not
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -174,7 +175,28 @@ def write_markers(
     fitting.insert_markers(marker, padded=padded)
     if fitting.answer.text != text:
         found = pointers(fitting.answer.text, labels)
+    _follow_the_text(fitting, [len(record.citations) for record in records])
     _name_what_reads_otherwise(fitting, homes, _by_record(found))
+
+
+def _follow_the_text(fitting: Fitting, sizes: list[int]) -> None:
+    """The citations of one record in the order of their markers, which is how a reader will find them."""
+    ordered: list[Citation] = []
+    at = 0
+    for size in sizes:
+        group = fitting.answer.citations[at : at + size]
+        ordered += sorted(group, key=_marker_start) if size > 1 else group
+        at += size
+    if not any(map(is_not, ordered, fitting.answer.citations)):
+        return
+    fitting.lose("order", "the markers of one record follow the text")
+    names = [citation.id for citation in fitting.answer.citations]
+    fitting.answer = replace(fitting.answer, citations=tuple(ordered))
+    fitting.rename(names)
+
+
+def _marker_start(citation: Citation) -> int:
+    return citation.marker.start if citation.marker else -1
 
 
 def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: dict[int, list[Span]]) -> None:
@@ -187,11 +209,7 @@ def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: di
             wanted[homes[citation.id]].append(citation.marker)
     for record, name in firsts.items():
         spans, seen = wanted.get(record, []), read.get(record, [])
-        if spans == seen:
-            continue
-        if sorted(spans, key=_start) == seen:
-            fitting.lose("order", "markers of one record follow the text")
-        else:
+        if spans != seen:
             fitting.lose("marker", "the text around it reads otherwise", citation=name)
             fitting.lose("text", "some of it reads as a marker, or a marker as text")
 
@@ -200,7 +218,3 @@ def _is_within_word(text: str, at: int) -> bool:
     """Where a number in brackets would be taken for an index, and nothing can stand apart."""
     before = text[at - 1 : at]
     return (before.isalnum() or before in ("_", "$")) and not is_edge(text, at)
-
-
-def _start(span: Span) -> int:
-    return span.start

@@ -47,28 +47,35 @@ def parse_pointer(pointer: str) -> list[str]:
 
 
 def apply(document: Any, operations: Iterable[Any]) -> Any:
-    """`document` after all `operations`."""
+    """`document` after all `operations`; what they touch is copied once, however often they do."""
+    owned: _Owned = {}
     for operation in operations:
-        document = _apply_one(document, operation)
+        document = _apply_one(document, operation, owned)
     return document
 
 
-def _apply_one(document: Any, operation: Any) -> Any:
+_Owned = dict[int, Any]
+"""Containers that were made on the way and stand in one place only: they may be changed as they are."""
+
+
+def _apply_one(document: Any, operation: Any, owned: _Owned) -> Any:
     if not isinstance(operation, dict):
         raise PatchError("an operation is not an object", "")
     fields = cast("dict[str, Any]", operation)
     path = _pointer(fields, "path")
     match fields.get("op"):
         case "add":
-            return _put(document, path, _value(fields), "add")
+            return _put(document, path, _value(fields), "add", owned)
         case "replace":
-            return _put(document, path, _value(fields), "replace")
+            return _put(document, path, _value(fields), "replace", owned)
         case "remove":
-            return _remove(document, path)
+            return _remove(document, path, owned)
         case "copy":
-            return _put(document, path, _get(document, _pointer(fields, "from")), "add")
+            value = _get(document, _pointer(fields, "from"))
+            owned.clear()  # what is copied stands in two places now
+            return _put(document, path, value, "add", owned)
         case "move":
-            return _move(document, _pointer(fields, "from"), path)
+            return _move(document, _pointer(fields, "from"), path, owned)
         case "test":
             return _test(document, path, _value(fields))
         case unknown:
@@ -102,11 +109,11 @@ def _text(path: list[str]) -> str:
     return "".join(f"/{escape(token)}" for token in path)
 
 
-def _move(document: Any, source: list[str], target: list[str]) -> Any:
+def _move(document: Any, source: list[str], target: list[str], owned: _Owned) -> Any:
     if target[: len(source)] == source and len(target) > len(source):
         raise PatchError("a value cannot move into itself", _text(target))
     value = _get(document, source)
-    return _put(_remove(document, source), target, value, "add")
+    return _put(_remove(document, source, owned), target, value, "add", owned)
 
 
 def _get(document: Any, path: list[str]) -> Any:
@@ -133,11 +140,11 @@ def _index(token: str, last: int, path: list[str]) -> int:
     raise PatchError(f"{token!r} is not an index of this list", _text(path))
 
 
-def _put(document: Any, path: list[str], value: Any, op: str) -> Any:
+def _put(document: Any, path: list[str], value: Any, op: str, owned: _Owned) -> Any:
     if not path:
         return value
     parents = _walk(document, path)
-    copy = _copied(parents[-1], path)
+    copy = _copied(parents[-1], path, owned)
     last = path[-1]
     if isinstance(copy, dict):
         if op == "replace" and last not in copy:
@@ -147,20 +154,20 @@ def _put(document: Any, path: list[str], value: Any, op: str) -> Any:
         copy[_index(last, len(copy) - 1, path)] = value
     else:
         copy.insert(len(copy) if last == "-" else _index(last, len(copy), path), value)
-    return _rebuilt(parents, path, copy)
+    return _rebuilt(parents, path, copy, owned)
 
 
-def _remove(document: Any, path: list[str]) -> Any:
+def _remove(document: Any, path: list[str], owned: _Owned) -> Any:
     if not path:
         return None
     parents = _walk(document, path)
     _child(parents[-1], path[-1], path)
-    copy = _copied(parents[-1], path)
+    copy = _copied(parents[-1], path, owned)
     if isinstance(copy, dict):
         del copy[path[-1]]
     else:
         del copy[int(path[-1])]
-    return _rebuilt(parents, path, copy)
+    return _rebuilt(parents, path, copy, owned)
 
 
 def _walk(document: Any, path: list[str]) -> list[Any]:
@@ -171,19 +178,25 @@ def _walk(document: Any, path: list[str]) -> list[Any]:
     return parents
 
 
-def _copied(container: Any, path: list[str]) -> dict[str, Any] | list[Any]:
+def _copied(container: Any, path: list[str], owned: _Owned) -> dict[str, Any] | list[Any]:
+    """A container that may be changed: a copy, or the one that was made before."""
+    if id(container) in owned:
+        return container
     if isinstance(container, dict):
-        return dict(cast("dict[str, Any]", container))
-    if isinstance(container, list):
-        return list(cast("list[Any]", container))
-    raise PatchError("the parent is neither an object nor a list", _text(path))
+        copy: Any = dict(cast("dict[str, Any]", container))
+    elif isinstance(container, list):
+        copy = list(cast("list[Any]", container))
+    else:
+        raise PatchError("the parent is neither an object nor a list", _text(path))
+    owned[id(copy)] = copy
+    return copy
 
 
-def _rebuilt(parents: list[Any], path: list[str], last: Any) -> Any:
+def _rebuilt(parents: list[Any], path: list[str], last: Any, owned: _Owned) -> Any:
     """The root with `last` in place of the last parent; the way there is copied, the rest shared."""
     changed: Any = last
     for depth in range(len(parents) - 2, -1, -1):
-        copy: Any = _copied(parents[depth], path)
+        copy: Any = _copied(parents[depth], path, owned)
         step: Any = path[depth] if isinstance(parents[depth], dict) else int(path[depth])
         copy[step] = changed
         changed = copy

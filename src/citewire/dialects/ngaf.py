@@ -141,6 +141,7 @@ def _fold(events: list[Any]) -> Json:
     texts: dict[str, list[str]] = {}
     others: list[Json] = []
     state: Any = {}
+    changes: list[Any] = []
     for number, event in enumerate(events):
         where = f"$[{number}]"
         match event["type"]:
@@ -155,11 +156,12 @@ def _fold(events: list[Any]) -> Json:
                 ]
                 texts = {}
             case "STATE_SNAPSHOT":
-                state = event.get("snapshot")
+                state, changes = event.get("snapshot"), []
             case "STATE_DELTA":
-                state = apply(state, require(event, "delta", list, where))
+                changes += require(event, "delta", list, where)
             case _:
                 pass
+    state = apply(state, changes)
     streamed = [{"id": name, "role": "assistant", "content": "".join(text)} for name, text in texts.items()]
     return {"messages": [*others, *streamed], "state": state if is_object(state) else {}}
 

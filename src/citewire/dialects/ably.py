@@ -26,7 +26,7 @@ from citewire.dialects.base import (
     require,
     weave,
 )
-from citewire.dialects.beyond import KEY, Beyond, pack, unpack
+from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, pack, unpack
 from citewire.errors import DecodeError, InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -47,32 +47,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "ably"
 UPSTREAM = "ably-js 2.28, annotations wire v6"
-ROOM = frozenset(
-    {
-        "answer.id",
-        "claim",
-        "refs.anchor",
-        "refs.locator.blocks",
-        "refs.locator.chars",
-        "refs.locator.chunk",
-        "refs.locator.lines",
-        "refs.locator.opaque",
-        "refs.locator.pages",
-        "refs.locator.times",
-        "refs.quote",
-        "refs.score",
-        "source.domain",
-        "source.file_id",
-        "source.filename",
-        "source.index",
-        "source.metadata",
-        "source.record_id",
-        "source.snippet",
-        "source.title",
-        "source.url",
-        "verification",
-    }
-)
+ROOM = ROOM_FOR_ANYTHING
 TYPE = "citations:multiple.v1"
 
 _UNIT: Unit = "utf16"

@@ -13,10 +13,39 @@ from citewire.codec import decode, encode
 from citewire.dialects.base import Json, is_object
 from citewire.errors import ShapeError
 from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
+from citewire.shape import Room
 
-__all__ = ["KEY", "Beyond", "pack", "unpack"]
+__all__ = ["KEY", "ROOM_FOR_ANYTHING", "Beyond", "pack", "unpack"]
 
 KEY = "citewire"
+
+ROOM_FOR_ANYTHING: Room = frozenset(
+    {
+        "answer.id",
+        "claim",
+        "refs.anchor",
+        "refs.locator.blocks",
+        "refs.locator.chars",
+        "refs.locator.chunk",
+        "refs.locator.lines",
+        "refs.locator.opaque",
+        "refs.locator.pages",
+        "refs.locator.times",
+        "refs.quote",
+        "refs.score",
+        "source.domain",
+        "source.file_id",
+        "source.filename",
+        "source.index",
+        "source.metadata",
+        "source.record_id",
+        "source.snippet",
+        "source.title",
+        "source.url",
+        "verification",
+    }
+)
+"""What a dialect has a place for that carries the object, and a title, a URL, a quote and metadata itself."""
 
 
 class Beyond(msgspec.Struct, frozen=True, omit_defaults=True):

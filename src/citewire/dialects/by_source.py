@@ -8,19 +8,9 @@ from typing import Any, NamedTuple
 from citewire.dialects.base import Json, Problems, Sources, kept_native, weave
 from citewire.errors import InputError
 from citewire.model import Answer, Citation, Native, Point, Source, SourceKind, SourceRef, Span, SpanOrigin
-from citewire.shape import Fitting
+from citewire.shape import Fitting, Room
 
-__all__ = [
-    "GROUPED",
-    "EntryReader",
-    "Kept",
-    "Use",
-    "by_entry",
-    "kind_of",
-    "need_url",
-    "origin_of",
-    "write_entries",
-]
+__all__ = ["EntryReader", "Kept", "Use", "finish", "fit_to_entries", "kept_entry", "write_entries"]
 
 
 class Use(NamedTuple):
@@ -103,12 +93,12 @@ class EntryReader:
                 )
 
 
-def kind_of(source: Source) -> SourceKind:
+def _kind_of(source: Source) -> SourceKind:
     """What a reader makes of a source: a record where it has a record id."""
     return "web" if source.record_id is None else "record"
 
 
-def origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOrigin]:
+def _origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOrigin]:
     """What a reader will make of a place: a repaired one that did not move is repaired again."""
 
     def origin(citation: Citation) -> SpanOrigin:
@@ -121,7 +111,7 @@ def origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOrig
     return origin
 
 
-def need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool] = lambda citation: False) -> None:
+def _need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool]) -> None:
     """A source without a URL is refused."""
 
     def why(citation: Citation, source: Source) -> str | None:
@@ -132,7 +122,33 @@ def need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool] = lamb
     fitting.refuse_sources(why)
 
 
-GROUPED = "citations are grouped by source"
+def fit_to_entries(
+    answer: Answer,
+    dialect: str,
+    fit_place: Callable[[Citation, Fitting], Citation],
+    may_do_without_url: Callable[[Citation], bool] = lambda citation: False,
+) -> Fitting:
+    """An answer as one text without markers, every citation with one source that has a URL."""
+    fitting = Fitting(answer, dialect)
+    fitting.need_text()
+    fitting.join_parts()
+    fitting.need_refs()
+    _need_url(fitting, may_do_without_url)
+    fitting.split_refs()
+    fitting.markers_become_claims()
+    fitting.map_citations(lambda citation: fit_place(citation, fitting))
+    return fitting
+
+
+def finish(fitting: Fitting, room: Room, *, same_text: bool) -> Answer:
+    """The answer as a reader of entries will see it."""
+    return fitting.finish(
+        room,
+        kind=_kind_of,
+        origin=_origin_of(fitting.dialect, same_text=same_text),
+        group=lambda answer: _by_entry(answer, fitting.dialect),
+        why="citations are grouped by source",
+    )
 
 
 def write_entries(
@@ -189,7 +205,7 @@ def _written_use(
     return native.at[1], raw if same else use(citation, raw)
 
 
-def by_entry(answer: Answer, dialect: str) -> list[list[Citation]]:
+def _by_entry(answer: Answer, dialect: str) -> list[list[Citation]]:
     """Citations by the entry they share: of the same source, and with a place in the text."""
     homes: dict[str, int] = {}
     for citation in answer.citations:

@@ -29,7 +29,7 @@ from citewire.dialects.base import (
     require,
     weave,
 )
-from citewire.dialects.beyond import KEY, Beyond, pack, unpack
+from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, pack, unpack
 from citewire.dialects.by_marker import (
     Labels,
     Names,
@@ -57,34 +57,7 @@ from citewire.shape import Fitting
 
 NAME = "ngaf"
 UPSTREAM = "@ngaf/ag-ui 0.0.47, citations guide at c9326e5"
-ROOM = frozenset(
-    {
-        "answer.id",
-        "claim",
-        "marker",
-        "ordinal",
-        "refs.anchor",
-        "refs.locator.blocks",
-        "refs.locator.chars",
-        "refs.locator.chunk",
-        "refs.locator.lines",
-        "refs.locator.opaque",
-        "refs.locator.pages",
-        "refs.locator.times",
-        "refs.quote",
-        "refs.score",
-        "source.domain",
-        "source.file_id",
-        "source.filename",
-        "source.index",
-        "source.metadata",
-        "source.record_id",
-        "source.snippet",
-        "source.title",
-        "source.url",
-        "verification",
-    }
-)
+ROOM = ROOM_FOR_ANYTHING | {"marker", "ordinal"}
 
 _TITLE = ("title", "name")
 _URL = ("url", "href", "source")

@@ -25,17 +25,7 @@ from citewire.dialects.base import (
     put_at,
     require,
 )
-from citewire.dialects.by_source import (
-    GROUPED,
-    EntryReader,
-    Use,
-    by_entry,
-    kept_entry,
-    kind_of,
-    need_url,
-    origin_of,
-    write_entries,
-)
+from citewire.dialects.by_source import EntryReader, Use, finish, fit_to_entries, kept_entry, write_entries
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Part, Point, Source, Span, Written
 from citewire.shape import Fitting
@@ -161,23 +151,10 @@ def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
 
 
 def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    fitting.need_text()
-    fitting.join_parts()
-    fitting.need_refs()
-    need_url(fitting, _is_kept_without_url)
-    fitting.split_refs()
-    fitting.markers_become_claims()
-    fitting.map_citations(lambda citation: _with_point(citation, fitting))
+    fitting = fit_to_entries(answer, NAME, _with_point, _is_kept_without_url)
     native = kept_native(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["text"] == fitting.answer.text
-    fit = fitting.finish(
-        ROOM,
-        kind=kind_of,
-        origin=origin_of(NAME, same_text=same_text),
-        group=lambda answer: by_entry(answer, NAME),
-        why=GROUPED,
-    )
+    fit = finish(fitting, ROOM, same_text=same_text)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(

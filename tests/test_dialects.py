@@ -137,3 +137,58 @@ def test_an_impossible_answer_is_refused(dialect: str, citation: Citation, where
 def test_a_hopeless_payload_is_refused_with_a_path(dialect: str, payload: Any) -> None:
     with pytest.raises(InputError, match=r"^\$"):
         citewire.read(payload, dialect)
+
+
+def test_links_become_claims_that_are_said_to_be_derived() -> None:
+    """OpenAI marks links, Salesforce claims: the sentence before the link is our reading, and is named so."""
+    answer = citewire.read(OPENAI)
+    written = citewire.write(answer, "salesforce")
+    content = written.payload["staticContent"]
+    use = content["citationContent"]["citations"][0]["citedDetails"]["inlineMetadata"][0]
+
+    assert content["text"].startswith("Refunds take 30 days. See the file.")
+    assert content["text"][use["claim"]["claimStartOffset"] : use["claim"]["claimEndOffset"]] == (
+        "Refunds take 30 days."
+    )
+    assert "claim of c1: derived: the sentence before the marker" in map(str, written.losses)
+    assert "marker of c1: taken out of the text" in map(str, written.losses)
+
+
+def test_words_that_are_no_link_stay_in_the_text() -> None:
+    """An annotation whose offsets miss its link would otherwise take the sentence with it."""
+    text = "Refunds take 30 days. See more."
+    annotation = {
+        "type": "url_citation",
+        "start_index": 0,
+        "end_index": 20,
+        "title": "t",
+        "url": "https://a.example",
+    }
+    part: Any = {"type": "output_text", "text": text, "annotations": [annotation]}
+    payload: Any = {"object": "response", "output": [{"type": "message", "content": [part]}]}
+    answer = citewire.read(payload)
+
+    assert answer.citations[0].span_origin == "unknown"
+    assert citewire.write(answer, "openai.responses").payload == payload
+    assert citewire.write(answer, "salesforce").payload["staticContent"]["text"] == text
+    assert citewire.render(answer, "text").startswith("Refunds take 30 days")
+
+
+NOTHING: list[tuple[str, Any]] = [
+    (
+        "anthropic",
+        {"type": "message", "content": [{"type": "tool_use", "id": "t", "name": "x", "input": {}}]},
+    ),
+    ("anthropic", {"type": "message", "content": []}),
+    ("anthropic", {"type": "message", "content": [{"type": "text", "text": "x", "citations": "zz"}]}),
+    ("openai.responses", {"object": "response", "output": [{"type": "function_call"}]}),
+    ("openai.responses", {"object": "response", "output": []}),
+    ("salesforce", {"staticContent": {"text": "x", "citationContent": {}}}),
+    ("salesforce", {"staticContent": {"text": "x", "citationContent": {"citations": None}}}),
+    ("ngaf", {"citations": {"m": [{"url": "https://a", "extra": {"citewire": None}}]}}),
+]
+
+
+@pytest.mark.parametrize(("dialect", "payload"), NOTHING)
+def test_a_payload_with_nothing_in_it_is_given_back(dialect: str, payload: Any) -> None:
+    assert citewire.write(citewire.read(payload, dialect), dialect).payload == payload

@@ -171,3 +171,28 @@ def test_ten_megabytes_of_text_are_read_and_written(dialect: str) -> None:
     answer = citewire.Answer((citewire.Part("naïve words 😀 [ ` \\ " * 600_000),))
     payload = citewire.write(answer, dialect).payload
     assert citewire.write(citewire.read(payload, dialect), dialect).payload == payload
+
+
+def nested(count: int) -> citewire.Answer:
+    """Claims within claims, all of the same source."""
+    text = "Words. " * count
+    citations = tuple(
+        citewire.Citation(
+            f"c{number + 1}",
+            (citewire.SourceRef("s1"),),
+            claim=citewire.Span(0, number, len(text) - number),
+            span_origin="exact",
+        )
+        for number in range(count)
+    )
+    return citewire.Answer(
+        (citewire.Part(text),), citations, (citewire.Source("s1", "web", "https://a.example"),)
+    )
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_claims_within_claims_do_not_multiply(dialect: str) -> None:
+    """Where a dialect repeats what overlaps, the output stays in proportion, and what that costs is named."""
+    small, large = (citewire.write(nested(count), dialect) for count in (400, 4000))
+    assert len(codec.encode(large.payload)) <= 12 * max(len(codec.encode(small.payload)), 1_000_000)
+    assert len(citewire.read(large.payload, dialect).citations) >= 4000

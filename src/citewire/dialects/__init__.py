@@ -5,9 +5,12 @@ Adding a dialect is adding a module to this package; `base` says what it must ha
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
@@ -91,12 +94,26 @@ def read_all(
     `unit` overrides the unit that the dialect counts in. What cannot be read is in `Answer.problems`;
     a payload that cannot be read at all raises `InputError`.
     """
-    value = _value(payload, dialect)
-    name = dialect or detect(value)
-    options = Options(text, unit)
-    if name in stream_dialects() and isinstance(value, list):
-        return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
-    return _named(name).read_all(value, options)
+    with _collector_resting():
+        value = _value(payload, dialect)
+        name = dialect or detect(value)
+        options = Options(text, unit)
+        if name in stream_dialects() and isinstance(value, list):
+            return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
+        return _named(name).read_all(value, options)
+
+
+@contextmanager
+def _collector_resting() -> Generator[None]:
+    """No garbage collection meanwhile. All that is made here are trees, in which the collector finds nothing;
+    but with many citations it looks again and again, and the cost grows faster than the payload."""
+    was_running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_running:
+            gc.enable()
 
 
 def _read_events(stream: Stream, events: list[Any]) -> Answer:
@@ -148,7 +165,8 @@ def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
     """
     module = _named(dialect)
     _check(answer)
-    return module.write(answer, Options(unit=unit))
+    with _collector_resting():
+        return module.write(answer, Options(unit=unit))
 
 
 def _check(answer: Answer) -> None:

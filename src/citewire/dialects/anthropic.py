@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 from itertools import count, pairwise
 from operator import is_not
 from typing import Any, NamedTuple
@@ -350,26 +351,42 @@ def _are_disjoint(citations: tuple[Citation, ...]) -> bool:
     return True
 
 
+# More claims than this over the same words are not told apart: the innermost are cited, and the output
+# stays in proportion to the answer.
+_DEEPEST = 16
+
+
 def _pieces(citations: list[Citation]) -> list[_Piece]:
-    """Stretches between the edges of claims, each with the claims that cover it."""
-    edges = sorted(
-        {
-            edge
-            for citation in citations
-            if citation.claim
-            for edge in (citation.claim.start, citation.claim.end)
-        }
-    )
-    waiting = sorted(range(len(citations)), key=lambda number: _start(citations[number]), reverse=True)
-    active: list[int] = []
+    """Stretches between the edges of claims, each with the innermost claims that cover it."""
+    claims: dict[tuple[int, int], list[Citation]] = {}
+    for citation in citations:
+        claims.setdefault((_start(citation), _end(citation)), []).append(citation)
+    places = {citation.id: place for place, citation in enumerate(citations)}
+    edges = sorted({edge for span in claims for edge in span})
+    waiting = sorted(claims, reverse=True)
+    active: list[tuple[int, int]] = []
     pieces: list[_Piece] = []
     for start, end in pairwise(edges):
-        active = [number for number in active if _end(citations[number]) > start]
-        while waiting and _start(citations[waiting[-1]]) <= start:
-            active.append(waiting.pop())
-        if active:
-            pieces.append(_Piece(start, end, tuple(citations[number] for number in sorted(active))))
+        while waiting and waiting[-1][0] <= start:
+            opened = waiting.pop()
+            heappush(active, (-opened[0], opened[1]))
+        spans = _innermost(active, start)
+        if spans:
+            cited = [citation for span in spans for citation in claims[span]]
+            pieces.append(_Piece(start, end, tuple(sorted(cited, key=lambda one: places[one.id]))))
     return pieces
+
+
+def _innermost(active: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
+    """The open claims that started last; those that have ended are let go on the way."""
+    found: list[tuple[int, int]] = []
+    while active and len(found) < _DEEPEST:
+        begun, end = heappop(active)
+        if end > start:
+            found.append((-begun, end))
+    for span in found:
+        heappush(active, (-span[0], span[1]))
+    return found
 
 
 def _start(citation: Citation) -> int:
@@ -395,7 +412,7 @@ def _name_what_moved(fitting: Fitting, flat: tuple[Citation, ...]) -> None:
     whole = {citation.id for citation in flat if before[citation.id] is citation}
     for citation in fitting.answer.citations:
         if citation.id not in whole:
-            reason = "shares its text with other claims: cut into blocks that all of them cite"
+            reason = "shares its text with other claims: cut into blocks that they cite together"
             fitting.lose("overlap", reason, citation=citation.id)
     kept = [citation.id for citation in fitting.answer.citations if citation.id in whole]
     if [citation.id for citation in flat if citation.id in whole] != kept:

@@ -63,7 +63,6 @@ class _Definition(NamedTuple):
     start: int
     end: int
     label: str
-    is_footnote: bool
     cited: _Cited
 
 
@@ -146,7 +145,7 @@ def _definitions(payload: str) -> list[_Definition]:
         at = match.end() if in_code else end
         cited = None if in_code else _cited(match, payload[match.start(3) : end])
         if cited is not None:
-            found.append(_Definition(match.start(), end, match[2], bool(match[1]), cited))
+            found.append(_Definition(match.start(), end, match[2], cited))
     return found
 
 

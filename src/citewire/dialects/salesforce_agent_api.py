@@ -125,7 +125,10 @@ def _use_of_words(words: str, location: int | None, offsets: Offsets, unit: Unit
 
 
 def write(answer: Answer, options: Options) -> Written:
-    fitting = fit_to_entries(answer, NAME, _fit_place)
+    budget = _Budget(len(answer.text))
+    fitting = fit_to_entries(
+        answer, NAME, lambda citation, fitting: _fit_place(budget.spent_on(citation, fitting), fitting)
+    )
     native = kept_native(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["message"] == fitting.answer.text
     fit = finish(fitting, ROOM, same_text=same_text)
@@ -140,6 +143,31 @@ def write(answer: Answer, options: Options) -> Written:
         use=lambda citation, raw: _use(citation, raw, offsets, unit),
     )
     return Written(_envelope(native, fit, entries), tuple(fitting.losses))
+
+
+# How many times over the words of an answer may be written out as claims, and how many there always may be.
+_TIMES_OVER = 16
+_ALWAYS = 1_000_000
+
+
+class _Budget:
+    """Words for claims: each is written out, so claims within claims within claims would have no end."""
+
+    def __init__(self, length: int) -> None:
+        self._left = _TIMES_OVER * length + _ALWAYS
+
+    def spent_on(self, citation: Citation, fitting: Fitting) -> Citation:
+        claim = citation.claim
+        if claim is None or kept_native(citation.native, NAME) is not None:
+            return citation
+        self._left -= claim.end - claim.start
+        if self._left >= 0:
+            return citation
+        fitting.lose("claim", "the claims are too many words to write them all out", citation=citation.id)
+        if citation.insert_at is not None:
+            return replace(citation, claim=None)
+        fitting.lose("insert_at", "stands in for the claim", citation=citation.id)
+        return replace(citation, claim=None, insert_at=Point(0, claim.end))
 
 
 def _fit_place(citation: Citation, fitting: Fitting) -> Citation:

@@ -155,7 +155,7 @@ class Problems:
         try:
             return read(*args)
         except InputError as exc:
-            self._found.append(Problem(exc.code, path() + exc.path, exc.message))
+            self.add(path(), exc)
             return None
 
     def add(self, path: str, error: InputError) -> None:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.edits import is_edge, place_for_marker
 from citewire.markers import find_markers
 from citewire.model import Citation, Span
 from citewire.shape import Fitting
@@ -93,20 +92,12 @@ class Record(NamedTuple):
     citations: list[Citation]
 
 
-def has_marker(citation: Citation) -> bool:
-    return citation.marker is not None
-
-
-def assign_records(
-    citations: Iterable[Citation],
-    content: Callable[[Citation], Any],
-    may_share: Callable[[Citation], bool] = has_marker,
-) -> list[Record]:
-    """A record for each citation; those that `may_share` one and differ only in their markers do."""
+def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[Record]:
+    """A record for each citation; those that differ only in their markers share one."""
     records: list[Record] = []
     shared: dict[Any, Record] = {}
     for citation in citations:
-        identity = (citation.ordinal, content(citation)) if may_share(citation) else None
+        identity = (citation.ordinal, content(citation)) if citation.marker else None
         record = shared.get(identity) if identity else None
         if record is None:
             record = Record(citation.id, citation.ordinal, [])
@@ -143,14 +134,11 @@ def write_markers(
     fitting: Fitting,
     records: list[Record],
     labels: Labels,
-    label: Callable[[int], str | None],
-    *,
-    padded: bool = False,
+    label: Callable[[int], str],
 ) -> None:
     """Every citation with a place gets a marker that points to its record and to nothing else.
 
-    `label` is the marker for a record, if it can have one; `padded` ones stand apart from the word before
-    them, and cannot stand within one.
+    `label` is the marker for a record.
     """
     homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
     sharing: dict[Span, set[int]] = defaultdict(set)
@@ -165,14 +153,7 @@ def write_markers(
         return marker is not None and found.get((marker.start, marker.end)) == sharing[marker]
 
     fitting.take_markers_out(stays)
-    plain = fitting.answer.text
-
-    def marker(citation: Citation) -> str | None:
-        point = place_for_marker(citation)
-        within = padded and point is not None and _is_within_word(plain, point.at)
-        return None if within else label(homes[citation.id])
-
-    fitting.insert_markers(marker, padded=padded)
+    fitting.insert_markers(lambda citation: label(homes[citation.id]))
     if fitting.answer.text != text:
         found = pointers(fitting.answer.text, labels)
     _follow_the_text(fitting, [len(record.citations) for record in records])
@@ -212,9 +193,3 @@ def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: di
         if spans != seen:
             fitting.lose("marker", "the text around it reads otherwise", citation=name)
             fitting.lose("text", "some of it reads as a marker, or a marker as text")
-
-
-def _is_within_word(text: str, at: int) -> bool:
-    """Where a number in brackets would be taken for an index, and nothing can stand apart."""
-    before = text[at - 1 : at]
-    return (before.isalnum() or before in ("_", "$")) and not is_edge(text, at)

@@ -248,7 +248,7 @@ class _Reader:
     def _cite(self, entry: _Entry, markers: list[Span] | list[None], text_known: bool) -> None:
         claim = entry.beyond.span(None)
         name = self._names.give(entry.id)
-        native = replace(entry.native, was=(name, entry.ordinal))
+        native = replace(entry.native, was=name)
         for number, marker in enumerate(markers):
             self.citations.append(
                 Citation(
@@ -441,7 +441,7 @@ def _place(citation: Citation) -> int | None:
 def _is_new(name: str, citation: Citation) -> bool:
     """Whether an entry is under another id than the one it was read under."""
     native = kept_native(citation.native, NAME)
-    return native is None or native.was[0] != name
+    return native is None or native.was != name
 
 
 def _entry(citation: Citation, source: Source) -> Any:

@@ -7,6 +7,8 @@ BIN := .venv/bin
 # Stamps: what .venv holds. It is rebuilt when the dependencies change.
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
+# And the real AG-UI client, which tests and benches compare us with.
+NODE := tests/node/node_modules/.installed
 # A uv on PATH, else our own.
 UV := $(or $(shell command -v uv 2>/dev/null),.boot/bin/uv)
 
@@ -26,7 +28,7 @@ SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
 run: $(RUNTIME)
 	@$(BIN)/python examples/first_answer.py
 
-test: check
+test: check $(NODE)
 	@echo "pytest"
 	@$(BIN)/pytest -q -n auto $(PYTEST_ARGS)
 
@@ -43,7 +45,7 @@ check: $(DEV)
 	@echo "lint-imports"
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
 
-bench: $(DEV)
+bench: $(DEV) $(NODE)
 	@$(BIN)/python -m bench
 
 format: $(DEV)
@@ -51,7 +53,7 @@ format: $(DEV)
 	@$(BIN)/ruff format --quiet
 
 clean:
-	@rm -rf .boot .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist
+	@rm -rf .boot .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist tests/node/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without uv, `make run` still works from pip, with versions that are not locked.
@@ -65,6 +67,12 @@ $(DEV): pyproject.toml uv.lock | $(UV)
 	@echo "install, with the tools for development"
 	@$(SYNC)
 	@touch $(RUNTIME) $@
+
+# Without npm there is no stamp, and what needs the packages is skipped.
+$(NODE): tests/node/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  echo "npm ci"; npm ci --loglevel=error --prefix tests/node >/dev/null && touch $@; \
+	else echo "no npm: tests against the real AG-UI client are skipped"; fi
 
 .boot/bin/uv:
 	@echo "get uv"

@@ -1,7 +1,8 @@
 """Run every bench and print its table."""
 
-from bench import dialects, rendering
+from bench import dialects, rendering, thread
 
 if __name__ == "__main__":
     dialects.main()
     rendering.main()
+    thread.main()

@@ -390,3 +390,103 @@ def test_as_a_program_with_a_hostile_file(name: bytes, tmp_path: Path) -> None:
     assert line.endswith("evil: No such file or directory\n")
     assert unsafe(line) == []
     assert line.count("\n") == 1
+
+
+EVENTS: list[dict[str, Any]] = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "TEXT_MESSAGE_START", "messageId": "m1"},
+    {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": "Thirty days.[^policy]"},
+    {"type": "REASONING_MESSAGE_START", "messageId": "m1", "role": "reasoning", "timestamp": 1000},
+    {"type": "REASONING_MESSAGE_END", "messageId": "m1", "timestamp": 1250},
+    {"type": "TEXT_MESSAGE_END", "messageId": "m1"},
+    {"type": "TOOL_CALL_START", "toolCallId": "t1", "toolCallName": "look"},
+    {"type": "TOOL_CALL_ARGS", "toolCallId": "t1", "delta": '{"a":1}'},
+    {"type": "TOOL_CALL_ARGS", "toolCallId": "t1", "delta": " "},
+    {"type": "TOOL_CALL_END", "toolCallId": "t1"},
+    {"type": "STATE_SNAPSHOT", "snapshot": {"citations": {"m1": ["https://example.com/refunds"]}}},
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+]
+LINES = "\n".join(map(json.dumps, EVENTS))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [LINES, json.dumps(EVENTS), "".join(f"data: {json.dumps(event)}\r\n\r\n" for event in EVENTS)],
+    ids=["lines", "list", "frames"],
+)
+def test_reduce_shows_the_contract(log: str) -> None:
+    result = run("reduce", "-", "--check", stdin=log)
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = json.loads(result.stdout)
+    assert list(shown) == [
+        "status",
+        "isLoading",
+        "error",
+        "messages",
+        "toolCalls",
+        "state",
+        "interrupts",
+        "subagents",
+        "events",
+        "problems",
+    ]
+    message = shown["messages"][0]
+    assert message["citations"] == [{"id": "c1", "index": 1, "url": "https://example.com/refunds"}]
+    assert message["reasoningDurationMs"] == 250
+    assert shown["toolCalls"][0]["args"] == {"a": 1}
+
+
+def test_reduce_shows_what_the_client_holds_at_a_number() -> None:
+    shown = json.loads(run("reduce", "-", "--view", "agui", "--at", "2", stdin=LINES).stdout)
+    assert shown["messages"] == [{"id": "m1", "role": "assistant", "content": ""}]
+    assert shown["outcome"] == "completed"
+
+
+def test_reduce_takes_each_fragment_for_the_whole_when_asked_to() -> None:
+    shown = json.loads(run("reduce", "-", "--seed-args", stdin=LINES).stdout)
+    assert shown["toolCalls"][0]["args"] == {}
+
+
+def test_reduce_shows_what_came_before_a_frame_without_end() -> None:
+    frames = "".join(f"data: {json.dumps(event)}\n\n" for event in EVENTS[:4])
+    result = run("reduce", "-", stdin=frames + "data: " + "x" * (11 << 20))
+    assert result.exit_code == 2
+    assert "frame_too_large" in result.stderr
+    shown = json.loads(result.stdout)
+    assert shown["messages"][0]["content"] == "Thirty days.[^policy]"
+    assert (shown["status"], shown["problems"][0]["code"]) == ("error", "frame_too_large")
+
+
+def test_reduce_writes_half_of_a_character_as_an_escape() -> None:
+    result = run("reduce", "-", stdin='{"type":"STATE_SNAPSHOT","snapshot":{"a":"\\ud83d"}}')
+    assert result.exit_code == 0
+    assert '"a": "\\ud83d"' in result.stdout
+
+
+def test_reduce_does_not_wait_for_what_it_does_not_need() -> None:
+    command = [SCRIPT, "reduce", "-", "--at", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{LINES}\n".encode())
+        process.stdin.flush()
+        assert json.loads(process.stdout.read())["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "remark"),
+    [
+        pytest.param(LINES.replace("TEXT_MESSAGE_END", "CUSTOM"), 1, "rejected: CUSTOM", id="a wrong field"),
+        pytest.param(f'{LINES}\n{{"type": "RAW", "event": 1}}', 1, "rejected: RAW", id="after the end"),
+        pytest.param(f'{LINES}\n{{"ty', 1, "rejected: Input data was truncated", id="a line that is cut"),
+        pytest.param("<html>", 2, "neither JSON nor server-sent events", id="a page"),
+        pytest.param(f"[{', '.join(map(json.dumps, EVENTS))}, {{", 1, "rejected: ", id="a list that is cut"),
+    ],
+)
+def test_reduce_says_why_a_stream_is_rejected(log: str, code: int, remark: str) -> None:
+    result = run("reduce", "-", "--check", stdin=log)
+    assert result.exit_code == code
+    assert remark in result.stderr
+    if code == 1:
+        assert json.loads(result.stdout)["messages"][0]["content"] == "Thirty days.[^policy]"
+        assert run("reduce", "-", stdin=log).exit_code == 0

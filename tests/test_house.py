@@ -27,10 +27,11 @@ def run_python(code: str, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def test_import_loads_only_msgspec() -> None:
+@pytest.mark.parametrize("name", ["citewire", "citewire.agui"])
+def test_import_loads_only_msgspec(name: str) -> None:
     """Compared with what was loaded before: an environment, and msgspec, may load modules of their own."""
     loaded = run_python(
-        "import sys, msgspec; before = set(sys.modules); import citewire; print(*(set(sys.modules) - before))"
+        f"import sys, msgspec; before = set(sys.modules); import {name}; print(*(set(sys.modules) - before))"
     ).split()
     packages = {name.partition(".")[0] for name in loaded}
     assert "citewire" in packages

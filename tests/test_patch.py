@@ -1,17 +1,19 @@
-"""RFC 6902 as a table; no patch, good or bad, changes the document it is given."""
+"""RFC 6902 as a table; no patch, good or bad, changes the document it is given, or a value handed out."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from citewire.errors import InputError
-from citewire.patch import PatchError, apply, escape, parse_pointer
+from citewire.frozen import FrozenDict, FrozenList, freeze
+from citewire.patch import Document, PatchError, apply, escape, parse_pointer
 from strategies import any_text
 
 
@@ -234,3 +236,264 @@ def test_adding_and_removing_undo_each_other(
 @given(st.lists(any_text.filter(lambda step: step not in {"__proto__", "constructor", "prototype"})))
 def test_pointers_are_parsed_as_they_were_written(steps: list[str]) -> None:
     assert parse_pointer("".join(f"/{escape(step)}" for step in steps)) == steps
+
+
+FAILS = op("remove", "/nowhere/at all")
+
+
+def owned(value: Any) -> Document:
+    """A document that has copied every container of `value` for itself, and may change them in place."""
+    document = Document(value)
+
+    def own(inner: Any, path: str) -> None:
+        if isinstance(inner, dict):
+            document.apply([op("add", f"{path}/own", 1), op("remove", f"{path}/own")])
+            for key, child in cast("dict[str, Any]", inner).items():
+                own(child, f"{path}/{escape(key)}")
+        elif isinstance(inner, list):
+            document.apply(
+                [op("add", f"{path}/-", 1), op("remove", f"{path}/{len(cast('list[Any]', inner))}")]
+            )
+            for at, child in enumerate(cast("list[Any]", inner)):
+                own(child, f"{path}/{at}")
+
+    own(value, "")
+    return document
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param([op("add", "/a", 9), op("add", "/new", 1)], id="members set and added"),
+        pytest.param([op("remove", "/a")], id="the first member removed"),
+        pytest.param([op("remove", "/list"), op("add", "/list", 1)], id="removed and added anew"),
+        pytest.param(
+            [op("add", "/list/0", 9), op("remove", "/list/2"), op("replace", "/list/1", 8)], id="list"
+        ),
+        pytest.param([op("add", "/list/-", 9), op("add", "/list/-", 9)], id="appended"),
+        pytest.param([op("move", "/list/2", source="/list/0")], id="moved within a list"),
+        pytest.param([op("move", "/deep/er/0/y", source="/list")], id="moved deeper"),
+        pytest.param([op("move", "/deep", source="/deep/er")], id="moved over its parent"),
+        pytest.param([op("copy", "/list/-", source="/deep"), op("add", "/list/3/x", 1)], id="copied"),
+        pytest.param([op("copy", "/deep/er/0/all", source=""), op("add", "/deep/er/-", 2)], id="copied into"),
+        pytest.param([op("add", "/o", {"p": {}}), op("add", "/o/p/q", 1), op("remove", "/o")], id="new"),
+        pytest.param([op("replace", "", [1]), op("add", "/-", 2), op("remove", "")], id="the root"),
+        pytest.param([op("remove", f"/deep{rest}") for rest in ("/er/0/x", "/er/0", "")], id="inside"),
+    ],
+)
+@pytest.mark.parametrize("held", [Document, owned], ids=["fresh", "owned"])
+def test_a_failure_undoes_what_was_done_before_it(held: Callable[[Any], Document], patch: list[Any]) -> None:
+    """Whether it changed copies or, of what nobody holds, the thing itself; the order of keys, too."""
+    document = held(copy.deepcopy(DOCUMENT))
+    with pytest.raises(PatchError):
+        document.apply([*patch, FAILS])
+    assert repr(document.value) == repr(DOCUMENT)
+    document.apply(patch)
+    assert document.value == apply(DOCUMENT, patch)
+
+
+def places(value: Any, path: str = "") -> list[str]:
+    """The pointer to everything in `value`."""
+    inner: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        inner = [(escape(key), child) for key, child in cast("dict[str, Any]", value).items()]
+    elif isinstance(value, list):
+        inner = [(str(at), child) for at, child in enumerate(cast("list[Any]", value))]
+    return [path, *(place for token, child in inner for place in places(child, f"{path}/{token}"))]
+
+
+@st.composite
+def fitting(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
+    """A patch that mostly names what is there, and so fails late, if it does."""
+    there = st.sampled_from(places(value))
+    beside = st.builds("{}/{}".format, there, tokens)
+    operation = st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(["add", "replace", "remove", "copy", "move"]),
+            "path": there | beside,
+            "from": there,
+            "value": leaves | documents,
+        }
+    )
+    return draw(st.lists(operation, max_size=4))
+
+
+@given(st.dictionaries(keys, documents, min_size=2, max_size=4) | documents, st.booleans(), st.data())
+def test_a_document_is_patched_like_copies_of_it(start: Any, frozen: bool, data: st.DataObject) -> None:
+    """And what was handed out at any moment stays as it was, whatever came after, also what failed."""
+    document = Document(freeze(start) if frozen else start)
+    expected, handed_out = copy.deepcopy(start), list[tuple[Any, str]]()
+    for _ in range(data.draw(st.integers(1, 6))):
+        patch = data.draw(fitting(expected)) + data.draw(st.sampled_from([[], [FAILS]]))
+        given_patch, before = freeze(patch) if frozen else patch, repr(patch)
+        try:
+            wanted = apply(copy.deepcopy(expected), patch)
+        except PatchError:
+            with pytest.raises(PatchError):
+                document.apply(given_patch)
+        else:
+            document.apply(given_patch)
+            expected = wanted
+        assert repr(document.peek()) == repr(expected)
+        assert repr(patch) == before
+        if data.draw(st.booleans()):
+            handed_out.append((document.value, repr(expected)))
+    for value, then in handed_out:
+        assert repr(value) == then
+
+
+@given(st.dictionaries(keys, documents, min_size=1) | documents, st.lists(operations, max_size=6))
+def test_frozen_stays_frozen(start: Any, patch: list[Any]) -> None:
+    """Whether it was frozen before, with whatever is put into it, or is told to freeze what comes."""
+    given_frozen, freezing = Document(freeze(start)), Document(start, frozen=True)
+    for operation in patch:
+        with suppress(PatchError):
+            given_frozen.apply(freeze([operation]))
+        with suppress(PatchError):
+            freezing.apply([operation])
+    for document in (given_frozen, freezing):
+        assert kinds(document.value) <= {FrozenDict, FrozenList}
+    assert repr(given_frozen.value) == repr(freezing.value)
+    freezing.replace(start)
+    assert kinds(freezing.value) <= {FrozenDict, FrozenList}
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900])
+def test_a_value_too_deep_to_freeze_undoes_the_rest_too(depth: int) -> None:
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    document = Document({"a": 1}, frozen=True)
+    document.apply([op("add", "/own", 1)])
+    try:
+        document.apply([op("add", "/b", 1), op("replace", "/a", 2), op("add", "/deep", deep)])
+    except (PatchError, RecursionError):
+        assert document.value == {"a": 1, "own": 1}
+    else:
+        assert document.value.keys() == {"a", "own", "b", "deep"}
+
+
+def kinds(value: Any) -> set[type]:
+    if not isinstance(value, dict | list):
+        return set()
+    inner: list[Any] = list(cast("Any", value.values() if isinstance(value, dict) else value))
+    return {type(cast("object", value))}.union(*map(kinds, inner))
+
+
+def test_changes_are_made_in_place_until_the_value_is_handed_out() -> None:
+    document = Document({"a": {"b": 1}, "c": {}})
+    document.apply([op("add", "/a/b", 2)])
+    mine = document.peek()["a"]
+    document.apply([op("add", "/a/b", 3)])
+    assert document.peek()["a"] is mine
+    given_away = document.value
+    document.apply([op("add", "/a/b", 4)])
+    assert given_away == {"a": {"b": 3}, "c": {}}
+    assert document.value["a"] is not mine
+    assert document.value["c"] is given_away["c"]
+
+
+def test_what_was_copied_is_not_changed_with_its_original() -> None:
+    document = Document({"a": {}})
+    document.apply([op("add", "/a/x", 1), op("copy", "/b", source="/a"), op("add", "/a/x", 2)])
+    document.apply([op("add", "/b/y", 3)])
+    assert document.value == {"a": {"x": 2}, "b": {"x": 1, "y": 3}}
+
+
+def test_a_value_that_stands_in_two_places_is_changed_in_one() -> None:
+    shared: dict[str, Any] = {"x": 1}
+    document = Document({})
+    document.apply([op("add", "/a", shared), op("add", "/b", shared), op("add", "/a/x", 2)])
+    assert document.value == {"a": {"x": 2}, "b": {"x": 1}}
+    assert shared == {"x": 1}
+
+
+def test_replacing_the_value() -> None:
+    document = Document({"a": 1})
+    before = document.value
+    document.apply([op("add", "/a", 2)])
+    given_in: dict[str, Any] = {"b": {}}
+    document.replace(given_in)
+    document.apply([op("add", "/b/c", 1)])
+    assert document.value == {"b": {"c": 1}}
+    assert (before, given_in) == ({"a": 1}, {"b": {}})
+
+
+REFUSED = PatchError
+LISTS: dict[str, Any] = {"list": [1, 2], "more": [3]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "strictly", "as_client"),
+    [
+        pytest.param(op("add", "/list/1", 9), [1, 9, 2], [1, 9, 2], id="an index"),
+        pytest.param(op("add", "/list/01", 9), REFUSED, [1, 9, 2], id="add, leading zero"),
+        pytest.param(op("add", "/list/000000000000000000002", 9), REFUSED, [1, 2, 9], id="add, many zeros"),
+        pytest.param(op("add", "/list/00", 9), REFUSED, [9, 1, 2], id="add, zero twice"),
+        pytest.param(op("add", "/list/", 9), REFUSED, [9, 1, 2], id="add, empty index"),
+        pytest.param(op("add", "/list/3", 9), REFUSED, REFUSED, id="add, past the end"),
+        pytest.param(op("add", "/list/03", 9), REFUSED, REFUSED, id="add, past the end with a zero"),
+        pytest.param(op("add", "/list/-1", 9), REFUSED, REFUSED, id="add, negative"),
+        pytest.param(op("add", "/list/1e0", 9), REFUSED, REFUSED, id="add, no integer"),
+        pytest.param(op("add", "/list/１", 9), REFUSED, REFUSED, id="add, foreign digit"),
+        pytest.param(op("add", "/list/x", 9), REFUSED, REFUSED, id="add, a word"),
+        pytest.param(op("copy", "/list/7", source="/more/0"), REFUSED, [1, 2, 3], id="copy past the end"),
+        pytest.param(op("move", "/list/7", source="/more/0"), REFUSED, [1, 2, 3], id="move past the end"),
+        pytest.param(op("move", "/list/2", source="/list/0"), REFUSED, [2, 1], id="move behind itself"),
+        pytest.param(op("copy", "/list/01", source="/more/0"), REFUSED, [1, 3, 2], id="copy, leading zero"),
+        pytest.param(op("copy", "/list/", source="/more/0"), REFUSED, [3, 1, 2], id="copy, empty index"),
+        pytest.param(op("copy", "/list/x", source="/more/0"), REFUSED, REFUSED, id="copy to a word"),
+        pytest.param(op("replace", "/list/01", 9), REFUSED, REFUSED, id="replace, leading zero"),
+        pytest.param(op("replace", "/list/2", 9), REFUSED, REFUSED, id="replace past the end"),
+        pytest.param(op("remove", "/list/2"), REFUSED, REFUSED, id="remove past the end"),
+        pytest.param(op("remove", "/list/-"), REFUSED, REFUSED, id="remove behind the end"),
+    ],
+)
+def test_indexes_as_the_client_takes_them(operation: dict[str, Any], strictly: Any, as_client: Any) -> None:
+    for kind, wanted in ((False, strictly), (True, as_client)):
+        document = Document(freeze(LISTS), as_client=kind)
+        if wanted is REFUSED:
+            with pytest.raises(PatchError):
+                document.apply([operation])
+            assert document.value == LISTS
+        else:
+            document.apply([operation])
+            assert document.value["list"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        pytest.param("/__proto__", True, id="the prototype"),
+        pytest.param("/__proto__/x", True, id="under the prototype"),
+        pytest.param("/a/__proto__", True, id="a deeper one"),
+        pytest.param("/constructor/prototype", True, id="by the constructor"),
+        pytest.param("/a/constructor/prototype/x", True, id="by a deeper constructor"),
+        pytest.param("/constructor", False, id="a key called constructor"),
+        pytest.param("/prototype", False, id="a key called prototype"),
+        pytest.param("/a/prototype", False, id="a deeper one called prototype"),
+        pytest.param("/prototype~1constructor", False, id="one key with both"),
+    ],
+)
+def test_unsafe_keys_as_the_client_sees_them(path: str, refused: bool) -> None:
+    start: dict[str, Any] = {"a": {"constructor": {}}, "constructor": {}}
+    document = Document(start, as_client=True)
+    if refused:
+        with pytest.raises(PatchError):
+            document.apply([op("add", path, 1)])
+        assert document.value == start
+    else:
+        document.apply([op("add", path, 1), op("test", path, 1)])
+
+
+@given(documents, st.lists(operations, max_size=4))
+def test_the_client_takes_all_that_the_rfc_does(start: Any, patch: list[Any]) -> None:
+    document = Document(start, as_client=True)
+    try:
+        wanted = apply(start, patch)
+    except PatchError:
+        with suppress(PatchError):
+            document.apply(patch)
+    else:
+        document.apply(patch)
+        assert repr(document.value) == repr(wanted)

@@ -1,14 +1,17 @@
 """The command line: arguments in, text out; how things are done is known elsewhere.
 
-Exit codes: 0 done, 1 something was lost under `--strict`, 2 the input or the arguments cannot be used.
+Exit codes: 0 done, 1 something was lost under `--strict` or rejected under `--check`, 2 the input or the
+arguments cannot be used.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -51,6 +54,11 @@ app = typer.Typer(
 
 # How many ids a line about losses names before it only counts them.
 _NAMED = 4
+
+
+class _View(StrEnum):
+    contract = "contract"
+    agui = "agui"
 
 
 class _UnitName(StrEnum):
@@ -143,6 +151,102 @@ def render(
     except CitewireError as exc:
         _fail(str(exc))
     _write_out(rendered.rstrip("\n") + "\n")
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire reduce events.jsonl`
+
+`citewire reduce run.sse --view agui --check`
+
+`curl -N ... | citewire reduce - --at 12`"""
+)
+def reduce(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENTS", help="AG-UI events as JSON lines, SSE or a JSON list; `-` reads standard input."
+        ),
+    ] = "-",
+    view: Annotated[
+        _View,
+        typer.Option("--view", help="What a citation front end shows, or what the AG-UI client holds."),
+    ] = _View.contract,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 where the AG-UI client would reject the stream.")
+    ] = False,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="N", min=0, help="After the first N events only.")
+    ] = None,
+    seed_args: Annotated[
+        bool, typer.Option("--seed-args", help="Take each fragment of tool arguments for the whole.")
+    ] = False,
+) -> None:
+    """Show what a log of AG-UI events comes to.
+
+    The view goes to standard output as JSON; what was wrong on the way is in its `problems`.
+    """
+    from msgspec.json import format as format_json  # noqa: PLC0415  # the other commands do not need it
+
+    from citewire.agui.events import write_json  # noqa: PLC0415
+    from citewire.agui.sse import records  # noqa: PLC0415
+    from citewire.agui.thread import Thread  # noqa: PLC0415
+
+    clock, failure = _EventClock(), None
+    thread = Thread(seed_args=seed_args, clock=clock)
+    try:
+        for record in islice(records(_lines(file)), at):
+            event = _event(record)
+            clock.tick(event)
+            thread.apply(event)
+    except CitewireError as exc:
+        failure = exc
+        thread.fail(exc)
+    shown = thread.contract.to_json() if view is _View.contract else thread.agui.to_json()
+    if failure is None or thread.number > 1:  # what came before it is not lost
+        _write_out(format_json(write_json(shown), indent=2).decode() + "\n")
+    if failure is not None:
+        _fail(str(failure))
+    if check and thread.agui.outcome == "failed":
+        _say(f"rejected: {thread.agui.error}")
+        raise typer.Exit(1)
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    """The lines of a log as they come, in pieces where they are longer than any event."""
+    from citewire.agui.sse import MAX_FRAME  # noqa: PLC0415  # as above
+
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
+            while line := log.readline(MAX_FRAME + 1):
+                yield line
+    except OSError as exc:
+        _fail(f"{file}: {exc.strerror or exc}")
+
+
+class _EventClock:
+    """The time as the events tell it: a log is not read at the speed at which it was written."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def tick(self, event: object) -> None:
+        stamp = getattr(event, "timestamp", None)
+        self._seconds = stamp / 1000 if isinstance(stamp, int) else self._seconds
+
+    def __call__(self) -> float:
+        return self._seconds
+
+
+def _event(record: bytes) -> object:
+    """The event, or the bytes that are none: a thread says what is wrong with them."""
+    from citewire.agui.events import decode  # noqa: PLC0415  # as above
+
+    try:
+        return decode(record)
+    except CitewireError:
+        return record
 
 
 def _list_dialects() -> None:

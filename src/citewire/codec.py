@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from citewire.errors import DecodeError, OutputError
 
-__all__ = ["decode", "encode", "pretty"]
+__all__ = ["decode", "decode_cut", "encode", "pretty"]
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
@@ -28,6 +29,23 @@ def decode(data: bytes | str) -> Any:
         raise DecodeError(f"not UTF-8, or a lone surrogate{_at(data)}") from exc
     except (msgspec.DecodeError, msgspec.ValidationError) as exc:
         raise _decode_error(str(exc)) from exc
+
+
+def decode_cut(data: bytes) -> Any:
+    """As `decode`, for JSON whose text may be cut within a surrogate pair, as streamed text can be."""
+    try:
+        return decode(data)
+    except DecodeError:
+        try:
+            # As text: json would take bytes for UTF-16 where they look like it.
+            return json.loads(data.decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            pass
+        raise
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")
 
 
 def _at(data: bytes) -> str:

@@ -1,23 +1,29 @@
 """JSON Patch (RFC 6902) over JSON Pointer (RFC 6901).
 
-`apply` gives a new document and leaves the old one alone; what a patch does not touch is shared between
-the two. A patch that cannot be applied raises `PatchError` and changes nothing.
+`apply` gives a new value and leaves the old one alone. A `Document` is patched again and again: what it has
+copied for itself it changes in place, so that a patch costs what it touches, and `Document.value` hands the
+value out for good. Either way what a patch does not touch is shared between before and after, and a patch
+that cannot be applied raises `PatchError` and changes nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
 
 from citewire.errors import InputError
+from citewire.frozen import drop_item, drop_member, freeze, insert_item, set_item, set_member
 from citewire.text import for_log
 
-__all__ = ["PatchError", "apply", "escape", "parse_pointer"]
+__all__ = ["Document", "PatchError", "apply", "escape", "parse_pointer"]
 
 _BAD_ESCAPE = re.compile("~(?![01])")
 # No list is longer than a number of this many digits.
 _LONGEST_INDEX = 15
+# Values that `copy` may repeat in a document before it is replaced.
+_MOST_COPIES = 1_000_000
 _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
 
 
@@ -34,69 +40,255 @@ def escape(key: str) -> str:
 
 def parse_pointer(pointer: str) -> list[str]:
     """The tokens of `pointer`. Raises `PatchError` where it is not one, or leads through an unsafe key."""
-    if pointer == "":
-        return []
-    if not pointer.startswith("/"):
-        raise PatchError("a pointer starts with /", pointer)
-    if _BAD_ESCAPE.search(pointer):
-        raise PatchError("~ is followed by neither 0 nor 1", pointer)
-    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/")]
+    tokens = _tokens(pointer)
     if unsafe := _UNSAFE.intersection(tokens):
         raise PatchError(f"{min(unsafe)} is not a safe key", pointer)
     return tokens
 
 
+def _tokens(pointer: str) -> list[str]:
+    if pointer == "":
+        return []
+    if not pointer.startswith("/"):
+        raise PatchError("a pointer starts with /", pointer)
+    if "~" not in pointer:
+        return pointer[1:].split("/")
+    if _BAD_ESCAPE.search(pointer):
+        raise PatchError("~ is followed by neither 0 nor 1", pointer)
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/")]
+
+
+def _client_pointer(pointer: str) -> list[str]:
+    """The tokens of `pointer` where the AG-UI client takes them: it refuses only what reaches a prototype."""
+    tokens = _tokens(pointer)
+    for at, key in enumerate(tokens):
+        if key == "__proto__" or (key == "prototype" and at and tokens[at - 1] == "constructor"):
+            raise PatchError(f"{key} is not a safe key", pointer)
+    return tokens
+
+
 def apply(document: Any, operations: Iterable[Any]) -> Any:
     """`document` after all `operations`; what they touch is copied once, however often they do."""
-    owned: _Owned = {}
-    for operation in operations:
-        document = _apply_one(document, operation, owned)
-    return document
+    patched = Document(document)
+    patched.apply(operations)
+    return patched.value
 
 
-_Owned = dict[int, Any]
-"""Containers that were made on the way and stand in one place only: they may be changed as they are."""
+class Document:
+    """A JSON value that is patched in place where nobody else holds it.
+
+    With `frozen` it is frozen, and so is whatever a patch puts into it.
+    With `as_client` it takes what the AG-UI client takes beyond the RFC: the index of what is added may have
+    leading zeros or be empty, what is copied or moved past the end of a list is appended, and a key is
+    unsafe only where it reaches a prototype.
+    """
+
+    def __init__(self, value: Any, as_client: bool = False, frozen: bool = False) -> None:
+        self._value = freeze(value) if frozen else value
+        self._as_client = as_client
+        self._parse = _client_pointer if as_client else parse_pointer
+        self._taken: Callable[[Any], Any] = freeze if frozen else _as_is
+        # Containers that were made here and stand in one place only, by identity.
+        self._owned: dict[int, Any] = {}
+        self._undo: list[Callable[[], object]] = []
+        self._copies = _MOST_COPIES
+
+    @property
+    def value(self) -> Any:
+        """The value as it is now: later patches copy what they change of it."""
+        self._owned = {}
+        return self._value
+
+    def peek(self) -> Any:
+        """The value, to look at before the next patch only."""
+        return self._value
+
+    def replace(self, value: Any) -> None:
+        """Hold `value` instead."""
+        self._owned, self._copies = {}, _MOST_COPIES
+        self._value = self._taken(value)
+
+    def apply(self, operations: Iterable[Any]) -> None:
+        """Apply all `operations`, or raise `PatchError` and none."""
+        before, self._undo = self._value, []
+        try:
+            for operation in operations:
+                self._value = self._apply_one(operation)
+        except BaseException:
+            for step in reversed(self._undo):
+                step()
+            self._value = before
+            raise
+
+    def _apply_one(self, operation: Any) -> Any:
+        if not isinstance(operation, dict):
+            raise PatchError("an operation is not an object", "")
+        fields = cast("dict[str, Any]", operation)
+        path = self._pointer(fields, "path")
+        match fields.get("op"):
+            case "add":
+                return self._put(path, self._taken(_value(fields)), "add")
+            case "replace":
+                return self._put(path, self._taken(_value(fields)), "replace")
+            case "remove":
+                return self._remove(path)
+            case "copy":
+                value = self._get(self._pointer(fields, "from"))
+                self._spend(value, path)
+                self._owned = {}  # what is copied stands in two places now
+                return self._put(path, value, "copy")
+            case "move":
+                return self._move(self._pointer(fields, "from"), path)
+            case "test":
+                return self._test(path, _value(fields))
+            case unknown:
+                raise PatchError(f"unknown operation {for_log(unknown, 40)}", _text(path))
+
+    def _spend(self, value: Any, path: list[str]) -> None:
+        """Count what is copied: copies of copies would double a document with every operation."""
+        left = [value]
+        while left and self._copies:
+            inner = left.pop()
+            self._copies -= 1
+            if isinstance(inner, dict):
+                left.extend(cast("dict[str, Any]", inner).values())
+            elif isinstance(inner, list):
+                left.extend(cast("list[Any]", inner))
+        if left:
+            raise PatchError("too much was copied", _text(path))
+
+    def _pointer(self, fields: dict[str, Any], key: str) -> list[str]:
+        pointer = fields.get(key)
+        if not isinstance(pointer, str):
+            raise PatchError(f"an operation needs a string in {key}", "")
+        return self._parse(pointer)
+
+    def _test(self, path: list[str], value: Any) -> Any:
+        try:
+            same = _same(self._get(path), value)
+        except RecursionError as exc:
+            raise PatchError("nested too deeply to compare", _text(path)) from exc
+        if not same:
+            raise PatchError("the test failed", _text(path))
+        return self._value
+
+    def _move(self, source: list[str], target: list[str]) -> Any:
+        if target[: len(source)] == source and len(target) > len(source):
+            raise PatchError("a value cannot move into itself", _text(target))
+        value = self._get(source)
+        self._value = self._remove(source)
+        return self._put(target, value, "move")
+
+    def _get(self, path: list[str]) -> Any:
+        found = self._value
+        for token in path:
+            found = self._child(found, token, path)
+        return found
+
+    def _child(self, parent: Any, token: str, path: list[str]) -> Any:
+        if isinstance(parent, dict):
+            if token in parent:
+                return cast("Any", parent[token])
+            raise PatchError("a non-existent key", _text(path))
+        if isinstance(parent, list):
+            items = cast("list[Any]", parent)
+            return items[self._index(token, len(items) - 1, path)]
+        raise PatchError("there is nothing at this path", _text(path))
+
+    def _index(self, token: str, last: int, path: list[str]) -> int:
+        """An array index: digits without leading zeros, at most `last`."""
+        digits = token.isascii() and token.isdigit() and len(token) <= _LONGEST_INDEX
+        if digits and (len(token) == 1 or not token.startswith("0")) and int(token) <= last:
+            return int(token)
+        raise PatchError(f"{token!r} is not an index of this list", _text(path))
+
+    def _put(self, path: list[str], value: Any, op: str) -> Any:
+        if not path:
+            return value
+        parents = self._walk(path)
+        copy, last = self._copied(parents[-1], path), path[-1]
+        if isinstance(copy, dict):
+            self._put_member(copy, last, value, op, path)
+        elif op == "replace":
+            at = self._index(last, len(copy) - 1, path)
+            self._undo.append(partial(set_item, copy, at, copy[at]))
+            set_item(copy, at, value)
+        else:
+            at = len(copy) if last == "-" else self._place(last, len(copy), op, path)
+            self._undo.append(partial(drop_item, copy, at))
+            insert_item(copy, at, value)
+        return self._rebuilt(parents, path, copy)
+
+    def _put_member(self, copy: dict[str, Any], key: str, value: Any, op: str, path: list[str]) -> None:
+        if key in copy:
+            self._undo.append(partial(set_member, copy, key, copy[key]))
+        elif op == "replace":
+            raise PatchError("there is nothing to replace", _text(path))
+        else:
+            self._undo.append(partial(drop_member, copy, key))
+        set_member(copy, key, value)
+
+    def _place(self, token: str, length: int, op: str, path: list[str]) -> int:
+        if not self._as_client:
+            return self._index(token, length, path)
+        at = self._index(token.lstrip("0") or "0", length if op == "add" else 10**_LONGEST_INDEX, path)
+        return min(at, length)
+
+    def _remove(self, path: list[str]) -> Any:
+        if not path:
+            return None
+        parents = self._walk(path)
+        old = self._child(parents[-1], path[-1], path)
+        if isinstance(parents[-1], dict):
+            # Of a copy, always: a member that is put back would be the last one.
+            self._owned.pop(id(cast("object", parents[-1])), None)
+            copy = self._copied(parents[-1], path)
+            drop_member(cast("dict[str, Any]", copy), path[-1])
+        else:
+            copy = cast("list[Any]", self._copied(parents[-1], path))
+            at = self._index(path[-1], len(copy) - 1, path)
+            self._undo.append(partial(insert_item, copy, at, old))
+            drop_item(copy, at)
+        return self._rebuilt(parents, path, copy)
+
+    def _walk(self, path: list[str]) -> list[Any]:
+        """The containers from the root to the parent of what `path` names."""
+        parents = [self._value]
+        for token in path[:-1]:
+            parents.append(self._child(parents[-1], token, path))
+        return parents
+
+    def _copied(self, container: Any, path: list[str]) -> dict[str, Any] | list[Any]:
+        """A container that may be changed: a copy of the same kind, or the one that was made before."""
+        if id(container) in self._owned:
+            return container
+        if not isinstance(container, dict | list):
+            raise PatchError("the parent is neither an object nor a list", _text(path))
+        kind = cast("type[dict[str, Any] | list[Any]]", type(cast("object", container)))
+        copy = kind(cast("Any", container))
+        self._owned[id(copy)] = copy
+        return copy
+
+    def _rebuilt(self, parents: list[Any], path: list[str], last: Any) -> Any:
+        """The root with `last` in place of the last parent; the way there is copied, the rest shared."""
+        changed = last
+        for depth in range(len(parents) - 2, -1, -1):
+            if changed is parents[depth + 1]:
+                return self._value  # it was ours already, and stands where it stood
+            copy = self._copied(parents[depth], path)
+            if isinstance(copy, dict):
+                self._undo.append(partial(set_member, copy, path[depth], copy[path[depth]]))
+                set_member(copy, path[depth], changed)
+            else:
+                at = self._index(path[depth], len(copy) - 1, path)
+                self._undo.append(partial(set_item, copy, at, copy[at]))
+                set_item(copy, at, changed)
+            changed = copy
+        return changed
 
 
-def _apply_one(document: Any, operation: Any, owned: _Owned) -> Any:
-    if not isinstance(operation, dict):
-        raise PatchError("an operation is not an object", "")
-    fields = cast("dict[str, Any]", operation)
-    path = _pointer(fields, "path")
-    match fields.get("op"):
-        case "add":
-            return _put(document, path, _value(fields), "add", owned)
-        case "replace":
-            return _put(document, path, _value(fields), "replace", owned)
-        case "remove":
-            return _remove(document, path, owned)
-        case "copy":
-            value = _get(document, _pointer(fields, "from"))
-            owned.clear()  # what is copied stands in two places now
-            return _put(document, path, value, "add", owned)
-        case "move":
-            return _move(document, _pointer(fields, "from"), path, owned)
-        case "test":
-            return _test(document, path, _value(fields))
-        case unknown:
-            raise PatchError(f"unknown operation {for_log(unknown, 40)}", _text(path))
-
-
-def _test(document: Any, path: list[str], value: Any) -> Any:
-    try:
-        same = _same(_get(document, path), value)
-    except RecursionError as exc:
-        raise PatchError("nested too deeply to compare", _text(path)) from exc
-    if not same:
-        raise PatchError("the test failed", _text(path))
-    return document
-
-
-def _pointer(fields: dict[str, Any], key: str) -> list[str]:
-    pointer = fields.get(key)
-    if not isinstance(pointer, str):
-        raise PatchError(f"an operation needs a string in {key}", "")
-    return parse_pointer(pointer)
+def _as_is(value: Any) -> Any:
+    return value
 
 
 def _value(fields: dict[str, Any]) -> Any:
@@ -107,100 +299,6 @@ def _value(fields: dict[str, Any]) -> Any:
 
 def _text(path: list[str]) -> str:
     return "".join(f"/{escape(token)}" for token in path)
-
-
-def _move(document: Any, source: list[str], target: list[str], owned: _Owned) -> Any:
-    if target[: len(source)] == source and len(target) > len(source):
-        raise PatchError("a value cannot move into itself", _text(target))
-    value = _get(document, source)
-    return _put(_remove(document, source, owned), target, value, "add", owned)
-
-
-def _get(document: Any, path: list[str]) -> Any:
-    for token in path:
-        document = _child(document, token, path)
-    return document
-
-
-def _child(parent: Any, token: str, path: list[str]) -> Any:
-    if isinstance(parent, dict):
-        if token in parent:
-            return cast("Any", parent[token])
-    elif isinstance(parent, list):
-        items = cast("list[Any]", parent)
-        return items[_index(token, len(items) - 1, path)]
-    raise PatchError("there is nothing at this path", _text(path))
-
-
-def _index(token: str, last: int, path: list[str]) -> int:
-    """An array index: digits without leading zeros, at most `last`."""
-    digits = token.isascii() and token.isdigit() and len(token) <= _LONGEST_INDEX
-    if digits and (len(token) == 1 or not token.startswith("0")) and int(token) <= last:
-        return int(token)
-    raise PatchError(f"{token!r} is not an index of this list", _text(path))
-
-
-def _put(document: Any, path: list[str], value: Any, op: str, owned: _Owned) -> Any:
-    if not path:
-        return value
-    parents = _walk(document, path)
-    copy = _copied(parents[-1], path, owned)
-    last = path[-1]
-    if isinstance(copy, dict):
-        if op == "replace" and last not in copy:
-            raise PatchError("there is nothing to replace", _text(path))
-        copy[last] = value
-    elif op == "replace":
-        copy[_index(last, len(copy) - 1, path)] = value
-    else:
-        copy.insert(len(copy) if last == "-" else _index(last, len(copy), path), value)
-    return _rebuilt(parents, path, copy, owned)
-
-
-def _remove(document: Any, path: list[str], owned: _Owned) -> Any:
-    if not path:
-        return None
-    parents = _walk(document, path)
-    _child(parents[-1], path[-1], path)
-    copy = _copied(parents[-1], path, owned)
-    if isinstance(copy, dict):
-        del copy[path[-1]]
-    else:
-        del copy[int(path[-1])]
-    return _rebuilt(parents, path, copy, owned)
-
-
-def _walk(document: Any, path: list[str]) -> list[Any]:
-    """The containers from the root to the parent of what `path` names."""
-    parents = [document]
-    for token in path[:-1]:
-        parents.append(_child(parents[-1], token, path))
-    return parents
-
-
-def _copied(container: Any, path: list[str], owned: _Owned) -> dict[str, Any] | list[Any]:
-    """A container that may be changed: a copy, or the one that was made before."""
-    if id(container) in owned:
-        return container
-    if isinstance(container, dict):
-        copy: Any = dict(cast("dict[str, Any]", container))
-    elif isinstance(container, list):
-        copy = list(cast("list[Any]", container))
-    else:
-        raise PatchError("the parent is neither an object nor a list", _text(path))
-    owned[id(copy)] = copy
-    return copy
-
-
-def _rebuilt(parents: list[Any], path: list[str], last: Any, owned: _Owned) -> Any:
-    """The root with `last` in place of the last parent; the way there is copied, the rest shared."""
-    changed: Any = last
-    for depth in range(len(parents) - 2, -1, -1):
-        copy: Any = _copied(parents[depth], path, owned)
-        step: Any = path[depth] if isinstance(parents[depth], dict) else int(path[depth])
-        copy[step] = changed
-        changed = copy
-    return changed
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -1,0 +1,206 @@
+"""Chunk events written out: a chunk opens a stream, goes on with it, or both, and never says when it ends.
+
+One stream is open per lane, and a lane is a subagent, or the agent itself. The stream ends when the next one
+starts in its lane, or when an event comes that no chunk stream outlives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from citewire.agui import events as ev
+from citewire.agui.events import Event
+from citewire.errors import InputError
+from citewire.text import for_log
+
+__all__ = ["Chunks", "ProtocolError", "tag_of"]
+
+
+class ProtocolError(InputError):
+    """An event that the AG-UI client rejects, and with it the rest of the stream."""
+
+    code = "out_of_order"
+
+
+class _Kind(NamedTuple):
+    """How the chunks of one kind become events."""
+
+    noun: str
+    id: str
+    needed: tuple[str, ...]
+    agreed: tuple[str, ...]
+    start: Callable[[Any], Event]
+    go_on: Callable[[str, str], Event]
+    end: Callable[[str], Event]
+
+
+class _Open(NamedTuple):
+    kind: _Kind
+    id: str
+    owner: str | None
+    said: dict[str, Any]
+
+
+def _text_start(chunk: ev.TextMessageChunk) -> Event:
+    return ev.TextMessageStart(chunk.message_id or "", chunk.role or "assistant", chunk.name)
+
+
+def _tool_start(chunk: ev.ToolCallChunk) -> Event:
+    return ev.ToolCallStart(chunk.tool_call_id or "", chunk.tool_call_name or "", chunk.parent_message_id)
+
+
+def _reasoning_start(chunk: ev.ReasoningMessageChunk) -> Event:
+    return ev.ReasoningMessageStart(chunk.message_id or "", "reasoning")
+
+
+_KINDS: dict[type[Event], _Kind] = {
+    ev.TextMessageChunk: _Kind(
+        "text message",
+        "message_id",
+        ("message_id",),
+        ("role", "name"),
+        _text_start,
+        ev.TextMessageContent,
+        ev.TextMessageEnd,
+    ),
+    ev.ToolCallChunk: _Kind(
+        "tool call",
+        "tool_call_id",
+        ("tool_call_id", "tool_call_name"),
+        ("tool_call_name", "parent_message_id"),
+        _tool_start,
+        ev.ToolCallArgs,
+        ev.ToolCallEnd,
+    ),
+    ev.ReasoningMessageChunk: _Kind(
+        "reasoning message",
+        "message_id",
+        ("message_id",),
+        (),
+        _reasoning_start,
+        ev.ReasoningMessageContent,
+        ev.ReasoningMessageEnd,
+    ),
+}
+_END_ALL = frozenset({ev.RunStarted, ev.RunFinished, ev.RunError, ev.MessagesSnapshot})
+_END_NONE = frozenset(
+    {ev.RawEvent, ev.ActivitySnapshot, ev.ActivityDelta, ev.ReasoningEncryptedValue, ev.SubagentStarted}
+)
+
+
+class Chunks:
+    """The chunk streams of one response."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str | None, _Open] = {}
+        # Which lane holds a stream, by its kind and id.
+        self._holders: dict[tuple[_Kind, str], str | None] = {}
+
+    def copy(self) -> Chunks:
+        twin = Chunks()
+        twin._lanes, twin._holders = self._lanes.copy(), self._holders.copy()
+        return twin
+
+    def concern(self, event: Event) -> bool:
+        """Whether `event` is a chunk, or may end a chunk stream."""
+        return bool(self._lanes) or type(event) in _KINDS
+
+    def expand(self, event: Event) -> list[Event]:
+        """What `event` stands for, in order. Raises `ProtocolError` for a chunk that fits no stream."""
+        kind = _KINDS.get(type(event))
+        if kind is not None:
+            return self._expand_chunk(event, kind)
+        if type(event) in _END_ALL:
+            return [*(self._end(lane) for lane in list(self._lanes)), event]
+        lane = tag_of(event)
+        if type(event) in _END_NONE or lane not in self._lanes:
+            return [event]
+        return [self._end(lane), event]
+
+    def forget(self, event: Event) -> None:
+        """The stream that `event` would have opened was rejected."""
+        for kind in _KINDS.values():
+            stream = (kind, getattr(event, kind.id, ""))
+            if stream in self._holders:
+                del self._lanes[self._holders.pop(stream)]
+
+    def _end(self, lane: str | None) -> Event:
+        stream = self._lanes.pop(lane)
+        self._holders.pop((stream.kind, stream.id), None)
+        return _attributed(stream.kind.end(stream.id), stream.owner)
+
+    def _expand_chunk(self, chunk: Any, kind: _Kind) -> list[Event]:
+        name = getattr(chunk, kind.id)
+        lane = self._lane(chunk, kind, name)
+        stream = self._lanes.get(lane)
+        made: list[Event] = []
+        if stream is None or stream.kind is not kind or name not in (UNSET, stream.id):
+            _must_open(chunk, kind)
+            if stream is not None:
+                made.append(self._end(lane))
+            stream = self._open(chunk, kind, lane)
+            start = _attributed(kind.start(chunk), stream.owner)
+            made.append(replace(start, metadata=chunk.metadata))
+        else:
+            _must_agree(chunk, stream)
+        alone = not made and chunk.metadata is not UNSET
+        if chunk.delta is not UNSET or chunk.raw_event is not UNSET or alone:
+            going_on = _attributed(kind.go_on(stream.id, chunk.delta or ""), stream.owner)
+            made.append(replace(going_on, metadata=chunk.metadata, raw_event=chunk.raw_event))
+        return made
+
+    def _open(self, chunk: Any, kind: _Kind, lane: str | None) -> _Open:
+        said = {name: getattr(chunk, name) for name in kind.agreed}
+        if said.get("role") is UNSET:
+            said["role"] = "assistant"
+        stream = _Open(kind, getattr(chunk, kind.id), tag_of(chunk), said)
+        self._lanes[lane] = stream
+        self._holders[kind, stream.id] = lane
+        return stream
+
+    def _lane(self, chunk: Event, kind: _Kind, name: Any) -> str | None:
+        """The lane of a chunk that need say neither whose it is nor what it goes on with."""
+        tag = tag_of(chunk)
+        if name is not UNSET:
+            if (kind, name) not in self._holders:
+                return tag
+            lane = self._holders[kind, name]
+            if tag is not None and tag != lane:
+                named, whose = for_log(name, 80), for_log(tag, 80)
+                raise ProtocolError(f"the {kind.noun} {named!r} is not that of subagent {whose!r}")
+            return lane
+        if tag is not None:
+            return tag
+        lanes = [lane for lane, stream in self._lanes.items() if stream.kind is kind]
+        if None in lanes or not lanes:
+            return None
+        if len(lanes) > 1:
+            raise ProtocolError(f"a chunk says neither which {kind.noun} it goes on with nor whose it is")
+        return lanes[0]
+
+
+def _must_open(chunk: Event, kind: _Kind) -> None:
+    for needed in kind.needed:
+        if getattr(chunk, needed) is UNSET:
+            raise ProtocolError(f"the first chunk of a {kind.noun} needs a {needed.replace('_', ' ')}")
+
+
+def _must_agree(chunk: Event, stream: _Open) -> None:
+    for name, said in stream.said.items():
+        if getattr(chunk, name) not in (UNSET, said):
+            named = for_log(stream.id, 80)
+            raise ProtocolError(f"a chunk of the {stream.kind.noun} {named!r} gives it another {name}")
+
+
+def tag_of(event: Event) -> str | None:
+    """The subagent that an event is from; None for the agent itself."""
+    tag = getattr(event, "subagent_run_id", UNSET)
+    return None if tag is UNSET else tag
+
+
+def _attributed(event: Event, owner: str | None) -> Event:
+    return event if owner is None else replace(event, subagent_run_id=owner)

@@ -1,0 +1,126 @@
+"""The citations bridge: `state.citations[messageId]`, normalised and put on that message.
+
+The shape is that of @ngaf/ag-ui. Nothing is fetched, no URL is validated and nothing is deduplicated across
+messages. An entry that says nothing is left out and reported, and a made-up id never takes one that is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard, cast
+
+from citewire.frozen import FrozenDict, FrozenList, freeze
+
+__all__ = ["bridge_citations_state", "normalised"]
+
+_SPELLINGS = {
+    "title": ("title", "name"),
+    "url": ("url", "href", "source"),
+    "snippet": ("snippet", "content", "excerpt"),
+    "sourceType": ("sourceType",),
+    "iconUrl": ("iconUrl",),
+}
+_IDS = ("id", "refId")
+_ACCEPTED = frozenset(
+    {"index", "extra", "publishedAt", *_IDS, *(key for keys in _SPELLINGS.values() for key in keys)}
+)
+Report = Callable[[str], None]
+
+
+def bridge_citations_state(thread: Any, messages: Sequence[Any]) -> Sequence[Any]:
+    """`messages` with the citations of `thread.state`, matched by id.
+
+    Messages without an entry, and all of them where there are no citations, are given back as they are.
+    """
+    state: Any = cast("Any", thread).get("state") if isinstance(thread, dict) else thread.state
+    entries = entries_of(state)
+    if entries is None:
+        return messages
+    return [_bridged(message, entries) for message in messages]
+
+
+def _bridged(message: Any, entries: dict[str, Any]) -> Any:
+    name = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
+    entry = entries.get(name) if isinstance(name, str) else None
+    if not is_entry(entry):
+        return cast("Any", message)
+    return {**cast("dict[str, Any]", message), "citations": normalised(entry)}
+
+
+def entries_of(state: Any) -> dict[str, Any] | None:
+    """The citations of a state by message id, or None where it has none."""
+    citations = cast("dict[str, Any]", state).get("citations") if isinstance(state, dict) else None
+    return cast("dict[str, Any]", citations) if isinstance(citations, dict) else None
+
+
+def is_entry(entry: Any) -> TypeGuard[list[Any]]:
+    """Whether `entry` puts citations on a message: an empty list leaves those that are there."""
+    return isinstance(entry, list) and bool(cast("list[Any]", entry))
+
+
+def normalised(entries: Iterable[Any], report: Report | None = None) -> FrozenList:
+    """The citations in `entries`, whatever spelling they have; `report` is told of what is left out."""
+    listed = list(entries)
+    taken = {name for entry in listed if (name := _own_id(entry)) is not None}
+    return FrozenList(
+        citation
+        for place, entry in enumerate(listed, 1)
+        if (citation := _citation(entry, place, taken, report)) is not None
+    )
+
+
+def renormalised(entries: list[Any], before: FrozenList, changed: Iterable[int]) -> FrozenList | None:
+    """As `normalised`, where `before` are the citations of the same list but for the entries at `changed`.
+
+    None where that does not tell: an entry was left out, or one that changed has another id than before.
+    """
+    if len(entries) != len(before):
+        return None
+    citations = list(before)
+    for at in changed:
+        if at >= len(entries) or _own_id(entries[at]) != before[at]["id"]:
+            return None
+        citations[at] = _citation(entries[at], at + 1, set(), None)
+    return FrozenList(citations)
+
+
+def _own_id(entry: Any) -> str | None:
+    if not isinstance(entry, dict):
+        return None
+    return _first_text(cast("dict[str, Any]", entry), _IDS)
+
+
+def _citation(entry: Any, place: int, taken: set[str], report: Report | None) -> FrozenDict | None:
+    if isinstance(entry, str):
+        return FrozenDict(id=_free_id(place, taken), index=place, url=entry)
+    if not isinstance(entry, dict) or _ACCEPTED.isdisjoint(fields := cast("dict[str, Any]", entry)):
+        if report is not None:
+            report(f"citation {place} is neither a string nor an object with a field of a citation")
+        return None
+    name, index = _own_id(fields), fields.get("index")
+    made: dict[str, Any] = {
+        "id": _free_id(place, taken) if name is None else name,
+        "index": index if type(index) in (int, float) else place,
+    }
+    for wanted, spellings in _SPELLINGS.items():
+        if (text := _first_text(fields, spellings)) is not None:
+            made[wanted] = text
+    if type(published := fields.get("publishedAt")) in (str, int, float):
+        made["publishedAt"] = published
+    if isinstance(extra := fields.get("extra"), dict | list):
+        made["extra"] = freeze(extra)
+    return FrozenDict(made)
+
+
+def _first_text(fields: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    for name in names:
+        if isinstance(text := fields.get(name), str):
+            return text
+    return None
+
+
+def _free_id(number: int, taken: set[str]) -> str:
+    while f"c{number}" in taken:
+        number += 1
+    taken.add(f"c{number}")
+    return f"c{number}"

@@ -1,0 +1,321 @@
+"""An agent elsewhere: `HttpAgent` posts the input of a run and gives its events as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from citewire.agui import events
+from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.retired import modern_messages, without_null
+from citewire.agui.sources import BaseAgent
+from citewire.agui.sse import Frame, Frames
+from citewire.agui.transport import (
+    BadStatus,
+    ConnectFailed,
+    DeadlinePassed,
+    NoAnswer,
+    NotAnEventStream,
+    Stalled,
+    StreamEnded,
+    Timeouts,
+    UnsupportedEncoding,
+    Waits,
+)
+from citewire.errors import DecodeError, InputError
+from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+__all__ = ["HttpAgent"]
+
+_EVENT_STREAM = "text/event-stream"
+_PROTOBUF = "application/vnd.ag-ui.event+proto"
+_DOCUMENT = re.compile(r"text/html|application/(?:\S+\+)?(?:json|xml)")
+# Compressed, a short response could still fill the memory.
+_OURS = {"accept": _EVENT_STREAM, "accept-encoding": "identity"}
+_UNNAMED = "the response has no content type of events, and holds none"
+_TERMINAL = frozenset({"RUN_FINISHED", "RUN_ERROR"})
+
+# What a gateway says when the agent behind it is not there: nothing has run. After 504 something may have.
+_TRY_AGAIN = frozenset({502, 503})
+_LONGEST_PAUSE = 10.0
+
+# Of a body that is no event stream: bytes that are read, seconds to wait for them, characters that are shown.
+_EXCERPT_BYTES, _EXCERPT_SECONDS, _EXCERPT_SHOWN = 4096, 5.0, 200
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
+
+_DEFAULT = Timeouts()
+
+
+class _Ask(NamedTuple):
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class HttpAgent(BaseAgent):
+    """An AG-UI agent at `url`: a source for an `Agent`, or for a loop over `run_agent()`.
+
+    A connection that fails and HTTP 502 and 503 are tried again, `retries` times at most, with a growing
+    pause; nothing is once an event came. The values of `headers` appear in no error. A `client` of the
+    caller's stays open; without one the agent has its own until `aclose`, or the end of `async with`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = _DEFAULT,
+        retries: int = 2,
+        backoff: float = 0.25,
+        connect_url: str | None = None,
+        client: AsyncClient | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.url = _checked_url(url)
+        self.connect_url = _checked_url(connect_url or url)
+        self.timeouts = timeouts
+        self.last_event_id: str | None = None
+        self._headers = _checked_headers(headers or {})
+        self._retries = retries
+        self._backoff = backoff
+        self._client = client
+        self._owned: AsyncClient | None = None
+
+    def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
+        body, self.last_event_id = events.write_json(outgoing(run_input)), None
+        return self._stream(_Ask("POST", self.url, {"content-type": "application/json"}, body))
+
+    def connect(self, last_event_id: str | None = None) -> AsyncGenerator[AnyEvent]:
+        """The events of a run that somebody else started, after the given one. No middleware sees them.
+
+        A peer that has nothing to give may say so with HTTP 204 or an empty stream.
+        """
+        headers = {} if last_event_id is None else {"last-event-id": last_event_id}
+        self.last_event_id = last_event_id
+        return self._until_aborted(lambda _: self._stream(_Ask("GET", self.connect_url, headers)))
+
+    async def aclose(self) -> None:
+        """End what is running, and the connections that are ours."""
+        self.abort_run()
+        owned, self._owned = self._owned, None
+        if owned:
+            await owned.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _stream(self, ask: _Ask) -> AsyncGenerator[AnyEvent]:
+        waits = Waits(self.timeouts.total)
+        response = await self._patiently(ask, waits)
+        try:
+            if ask.method == "GET" and response.status_code == 204:
+                return
+            reading = _Reading(self, sure=await _is_event_stream(response), joining=ask.method == "GET")
+            async with aclosing(reading.frames(response, waits)) as received:
+                async for frames in received:
+                    for event in reading.events(frames):
+                        yield event
+            reading.close()
+        finally:
+            await response.aclose()
+
+    async def _patiently(self, ask: _Ask, waits: Waits) -> Response:
+        """The response, after as many attempts as it takes. Raises what the last one did."""
+        pause, left = self._backoff, self._retries
+        while True:
+            try:
+                return await self._answer(ask, waits)
+            except (ConnectFailed, BadStatus) as exc:
+                if not left or (isinstance(exc, BadStatus) and exc.status not in _TRY_AGAIN):
+                    raise
+                jitter = random.uniform(0.5, 1.5)  # noqa: S311  # keeps clients apart, hides nothing
+                await waits.within(None, asyncio.sleep(min(pause * jitter, _LONGEST_PAUSE)), exc)
+            pause, left = pause * 2, left - 1
+
+    async def _answer(self, ask: _Ask, waits: Waits) -> Response:
+        import httpx2  # noqa: PLC0415  # a sixth of a second that only those pay who use it
+
+        client = self._client or self._owned
+        if client is None:
+            client = self._owned = httpx2.AsyncClient()
+        # As bytes, since the id of an event may hold any character.
+        headers = [(k.encode(), v.encode()) for k, v in {**self._headers, **ask.headers, **_OURS}.items()]
+        timeout = httpx2.Timeout(None, connect=self.timeouts.connect)
+        where, seconds = _place(ask.url), self.timeouts.first_byte
+        try:
+            request = client.build_request(
+                ask.method, ask.url, headers=headers, content=ask.body, timeout=timeout
+            )
+            sent = client.send(request, stream=True, follow_redirects=False)
+            late = NoAnswer(f"{where} did not answer within {seconds} s")
+            response = await waits.within(seconds, sent, late)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
+            raise ConnectFailed(f"cannot connect to {where}: {type(exc).__name__}") from exc
+        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+            # Not `from exc`: some of them quote the value of a header.
+            raise NoAnswer(f"{where} gave no answer: {type(exc).__name__}") from None
+        if response.is_success:
+            return response
+        raise BadStatus(response.status_code, await _excerpt(response))
+
+
+class _Reading:
+    """What one response has given so far."""
+
+    def __init__(self, agent: HttpAgent, sure: bool, joining: bool) -> None:
+        self._agent = agent
+        self._sure = sure
+        self._begun = False
+        self._cut = False
+        # Who joins may have come too late for anything.
+        self._ended = joining
+        self._until: float | None = None
+
+    async def frames(self, response: Response, waits: Waits) -> AsyncGenerator[list[Frame]]:
+        """The frames as they come, at last those that the end of the response completes.
+
+        A run that has ended is whole, whatever becomes of its connection.
+        """
+        import httpx2  # noqa: PLC0415  # see _answer
+
+        frames = Frames()
+        late = Stalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
+        async with aclosing(response.aiter_raw()) as pieces:
+            try:
+                while (piece := await waits.within(self._patience(), anext(pieces, None), late)) is not None:
+                    yield frames.feed(piece)
+            except httpx2.HTTPError as exc:
+                if not self._ended:
+                    raise StreamEnded("the connection broke before the run ended") from exc
+            except (Stalled, DeadlinePassed):
+                if not self._ended:
+                    raise
+        self._cut = True
+        yield frames.finish()
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for more; after the end of a run what is left of the grace, whatever else came."""
+        timeouts, now = self._agent.timeouts, asyncio.get_running_loop().time()
+        if not (self._begun and self._ended):
+            self._until = None
+            return timeouts.idle
+        if self._until is None:
+            self._until = now + timeouts.grace
+        return self._until - now
+
+    def events(self, frames: Iterable[Frame]) -> Iterator[AnyEvent]:
+        for frame in frames:
+            if frame.id is not None:
+                self._agent.last_event_id = frame.id or None
+            if frame.data and (event := self._event(frame.data)):
+                if frame.replaced:
+                    self._agent.on_problem(
+                        "bad_utf8", f"{for_log(event.type, 80)} has bytes that are not UTF-8"
+                    )
+                self._note(event.type)
+                yield event
+
+    def _event(self, data: bytes) -> AnyEvent | None:
+        try:
+            return events.decode(data)
+        except (events.EventError, DecodeError) as exc:
+            if not (self._sure or self._begun):
+                raise NotAnEventStream(_UNNAMED) from exc
+            if not self._cut:
+                raise
+            if not self._ended:
+                raise StreamEnded("the agent closed the stream within an event") from exc
+            return None
+
+    def _note(self, kind: str) -> None:
+        if kind in _TERMINAL:
+            self._ended = True
+        elif kind == "RUN_STARTED" or not self._begun:
+            self._ended = False
+        self._begun = True
+
+    def close(self) -> None:
+        """Raises unless the run has ended."""
+        if self._ended:
+            return
+        if self._sure or self._begun:
+            raise StreamEnded("the agent closed the stream before the run ended")
+        raise NotAnEventStream(_UNNAMED)
+
+
+async def _is_event_stream(response: Response) -> bool:
+    """Whether the response says that it is one. Raises where it says that it is something else."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == _PROTOBUF:
+        raise UnsupportedEncoding("the agent sends protobuf; citewire reads text/event-stream")
+    if (coding := response.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise UnsupportedEncoding(f"the agent sends events compressed with {for_log(coding, 40)}")
+    if _DOCUMENT.fullmatch(kind):
+        excerpt = await _excerpt(response)
+        raise NotAnEventStream(f"the agent answered with {for_log(kind, 80)}: {excerpt}")
+    return kind == _EVENT_STREAM
+
+
+async def _excerpt(response: Response) -> str:
+    """The start of a body that is not worth reading whole, safe to show."""
+    import httpx2  # noqa: PLC0415  # see _answer
+
+    taken = b""
+    with suppress(httpx2.HTTPError, TimeoutError):
+        async with asyncio.timeout(_EXCERPT_SECONDS), aclosing(response.aiter_raw()) as pieces:
+            async for piece in pieces:
+                taken += piece[:_EXCERPT_BYTES]
+                if len(taken) >= _EXCERPT_BYTES:
+                    break
+    await response.aclose()
+    return for_log(" ".join(taken.decode("utf-8", "replace").split()), _EXCERPT_SHOWN)
+
+
+def outgoing(run_input: RunInput) -> RunInput:
+    """As a peer of protocol 1.0 wants it: without what only a client shows, and with no retired parts."""
+    sent = [message for message in run_input.messages if message.get("role") != "activity"]
+    messages = [without_null(message, "subagentRunId") for message in modern_messages(sent)]
+    return replace(run_input, messages=messages)
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 0) >= 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise InputError("the URL of an agent is absolute, and http or https")
+    return url
+
+
+def _place(url: str) -> str:
+    """Where an agent is, without what may be secret."""
+    parts = urlsplit(url)
+    return for_log(f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else ""), 200)
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Checked here: the libraries below quote a value that they refuse."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise InputError(f"the header {for_log(name, 80)} has a character that HTTP does not take")
+    return {name.lower(): value for name, value in headers.items()}

@@ -1,0 +1,457 @@
+"""The events of AG-UI 1.0 and its retired ones, as frozen values.
+
+`decode` takes any JSON object with a `type` and loses nothing of it: a type we do not know is an `Unknown`, a
+known one whose fields are not what the protocol says is a `Malformed`, and a field we do not know is kept in
+`extra`, each with the bytes it came in. What is not such an object raises `EventError`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeGuard, cast
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from citewire import codec
+from citewire.errors import DecodeError, InputError, OutputError
+from citewire.text import for_log
+
+Json: TypeAlias = dict[str, Any]
+_Text: TypeAlias = str | UnsetType
+_Integer = Annotated[int, Meta(ge=-(2**53 - 1), le=2**53 - 1)]
+# Never on the wire: `decode` reads an event that has such a key with care, and `encode` spreads the field.
+_EXTRA = "citewire:extra"
+TextRole = Literal["developer", "system", "assistant", "user"]
+
+
+class EventError(InputError):
+    """What is not an event at all: not a JSON object, or one without a type."""
+
+    code = "bad_event"
+
+
+class Event(
+    Struct,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    rename="camel",
+    tag_field="type",
+):
+    """What every event may carry. `extra` holds the fields that we do not know, by name."""
+
+    timestamp: _Integer | UnsetType = UNSET
+    raw_event: Any = UNSET
+    metadata: Json | UnsetType = UNSET
+    extra: Mapping[str, Raw] | UnsetType = msgspec.field(default=UNSET, name=_EXTRA)
+
+    @property
+    def type(self) -> str:
+        """The name on the wire."""
+        return cast("str", self.__struct_config__.tag)
+
+
+class Attributed(Event, frozen=True, gc=False, kw_only=True):
+    """An event that may come from a subagent."""
+
+    subagent_run_id: str | UnsetType = UNSET
+
+
+class RunStarted(Event, frozen=True, gc=False, tag="RUN_STARTED"):
+    thread_id: str
+    run_id: str
+    protocol_version: _Text = UNSET
+    parent_run_id: _Text = UNSET
+    input: Json | UnsetType = UNSET
+
+
+class RunFinished(Event, frozen=True, gc=False, tag="RUN_FINISHED"):
+    thread_id: str
+    run_id: str
+    result: Any = UNSET
+    outcome: Json | UnsetType | None = UNSET
+    usage: list[Any] | UnsetType = UNSET
+
+
+class RunError(Event, frozen=True, gc=False, tag="RUN_ERROR"):
+    message: str
+    code: _Text = UNSET
+    usage: list[Any] | UnsetType = UNSET
+
+
+class StepStarted(Attributed, frozen=True, gc=False, tag="STEP_STARTED"):
+    step_name: str
+
+
+class StepFinished(Attributed, frozen=True, gc=False, tag="STEP_FINISHED"):
+    step_name: str
+
+
+class TextMessageStart(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_START"):
+    message_id: str
+    role: TextRole | UnsetType = UNSET
+    name: _Text = UNSET
+
+
+class TextMessageContent(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_CONTENT"):
+    message_id: str
+    delta: str
+
+
+class TextMessageEnd(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_END"):
+    message_id: str
+
+
+class TextMessageChunk(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_CHUNK"):
+    message_id: _Text = UNSET
+    role: TextRole | UnsetType = UNSET
+    delta: _Text = UNSET
+    name: _Text = UNSET
+
+
+class ToolCallStart(Attributed, frozen=True, gc=False, tag="TOOL_CALL_START"):
+    tool_call_id: str
+    tool_call_name: str
+    parent_message_id: str | UnsetType | None = UNSET
+
+
+class ToolCallArgs(Attributed, frozen=True, gc=False, tag="TOOL_CALL_ARGS"):
+    tool_call_id: str
+    delta: str
+
+
+class ToolCallEnd(Attributed, frozen=True, gc=False, tag="TOOL_CALL_END"):
+    tool_call_id: str
+
+
+class ToolCallChunk(Attributed, frozen=True, gc=False, tag="TOOL_CALL_CHUNK"):
+    tool_call_id: _Text = UNSET
+    tool_call_name: _Text = UNSET
+    parent_message_id: str | UnsetType | None = UNSET
+    delta: _Text = UNSET
+
+
+class ToolCallResult(Attributed, frozen=True, gc=False, tag="TOOL_CALL_RESULT"):
+    message_id: str
+    tool_call_id: str
+    content: str | list[Any]
+    role: Literal["tool"] | UnsetType = UNSET
+
+
+class StateSnapshot(Attributed, frozen=True, gc=False, tag="STATE_SNAPSHOT"):
+    snapshot: Any
+
+
+class StateDelta(Attributed, frozen=True, gc=False, tag="STATE_DELTA"):
+    delta: list[Any]
+
+
+class MessagesSnapshot(Event, frozen=True, gc=False, tag="MESSAGES_SNAPSHOT"):
+    messages: list[Any]
+
+
+class ActivitySnapshot(Attributed, frozen=True, gc=False, tag="ACTIVITY_SNAPSHOT"):
+    message_id: str
+    activity_type: str
+    content: Json
+    replace: bool | UnsetType = UNSET
+
+
+class ActivityDelta(Attributed, frozen=True, gc=False, tag="ACTIVITY_DELTA"):
+    message_id: str
+    activity_type: str
+    patch: list[Any]
+
+
+class RawEvent(Attributed, frozen=True, gc=False, tag="RAW"):
+    event: Any
+    source: _Text = UNSET
+
+
+class Custom(Attributed, frozen=True, gc=False, tag="CUSTOM"):
+    name: str
+    value: Any
+
+
+class ReasoningStart(Attributed, frozen=True, gc=False, tag="REASONING_START"):
+    message_id: str
+
+
+class ReasoningMessageStart(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_START"):
+    message_id: str
+    role: Literal["reasoning"]
+
+
+class ReasoningMessageContent(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_CONTENT"):
+    message_id: str
+    delta: str
+
+
+class ReasoningMessageEnd(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_END"):
+    message_id: str
+
+
+class ReasoningMessageChunk(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_CHUNK"):
+    message_id: _Text = UNSET
+    delta: _Text = UNSET
+
+
+class ReasoningEnd(Attributed, frozen=True, gc=False, tag="REASONING_END"):
+    message_id: str
+
+
+class ReasoningEncryptedValue(Attributed, frozen=True, gc=False, tag="REASONING_ENCRYPTED_VALUE"):
+    subtype: Literal["tool-call", "message"]
+    entity_id: str
+    encrypted_value: str
+
+
+class SubagentStarted(Event, frozen=True, gc=False, tag="SUBAGENT_STARTED"):
+    subagent_run_id: str
+    name: str
+    description: _Text = UNSET
+    parent_subagent_run_id: _Text = UNSET
+    parent_tool_call_id: _Text = UNSET
+    parent_message_id: _Text = UNSET
+
+
+class SubagentFinished(Event, frozen=True, gc=False, tag="SUBAGENT_FINISHED"):
+    subagent_run_id: str
+    result: Any = UNSET
+    outcome: Json | UnsetType = UNSET
+
+
+class SubagentError(Event, frozen=True, gc=False, tag="SUBAGENT_ERROR"):
+    subagent_run_id: str
+    message: str
+    code: _Text = UNSET
+
+
+class ThinkingStart(Attributed, frozen=True, gc=False, tag="THINKING_START"):
+    """Retired, like the four below: protocol 1.0 calls thinking reasoning."""
+
+    title: Any = UNSET
+
+
+class ThinkingTextMessageStart(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_START"):
+    pass
+
+
+class ThinkingTextMessageContent(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_CONTENT"):
+    delta: str
+
+
+class ThinkingTextMessageEnd(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_END"):
+    pass
+
+
+class ThinkingEnd(Attributed, frozen=True, gc=False, tag="THINKING_END"):
+    pass
+
+
+class Unknown(Struct, frozen=True, gc=False):
+    """An event of a type that neither protocol 1.0 nor an earlier one has, as it came."""
+
+    type: str
+    raw: bytes
+
+
+class Malformed(Struct, frozen=True, gc=False):
+    """An event of a known type with a field that is missing or wrong, as it came."""
+
+    type: str
+    fields: Json
+    reason: str
+    raw: bytes
+
+
+AnyEvent: TypeAlias = Event | Unknown | Malformed
+
+
+def _leaves(base: type[Event]) -> list[type[Event]]:
+    below = [leaf for kind in base.__subclasses__() for leaf in _leaves(kind)]
+    return below if base in (Event, Attributed) else [base]
+
+
+TYPES: Mapping[str, type[Event]] = {str(kind.__struct_config__.tag): kind for kind in _leaves(Event)}
+"""Every event class by its name on the wire."""
+
+_Typed: Any = TYPES["RUN_STARTED"]
+for _kind in TYPES.values():
+    _Typed = _Typed | _kind
+_typed_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_Typed)
+_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+
+def decode(data: bytes | str) -> AnyEvent:
+    """The event in `data`, one JSON object. Raises `EventError` or `DecodeError` where there is none."""
+    try:
+        event = _typed_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _decode_with_care(data)
+    return _decode_with_care(data) if event.extra else event
+
+
+# A tuple, which is several times as fast as a union.
+_EVENTS = (Event, Unknown, Malformed)
+
+
+def coerce(value: object) -> AnyEvent:
+    """`value` as an event: one of ours, JSON as bytes, text or a dict, or a model of ag-ui-protocol."""
+    if isinstance(value, _EVENTS):
+        return value
+    if isinstance(value, bytes | str):
+        return decode(value)
+    if isinstance(value, dict):
+        return from_dict(cast("Json", value))
+    if callable(dump := getattr(value, "model_dump_json", None)):
+        try:
+            return decode(cast("str", dump(by_alias=True)))
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise EventError(f"a model that has no JSON: {for_log(exc, 200)}") from exc
+    raise EventError(f"{for_log(type(value).__name__, 80)} is not an event")
+
+
+def from_dict(fields: Json) -> AnyEvent:
+    """The event with these fields, named as on the wire."""
+    return decode(write_json(fields))
+
+
+def encode(event: AnyEvent) -> bytes:
+    """`event` as one line of JSON: fields we do not know, and types, with the bytes they came in."""
+    if not isinstance(event, Event):
+        return event.raw
+    if not event.extra:
+        return _encode(event)
+    known = _encode(msgspec.structs.replace(event, extra=UNSET))
+    more = (b"%b:%b" % (write_json(name), bytes(raw)) for name, raw in event.extra.items())
+    return b"%b,%b}" % (known[:-1], b",".join(more))
+
+
+def _encode(event: Event) -> bytes:
+    try:
+        return _encoder.encode(event)
+    except UnicodeError:
+        return _escaped(msgspec.to_builtins(event))
+    except (RecursionError, TypeError, ValueError, OverflowError) as exc:
+        raise OutputError(str(exc)) from exc
+
+
+def to_dict(event: AnyEvent) -> Json:
+    """`event` as plain JSON values, named as on the wire."""
+    if isinstance(event, Malformed):
+        return event.fields
+    return cast("Json", codec.decode_cut(encode(event)))
+
+
+def to_model(event: AnyEvent) -> Any:
+    """`event` as a model of the ag-ui-protocol package, which must be installed.
+
+    Raises `EventError` for what its models do not take: unknown and retired types, malformed fields.
+    """
+    from ag_ui.core import Event as Models  # noqa: PLC0415  # a peer that citewire does not need
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # it comes with the peer
+
+    try:
+        return TypeAdapter[Any](Models).validate_json(encode(event))
+    except ValidationError as exc:
+        raise EventError(f"ag-ui-protocol takes no such {event.type}: {exc.errors()[0]['msg']}") from exc
+
+
+def is_typed(event: AnyEvent) -> TypeGuard[Event]:
+    """Whether the fields of `event` are what the protocol says."""
+    return isinstance(event, Event)
+
+
+def _decode_with_care(data: bytes | str) -> AnyEvent:
+    """What the typed decoder refused, field by field."""
+    # Half of a surrogate pair in text becomes the escape that JSON has for it.
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
+    _check_utf8(raw)
+    fields = _fields(raw)
+    name = codec.decode_cut(bytes(fields["type"])) if "type" in fields else None
+    if not isinstance(name, str) or not name:
+        raise EventError("an event has a type, which is a string", "$.type")
+    kind = TYPES.get(name)
+    if kind is None:
+        return Unknown(name, raw)
+    return _typed(kind, fields, raw)
+
+
+def _typed(kind: type[Event], fields: dict[str, Raw], raw: bytes) -> AnyEvent:
+    known = _WIRE_NAMES[kind]
+    values = {name: codec.decode_cut(bytes(value)) for name, value in fields.items() if name in known}
+    stamp = values.get("timestamp")
+    if isinstance(stamp, float) and stamp.is_integer():
+        values["timestamp"] = int(stamp)  # JSON does not tell 1.0 from 1
+    try:
+        event = msgspec.convert(values, kind)
+    except (msgspec.ValidationError, UnicodeError) as exc:
+        return Malformed(str(kind.__struct_config__.tag), cast("Json", codec.decode_cut(raw)), str(exc), raw)
+    extra = {name: value for name, value in fields.items() if name not in known and name != "type"}
+    return msgspec.structs.replace(event, extra=extra) if extra else event
+
+
+_WIRE_NAMES: Mapping[type[Event], frozenset[str]] = {
+    kind: frozenset(kind.__struct_encode_fields__) - {_EXTRA} for kind in TYPES.values()
+}
+
+
+def _check_utf8(raw: bytes) -> None:
+    """What is kept as it came is not looked at again."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as exc:
+        raise DecodeError(f"not UTF-8 at byte {exc.start}") from exc
+
+
+def _fields(raw: bytes) -> dict[str, Raw]:
+    try:
+        return _fields_decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        whole = codec.decode_cut(raw)
+    if not isinstance(whole, dict):
+        raise EventError("an event is a JSON object")
+    return {name: Raw(_escaped(value)) for name, value in cast("Json", whole).items()}
+
+
+def write_json(value: Any) -> bytes:
+    """`value` as JSON, even with half of a surrogate pair in it, which becomes an escape."""
+    try:
+        return codec.encode(value)
+    except OutputError:
+        return _escaped(msgspec.to_builtins(value, enc_hook=_no_json))
+
+
+def _no_json(value: object) -> Any:
+    raise OutputError(f"a {type(value).__name__} has no JSON form")
+
+
+def _escaped(value: Any) -> bytes:
+    """JSON in ASCII, which half of a surrogate pair needs."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise OutputError(str(exc)) from exc
+
+
+class RunInput(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a client sends to start a run. Older agents require the lists, so they are always sent."""
+
+    PROTOCOL: ClassVar[str] = "1.0"
+
+    thread_id: str
+    run_id: str
+    messages: list[Any] = msgspec.field(default_factory=list[Any])
+    state: Any = msgspec.field(default_factory=dict[str, Any])
+    tools: list[Any] = msgspec.field(default_factory=list[Any])
+    context: list[Any] = msgspec.field(default_factory=list[Any])
+    forwarded_props: Any = msgspec.field(default_factory=dict[str, Any])
+    resume: list[Any] | UnsetType = UNSET
+    protocol_version: str | UnsetType = PROTOCOL
+    parent_run_id: _Text = UNSET

@@ -1,0 +1,388 @@
+"""The order rules of AG-UI 1.0, as the TypeScript client keeps them.
+
+A `Gate` takes the events of one response as they come and gives what the client delivers: retired shapes
+translated, unknown material removed, chunks written out. What the client rejects raises `ProtocolError`.
+`check` does that for a whole stream; leniently, it reports everything that would have been rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from enum import Enum
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from citewire.agui import events as ev
+from citewire.agui import shapes
+from citewire.agui.chunks import Chunks, ProtocolError, tag_of
+from citewire.agui.events import AnyEvent, Event, Json, Malformed, Unknown
+from citewire.agui.retired import Retired
+from citewire.errors import CitewireError
+from citewire.model import Problem
+from citewire.text import for_log
+
+__all__ = ["FieldError", "Gate", "ProtocolError", "check"]
+
+Report = Callable[[str, str], None]
+"""Takes the code and the message of something that was let through, but not as it came."""
+
+
+class FieldError(ProtocolError):
+    """A known event with a field that is missing or wrong."""
+
+    code = "bad_field"
+
+
+def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
+    """Whether the client takes a whole stream: what it would reject raises `ProtocolError`.
+
+    With `lenient` nothing is raised: every event that would be rejected is reported and passed over, and so
+    is what the client leaves out of the others.
+    """
+    problems: list[Problem] = []
+    number = 0
+
+    def report(code: str, message: str) -> None:
+        problems.append(Problem(code, f"#{number}", message))
+
+    gate = Gate(report if lenient else None)
+    for number, event in enumerate(events, 1):  # `report` says where
+        try:
+            for _ in gate.admit(ev.coerce(event)):
+                pass
+        except CitewireError as exc:
+            if not lenient:
+                if isinstance(exc, ProtocolError):
+                    exc.path = f"#{number}"
+                raise
+            report(exc.code, exc.message)
+    return tuple(problems)
+
+
+class _Move(Enum):
+    OPEN = "open"
+    GO_ON = "go on with"
+    CLOSE = "close"
+
+
+class _Thing(NamedTuple):
+    """Something that is opened, gone on with and closed by id. Ids are unique within a `bucket` of owners."""
+
+    noun: str
+    bucket: str
+    id: str
+
+
+_TEXT = _Thing("text message", "message", "message_id")
+_TOOL = _Thing("tool call", "tool call", "tool_call_id")
+_REASONING = _Thing("reasoning message", "reasoning", "message_id")
+_SPAN = _Thing("reasoning span", "reasoning", "message_id")
+
+# What each event does to the thing that it names. The client checks what is still open in this order, too.
+_MOVES: dict[type[Event], tuple[_Move, _Thing]] = {
+    ev.TextMessageStart: (_Move.OPEN, _TEXT),
+    ev.TextMessageContent: (_Move.GO_ON, _TEXT),
+    ev.TextMessageEnd: (_Move.CLOSE, _TEXT),
+    ev.ReasoningMessageStart: (_Move.OPEN, _REASONING),
+    ev.ReasoningMessageContent: (_Move.GO_ON, _REASONING),
+    ev.ReasoningMessageEnd: (_Move.CLOSE, _REASONING),
+    ev.ReasoningStart: (_Move.OPEN, _SPAN),
+    ev.ReasoningEnd: (_Move.CLOSE, _SPAN),
+    ev.ToolCallStart: (_Move.OPEN, _TOOL),
+    ev.ToolCallArgs: (_Move.GO_ON, _TOOL),
+    ev.ToolCallEnd: (_Move.CLOSE, _TOOL),
+}
+
+
+class _Phase(Enum):
+    BEFORE = "no run has started"
+    RUNNING = "a run is going on"
+    FINISHED = "the run is finished"
+    FAILED = "the run has failed"
+
+
+# Where a run event leads from each phase; every other event is for a running run only.
+_RUN: dict[type[Event], dict[_Phase, _Phase]] = {
+    ev.RunStarted: dict.fromkeys((_Phase.BEFORE, _Phase.FINISHED, _Phase.FAILED), _Phase.RUNNING),
+    ev.RunFinished: {_Phase.RUNNING: _Phase.FINISHED},
+    ev.RunError: dict.fromkeys((_Phase.BEFORE, _Phase.RUNNING, _Phase.FINISHED), _Phase.FAILED),
+}
+
+# The JSON inside events that the protocol describes: which field, and how. Where an unknown member of a
+# union may go, the field is optional.
+_INNER: dict[type[Event], tuple[tuple[str, shapes.Shape], ...]] = {
+    ev.StateDelta: (("delta", shapes.PATCH),),
+    ev.ActivityDelta: (("patch", shapes.PATCH),),
+    ev.MessagesSnapshot: (("messages", shapes.MESSAGES),),
+    ev.ToolCallResult: (("content", shapes.CONTENT),),
+    ev.RunStarted: (("input", shapes.RUN_INPUT),),
+    ev.RunFinished: (("outcome", shapes.RUN_OUTCOME), ("usage", shapes.USAGE)),
+    ev.RunError: (("usage", shapes.USAGE),),
+    ev.SubagentFinished: (("outcome", shapes.SUBAGENT_OUTCOME),),
+}
+# Events that may hold a retired shape.
+_OLD = frozenset(
+    {
+        ev.ThinkingStart,
+        ev.ThinkingTextMessageStart,
+        ev.ThinkingTextMessageContent,
+        ev.ThinkingTextMessageEnd,
+        ev.ThinkingEnd,
+        ev.ToolCallStart,
+        ev.ToolCallChunk,
+        ev.RunStarted,
+        ev.RunFinished,
+        ev.SubagentFinished,
+        ev.MessagesSnapshot,
+    }
+)
+
+
+def _silent(code: str, message: str) -> None:
+    del code, message
+
+
+class Gate:
+    """The events of one response, as the client lets them through."""
+
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report or _silent
+        self._retired = Retired()
+        self._chunks = Chunks()
+        self._order = _Order()
+
+    def copy(self, report: Report | None = None) -> Gate:
+        """Another gate that goes on from here."""
+        twin = Gate(report)
+        twin._retired, twin._chunks, twin._order = (
+            copy(self._retired),
+            self._chunks.copy(),
+            self._order.copy(),
+        )
+        return twin
+
+    def admit(self, event: AnyEvent) -> Iterable[Event]:
+        """What the client delivers for `event`, in order.
+
+        Raises `ProtocolError` where it rejects the stream; what was given before that stands.
+        """
+        if not isinstance(event, Event):
+            return self._admit_untyped(event)
+        if event.extra or event.raw_event is None or type(event) in _OLD or type(event) in _INNER:
+            event = self._enforced(event)
+        if self._chunks.concern(event):
+            return self._in_order(self._chunks.expand(event))
+        self._order.check(event)
+        return (event,)
+
+    def _in_order(self, events: list[Event]) -> Iterable[Event]:
+        for event in events:
+            try:
+                self._order.check(event)
+            except ProtocolError:
+                self._chunks.forget(event)
+                raise
+            yield event
+
+    def _admit_untyped(self, event: Unknown | Malformed) -> tuple[Event, ...]:
+        if isinstance(event, Malformed):
+            raise FieldError(f"{event.type}: {for_log(event.reason, 200)}")
+        self._report("unknown_event", f"{for_log(event.type, 80)} is not an event that the protocol knows")
+        return ()
+
+    def _enforced(self, event: Event) -> Event:
+        """`event` without what is retired or unknown. What is known to be wrong raises."""
+        modern = event
+        if type(event) in _OLD or event.raw_event is None:
+            modern = self._retired.modern(event)
+            if type(modern) is not type(event):
+                self._report("retired_event", f"{event.type} is read as {modern.type}")
+        if modern.extra:
+            names = for_log(", ".join(list(modern.extra)[:8]), 200)
+            self._report("unknown_field", f"{modern.type} has no {names}")
+            modern = replace(modern, extra=UNSET)
+        for name, shape in _INNER.get(type(modern), ()):
+            modern = self._cleaned(modern, name, shape)
+        return modern
+
+    def _cleaned(self, event: Event, name: str, shape: shapes.Shape) -> Event:
+        value = getattr(event, name)
+        if value is UNSET or (shape is shapes.PATCH and shapes.is_plain_patch(value)):
+            return event
+        cleaned = shapes.clean(value, shape, f"/{name}")
+        if cleaned.faults:
+            raise FieldError(f"{event.type}: {for_log(cleaned.faults[0], 200)}")
+        if not cleaned.removed:
+            return event
+        self._report("unknown_field", f"{event.type} has no {for_log(', '.join(cleaned.removed), 200)}")
+        return replace(event, **{name: UNSET if cleaned.value is None else cleaned.value})
+
+
+class _Order:
+    """What is open, and whose it is."""
+
+    def __init__(self) -> None:
+        self._phase = _Phase.BEFORE
+        self._reset()
+
+    def _reset(self) -> None:
+        self._open: dict[_Thing, dict[str, None]] = {thing: {} for _, thing in _MOVES.values()}
+        self._steps: dict[tuple[str | None, str], None] = {}
+        self._subagents: dict[str, bool] = {}
+        self._owners: dict[str, dict[str, str | None]] = {
+            "message": {},
+            "tool call": {},
+            "reasoning": {},
+            "activity": {},
+        }
+
+    def copy(self) -> _Order:
+        twin = _Order()
+        twin._phase = self._phase
+        twin._open = {thing: ids.copy() for thing, ids in self._open.items()}
+        twin._steps, twin._subagents = self._steps.copy(), self._subagents.copy()
+        twin._owners = {bucket: owners.copy() for bucket, owners in self._owners.items()}
+        return twin
+
+    def check(self, event: Event) -> None:
+        """Take note of `event`, or raise `ProtocolError` because it has no place here."""
+        kind = type(event)
+        if (move := _MOVES.get(kind)) is not None and self._phase is _Phase.RUNNING:
+            self._move(event, *move)
+        elif (leads := _RUN.get(kind)) is not None:
+            self._run(event, leads)
+        elif self._phase is not _Phase.RUNNING:
+            raise ProtocolError(f"{event.type} has no place here: {self._phase.value}")
+        elif (check := _CHECKS.get(kind)) is not None:
+            check(self, event)
+
+    def _run(self, event: Event, leads: dict[_Phase, _Phase]) -> None:
+        phase = leads.get(self._phase)
+        if phase is None:
+            raise ProtocolError(f"{event.type} has no place here: {self._phase.value}")
+        if isinstance(event, ev.RunFinished):
+            self._nothing_open()
+        if isinstance(event, ev.RunStarted):
+            self._reset()
+            self._know(event.input["messages"] if event.input else [], afresh=False)
+        self._phase = phase
+
+    def _nothing_open(self) -> None:
+        still: list[tuple[str, list[str]]] = [("step", [name for _, name in self._steps])]
+        still += [(thing.noun, list(ids)) for thing, ids in self._open.items()]
+        still.append(("subagent", [name for name, active in self._subagents.items() if active]))
+        for noun, ids in still:
+            if ids:
+                names = for_log(", ".join(ids), 200)
+                raise ProtocolError(f"RUN_FINISHED leaves a {noun} open: {names}")
+
+    def _move(self, event: Any, move: _Move, thing: _Thing) -> None:
+        name: str = getattr(event, thing.id)
+        ids = self._open[thing]
+        if (name in ids) is (move is _Move.OPEN):
+            state = "open already" if name in ids else "not open"
+            raise ProtocolError(f"{event.type}: the {thing.noun} {for_log(name, 80)!r} is {state}")
+        if event.subagent_run_id is not UNSET:
+            self._must_own(event, thing.bucket, name)
+        if move is _Move.OPEN:
+            owner = self._tool_owner(event, name) if thing is _TOOL else tag_of(event)
+            self._owners[thing.bucket].setdefault(name, owner)
+            ids[name] = None
+        elif move is _Move.CLOSE:
+            del ids[name]
+
+    def _must_own(self, event: Any, bucket: str, name: str) -> None:
+        """An event that says whose it is must not contradict whoever opened what it names."""
+        owners, tag = self._owners[bucket], tag_of(event)
+        if tag is not None and name in owners and owners[name] != tag:
+            named, whose = for_log(name, 80), for_log(tag, 80)
+            raise ProtocolError(f"{event.type}: the {bucket} {named!r} is not that of subagent {whose!r}")
+
+    def _tool_owner(self, event: ev.ToolCallStart, name: str) -> str | None:
+        """A call belongs to whoever owns the message that carries it."""
+        tag, owners = tag_of(event), self._owners["message"]
+        parent = event.parent_message_id
+        if not isinstance(parent, str) or parent not in owners:
+            return tag
+        inherited = owners[parent]
+        if tag is not None and tag != inherited:
+            raise ProtocolError(f"TOOL_CALL_START: the message {for_log(parent, 80)!r} is another agent's")
+        calls = self._owners["tool call"]
+        if tag is None and name in calls and calls[name] != inherited:
+            raise ProtocolError(
+                f"TOOL_CALL_START: the call {for_log(name, 80)!r} is in another agent's message"
+            )
+        return inherited
+
+    def _know(self, messages: list[Json], afresh: bool) -> None:
+        """Note whose the messages of a history are."""
+        for message in messages:
+            owner: str | None = message.get("subagentRunId")
+            bucket = message["role"] if message["role"] in ("reasoning", "activity") else "message"
+            names = [(bucket, message["id"])]
+            names += [("tool call", call["id"]) for call in message.get("toolCalls", ())]
+            for kind, name in names:
+                if afresh or name not in self._owners[kind]:
+                    self._owners[kind][name] = owner
+
+    def snapshot(self, event: ev.MessagesSnapshot) -> None:
+        self._know(event.messages, afresh=True)
+
+    def result(self, event: ev.ToolCallResult) -> None:
+        self._owners["message"][event.message_id] = tag_of(event)
+
+    def activity(self, event: ev.ActivitySnapshot) -> None:
+        owners = self._owners["activity"]
+        if event.message_id not in owners or event.replace is not False:
+            owners[event.message_id] = tag_of(event)
+
+    def activity_delta(self, event: ev.ActivityDelta) -> None:
+        self._must_own(event, "activity", event.message_id)
+
+    def encrypted(self, event: ev.ReasoningEncryptedValue) -> None:
+        bucket = "tool call" if event.subtype == "tool-call" else "message"
+        if bucket == "message" and event.entity_id not in self._owners["message"]:
+            bucket = "reasoning"
+        self._must_own(event, bucket, event.entity_id)
+
+    def step_started(self, event: ev.StepStarted) -> None:
+        step = (tag_of(event), event.step_name)
+        if step in self._steps:
+            raise ProtocolError(f"STEP_STARTED: the step {for_log(event.step_name, 80)!r} is open already")
+        self._steps[step] = None
+
+    def step_finished(self, event: ev.StepFinished) -> None:
+        step = (tag_of(event), event.step_name)
+        if step not in self._steps:
+            raise ProtocolError(f"STEP_FINISHED: the step {for_log(event.step_name, 80)!r} is not open here")
+        del self._steps[step]
+
+    def subagent_started(self, event: ev.SubagentStarted) -> None:
+        name, parent = event.subagent_run_id, event.parent_subagent_run_id
+        if name in self._subagents:
+            raise ProtocolError(f"SUBAGENT_STARTED: {for_log(name, 80)!r} has run in this run already")
+        if isinstance(parent, str) and parent not in self._subagents:
+            raise ProtocolError(f"SUBAGENT_STARTED: its parent {for_log(parent, 80)!r} has not started")
+        self._subagents[name] = True
+
+    def subagent_ended(self, event: ev.SubagentFinished | ev.SubagentError) -> None:
+        if not self._subagents.get(event.subagent_run_id):
+            raise ProtocolError(f"{event.type}: {for_log(event.subagent_run_id, 80)!r} is not running")
+        self._subagents[event.subagent_run_id] = False
+
+
+_CHECKS: dict[type[Event], Callable[[_Order, Any], None]] = {
+    ev.MessagesSnapshot: _Order.snapshot,
+    ev.ToolCallResult: _Order.result,
+    ev.ActivitySnapshot: _Order.activity,
+    ev.ActivityDelta: _Order.activity_delta,
+    ev.ReasoningEncryptedValue: _Order.encrypted,
+    ev.StepStarted: _Order.step_started,
+    ev.StepFinished: _Order.step_finished,
+    ev.SubagentStarted: _Order.subagent_started,
+    ev.SubagentFinished: _Order.subagent_ended,
+    ev.SubagentError: _Order.subagent_ended,
+}

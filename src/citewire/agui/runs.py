@@ -1,0 +1,96 @@
+"""One run as its caller holds it: to be awaited, and to be read event by event from the thread's log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import Any, Self
+
+from citewire.agui.contract import Contract
+from citewire.agui.entries import Entry
+from citewire.agui.events import AnyEvent, Event, Malformed, Unknown
+from citewire.agui.thread import Thread
+
+__all__ = ["Bell", "Reader", "Run", "Span"]
+
+
+class Bell:
+    """Wakes everybody who waits for news."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+        self._awaited = False
+
+    def ring(self) -> None:
+        if self._awaited:
+            self._rung.set()
+            self._rung, self._awaited = asyncio.Event(), False
+
+    async def wait(self) -> None:
+        self._awaited = True
+        await self._rung.wait()
+
+
+class Span:
+    """Where the events of one run stand in the log; `last` is known at its end."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.last: int | None = None
+        self.over = asyncio.Event()
+
+    def end(self, number: int) -> None:
+        if self.last is None:
+            self.last = number
+            self.over.set()
+
+
+class Reader:
+    """The events of a thread up to the end of a span, read from the log: a slow reader holds up nobody."""
+
+    def __init__(self, thread: Thread, after: int, span: Span, bell: Bell) -> None:
+        self._thread, self._after, self._span, self._bell = thread, after, span, bell
+        self._read: Iterator[Entry] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnyEvent:
+        while True:
+            for entry in self._read:
+                self._after += 1
+                if isinstance(entry, Event | Unknown | Malformed):
+                    return entry
+            last = self._span.last
+            if self._after < (self._thread.number if last is None else last):
+                unread = self._thread.entries(self._after)
+                self._read = iter(unread if last is None else unread[: last - self._after])
+            elif last is None:
+                await self._bell.wait()
+            else:
+                raise StopAsyncIteration
+
+
+class Run:
+    """One run: `await` it for the contract at its end, iterate over it for its events as they come.
+
+    Neither raises for a run that fails or is stopped. Nobody has to keep up with the events; a reader that
+    falls behind by more than the thread's log holds gets `Gone`.
+    """
+
+    def __init__(self, thread: Thread, span: Span, bell: Bell) -> None:
+        self._thread, self._span, self._bell = thread, span, bell
+
+    @property
+    def is_active(self) -> bool:
+        return self._span.last is None
+
+    def __await__(self) -> Generator[Any, None, Contract]:
+        return self._ended().__await__()
+
+    def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        return Reader(self._thread, self._span.first, self._span, self._bell)
+
+    async def _ended(self) -> Contract:
+        await self._span.over.wait()
+        return self._thread.contract

@@ -6,6 +6,7 @@ arguments cannot be used.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from msgspec import to_builtins
 from typer.core import TyperGroup
 
 import citewire
 from citewire.codec import pretty
 from citewire.dialects import stream_dialects
-from citewire.errors import CitewireError
+from citewire.errors import CitewireError, OutputError
 from citewire.model import Answer, Loss, Problem
 from citewire.rendering import FORMATS
 from citewire.text import Unit, for_log
@@ -187,10 +189,7 @@ def reduce(
 
     The view goes to standard output as JSON; what was wrong on the way is in its `problems`.
     """
-    from msgspec.json import format as format_json  # noqa: PLC0415  # the other commands do not need it
-
-    from citewire.agui.events import write_json  # noqa: PLC0415
-    from citewire.agui.sse import records  # noqa: PLC0415
+    from citewire.agui.sse import records  # noqa: PLC0415  # the other commands do not need it
     from citewire.agui.thread import Thread  # noqa: PLC0415
 
     clock, failure = _EventClock(), None
@@ -205,7 +204,7 @@ def reduce(
         thread.fail(exc)
     shown = thread.contract.to_json() if view is _View.contract else thread.agui.to_json()
     if failure is None or thread.number > 1:  # what came before it is not lost
-        _write_out(format_json(write_json(shown), indent=2).decode() + "\n")
+        _write_out(_pretty_cut(shown) + "\n")
     if failure is not None:
         _fail(str(failure))
     if check and thread.agui.outcome == "failed":
@@ -223,6 +222,14 @@ def _lines(file: str) -> Iterator[bytes]:
                 yield line
     except OSError as exc:
         _fail(f"{file}: {exc.strerror or exc}")
+
+
+def _pretty_cut(value: Any) -> str:
+    """JSON for people; streamed text may hold half of a surrogate pair, which only an escape can say."""
+    try:
+        return pretty(value)
+    except OutputError:
+        return json.dumps(to_builtins(value), indent=2)
 
 
 class _EventClock:

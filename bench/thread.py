@@ -136,10 +136,10 @@ def against_the_client() -> None:
 
 
 def cost(log: Log, view: str) -> float:
-    """Seconds for the events alone: the thread has its messages and was read before."""
+    """Seconds for the events alone: the thread has its messages, took a state event and was read before."""
     events = [coerce(event) for event in log.events[1:]]
     thread = Thread(messages=log.messages, state=log.state)
-    thread.apply(log.events[0])
+    thread.extend([log.events[0], {"type": "STATE_DELTA", "delta": []}])
     getattr(thread, view)
     start = perf_counter()
     thread.extend(events)

@@ -288,11 +288,19 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 _encoder = msgspec.json.Encoder()
 
 
+decode_plain = _typed_decoder.decode
+"""An event with no field that is unknown or wrong; raises PLAIN_ERRORS for all others.
+
+What has an `extra` then was no plain event either: the peer used a name of ours.
+"""
+PLAIN_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
 def decode(data: bytes | str) -> AnyEvent:
     """The event in `data`, one JSON object. Raises `EventError` or `DecodeError` where there is none."""
     try:
-        event = _typed_decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        event = decode_plain(data)
+    except PLAIN_ERRORS:
         return _decode_with_care(data)
     return _decode_with_care(data) if event.extra else event
 

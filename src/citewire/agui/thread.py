@@ -17,7 +17,7 @@ from citewire.agui import entries as en
 from citewire.agui import events as ev
 from citewire.agui.contract import Contract, ContractFold
 from citewire.agui.entries import Entry
-from citewire.agui.events import Json, decode
+from citewire.agui.events import Json
 from citewire.agui.growing import Listing
 from citewire.agui.mirror import Mirror, MirrorFold
 from citewire.errors import CitewireError
@@ -117,15 +117,17 @@ class Thread:
         append = log.append
         entry: Entry
         for event in events:
-            try:
-                if type(event) is bytes:
-                    entry = decode(event)
-                    weight += len(event)
+            if type(event) is bytes:
+                weight += len(event)
+                try:
+                    entry = ev.decode_plain(event)
+                except ev.PLAIN_ERRORS:
+                    entry = _entry(event)
                 else:
-                    entry = ev.coerce(event)
-                    weight += _weight(entry)
-            except CitewireError as exc:
-                entry = en.Broken(exc.code, exc.message)
+                    entry = entry if entry.extra is UNSET else _entry(event)
+            else:
+                entry = _entry(event)
+                weight += _weight(entry)
             append(entry)
             if type(entry) in timed:
                 self._times[self.number] = self._clock()
@@ -277,6 +279,6 @@ def _weight(entry: Any) -> int:
 
 def _entry(value: object) -> Entry:
     try:
-        return decode(value) if type(value) is bytes else ev.coerce(value)
+        return ev.coerce(value)
     except CitewireError as exc:
         return en.Broken(exc.code, exc.message)

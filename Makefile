@@ -46,6 +46,7 @@ check: $(DEV)
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
 
 bench: $(DEV) $(NODE)
+	@$(SYNC) --group bench
 	@$(BIN)/python -m bench
 
 format: $(DEV)

@@ -1,8 +1,9 @@
 """Run every bench and print its table."""
 
-from bench import dialects, rendering, thread
+from bench import dialects, rendering, thread, verify
 
 if __name__ == "__main__":
     dialects.main()
     rendering.main()
     thread.main()
+    verify.main()

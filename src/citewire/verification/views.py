@@ -1,0 +1,292 @@
+"""One text in three views: as it is, canonical, and letters and digits only, each with a map back to it.
+
+The canonical view is what quotes are compared in: case, typography, spacing, ligatures and the hyphens at
+line ends do not count there. Letters and digits only is for finding, never for judging: it has no minus
+sign, no decimal point and no percent sign.
+
+Every character of a view knows the range of the source that it stands for. Characters are looked up once
+each, and a text is taken as a whole, in numpy; only what needs its neighbours is looked at one by one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["View", "canonical"]
+
+_Ints = NDArray[np.int32]
+
+# What a character is to the pass. Anything from _MANY on becomes other than one character.
+_PLAIN, _SPACE, _BREAK, _GONE, _HYPHEN, _MARK, _MANY = range(7)
+_UNKNOWN = 255
+
+_SOFT_HYPHEN = "\u00ad"
+# pdfium gives these for a hyphen at the end of a line, and no line break after it.
+_BREAKING_HYPHENS = "\ufffe\x02"
+_HYPHENS = "-\u2010\u2011" + _SOFT_HYPHEN + _BREAKING_HYPHENS
+_BREAKS = "\n\r\v\f\x85\u2028\u2029"
+_GONE_CHARACTERS = (
+    "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+_PUNCTUATION = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\uff07`\u00b4", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+    }
+)
+_CJK = (
+    (0x2E80, 0x9FFF),
+    (0xAC00, 0xD7AF),
+    (0xF900, 0xFAFF),
+    (0xFE30, 0xFE4F),
+    (0xFF00, 0xFFEF),
+    (0x20000, 0x3FFFF),
+)
+
+_class = np.full(0x110000, _UNKNOWN, np.uint8)
+_single = np.zeros(0x110000, np.uint32)
+_many: dict[int, str] = {}
+
+
+class View(NamedTuple):
+    """Text, and for each character of it the range of the source it stands for.
+
+    `joints` are the places where a hyphen at the end of a line was taken out between two letters: there the
+    source may have meant one.
+    """
+
+    text: str
+    starts: _Ints
+    ends: _Ints
+    joints: frozenset[int] = frozenset()
+
+    def to_source(self, start: int, end: int) -> tuple[int, int]:
+        """The range of the source that a range of the view stands for."""
+        if start >= end:
+            at = (
+                int(self.starts[start])
+                if start < len(self.starts)
+                else int(self.ends[-1])
+                if len(self.ends)
+                else 0
+            )
+            return at, at
+        return int(self.starts[start]), int(self.ends[end - 1])
+
+    def from_source(self, start: int, end: int) -> tuple[int, int]:
+        """The range of the view that stands for a range of the source."""
+        return int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.starts, end, "left"))
+
+    def letters(self) -> View:
+        """Letters, marks and digits only. The ranges are those of this view's source."""
+        codes = _codes(self.text)
+        kept = _is_word(codes)
+        return View(_text(codes[kept]), self.starts[kept], self.ends[kept])
+
+
+def canonical(text: str) -> View:
+    """The canonical view of `text`."""
+    codes = _codes(text)
+    _learn(codes)
+    return _Pass(text, codes).view()
+
+
+def _codes(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _text(codes: NDArray[np.uint32]) -> str:
+    return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _learn(codes: NDArray[np.uint32]) -> None:
+    """Look up the characters that were not met before."""
+    new = np.zeros(0x110000, bool)
+    new[codes] = True
+    new &= _class == _UNKNOWN
+    for code in np.flatnonzero(new).tolist():
+        kind, mapped = _look_up(chr(code))
+        _class[code] = kind
+        if len(mapped) == 1:
+            _single[code] = ord(mapped)
+        elif kind == _MANY:
+            _many[code] = mapped
+
+
+def _look_up(char: str) -> tuple[int, str]:
+    if char in _HYPHENS:
+        return _HYPHEN, "-"
+    if char in _BREAKS:
+        return _BREAK, " "
+    if char.isspace():
+        return _SPACE, " "
+    if char in _GONE_CHARACTERS:
+        return _GONE, ""
+    category = unicodedata.category(char)
+    if category.startswith("M"):
+        return _MARK, char
+    if category == "Cc":
+        return _GONE, ""
+    folded = _folded(char)
+    return (_PLAIN if len(folded) == 1 else _MANY), folded
+
+
+def _folded(cluster: str) -> str:
+    """A character with its marks, canonical. Superscripts and fractions stay apart from the digits beside."""
+    if unicodedata.category(cluster[0]) == "No":
+        return cluster
+    composed = unicodedata.normalize("NFKC", cluster.translate(_PUNCTUATION))
+    if composed.startswith(" "):  # an accent by itself, which would become a blank with an accent
+        composed = cluster
+    return composed.translate(_PUNCTUATION).casefold()
+
+
+def _is_word(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    present = np.zeros(0x110000, bool)
+    present[codes] = True
+    for code in np.flatnonzero(present).tolist():
+        present[code] = unicodedata.category(chr(code))[0] in "LMN"
+    return present[codes]
+
+
+class _Pass:
+    """The canonical view of one text, made in steps: first what each character gives, then what it all is."""
+
+    def __init__(self, text: str, codes: NDArray[np.uint32]) -> None:
+        self._source = text
+        self._codes = codes
+        self._kinds = _class[codes]
+        self._chars = _single[codes]
+        # How many characters each one gives, and where in the source those end.
+        self._counts = np.ones(len(codes), np.int32)
+        self._ends = np.arange(1, len(codes) + 1, dtype=np.int32)
+        self._longer: dict[int, str] = {}
+        self._joined: list[int] = []
+
+    def view(self) -> View:
+        self._counts[self._kinds == _GONE] = 0
+        self._hyphens()
+        self._clusters()
+        self._spaces()
+        return self._assembled()
+
+    def _hyphens(self) -> None:
+        """A hyphen at a line end goes between two letters, and the break goes with it."""
+        for at in np.flatnonzero(self._kinds == _HYPHEN).tolist():
+            char = self._source[at]
+            after = self._line_end(at + 1)
+            if char in _BREAKING_HYPHENS:
+                after = at + 1 if after is None else after
+            if after is None:
+                if char == _SOFT_HYPHEN:
+                    self._counts[at] = 0
+                continue
+            self._counts[at:after] = 0
+            self._kinds[at:after] = _GONE
+            if self._joins(at, after):
+                self._joined.append(at)
+            elif char != _SOFT_HYPHEN:
+                self._counts[at], self._ends[at], self._kinds[at] = 1, after, _HYPHEN
+
+    def _joins(self, at: int, after: int) -> bool:
+        before = self._before(at)
+        follows = self._source[after : after + 1]
+        return before.isalpha() and (follows.islower() or (before.isupper() and follows.isupper()))
+
+    def _before(self, at: int) -> str:
+        while at and self._kinds[at - 1] in (_GONE, _MARK):
+            at -= 1
+        return self._source[at - 1 : at]
+
+    def _line_end(self, at: int) -> int | None:
+        """Where the next line starts, if nothing but blanks stands before its break."""
+        broken = False
+        while at < len(self._codes):
+            kind = self._kinds[at]
+            if kind == _BREAK:
+                broken = True
+            elif kind not in (_SPACE, _GONE):
+                break
+            at += 1
+        return at if broken else None
+
+    def _clusters(self) -> None:
+        """A character and its marks are folded as one; what folds to several gives several."""
+        for at in np.flatnonzero((self._kinds == _MANY) & (self._counts > 0)).tolist():
+            self._give(at, _many[int(self._codes[at])])
+        marks = np.flatnonzero(self._kinds == _MARK)
+        for start, end in _runs(marks):
+            base = start - 1
+            if base < 0 or self._kinds[base] not in (_PLAIN, _MANY):
+                continue
+            self._give(base, _folded(self._source[base:end]))
+            self._ends[base] = end
+            self._counts[start:end] = 0
+
+    def _give(self, at: int, chars: str) -> None:
+        self._counts[at] = len(chars)
+        if len(chars) == 1:
+            self._chars[at] = ord(chars)
+            self._longer.pop(at, None)
+        else:
+            self._longer[at] = chars
+
+    def _spaces(self) -> None:
+        """A run of blanks is one; a break between two characters of CJK is none."""
+        blank = (self._kinds == _SPACE) | (self._kinds == _BREAK)
+        through = blank | ((self._kinds == _GONE) & (self._counts == 0))
+        places = np.flatnonzero(blank)
+        if not len(places):
+            return
+        # A run is broken by anything that gives a character.
+        inked = np.cumsum(~through)
+        firsts = np.flatnonzero(np.diff(inked[places], prepend=-1))
+        starts = places[firsts]
+        lasts = places[np.append(firsts[1:], len(places)) - 1]
+        self._counts[blank] = 0
+        self._counts[starts] = 1
+        self._chars[starts] = 0x20
+        self._ends[starts] = lasts + 1
+        for start, last in zip(starts.tolist(), lasts.tolist(), strict=True) if self._has_cjk else ():
+            broken = bool((self._kinds[start : last + 1] == _BREAK).any())
+            if broken and self._is_cjk(start - 1) and self._is_cjk(last + 1):
+                self._counts[start] = 0
+
+    @cached_property
+    def _has_cjk(self) -> bool:
+        return bool((self._codes >= _CJK[0][0]).any())
+
+    def _is_cjk(self, at: int) -> bool:
+        if not 0 <= at < len(self._codes):
+            return False
+        code = int(self._codes[at])
+        return any(first <= code <= last for first, last in _CJK)
+
+    def _assembled(self) -> View:
+        index = np.repeat(np.arange(len(self._codes), dtype=np.int32), self._counts)
+        codes = self._chars[index]
+        firsts = np.cumsum(self._counts) - self._counts
+        for at, chars in self._longer.items():
+            first = int(firsts[at])
+            codes[first : first + len(chars)] = _codes(chars)
+        starts, ends = index, self._ends[index]
+        first = 1 if len(codes) and codes[0] == 0x20 else 0
+        last = len(codes) - 1 if len(codes) > first and codes[-1] == 0x20 else len(codes)
+        joints = frozenset(int(firsts[at]) - first for at in self._joined)
+        return View(_text(codes[first:last]), starts[first:last], ends[first:last], joints)
+
+
+def _runs(places: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """The ranges that consecutive numbers make."""
+    if not len(places):
+        return
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    for run in np.split(places, breaks):
+        yield int(run[0]), int(run[-1]) + 1

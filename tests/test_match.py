@@ -1,0 +1,120 @@
+"""Finding: everything that is there, wherever it is, and nothing that is not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from citewire.verification.index import Index
+from citewire.verification.match import Searchable
+from citewire.verification.views import canonical
+
+WORDS = """
+    ledger margin harbour signal copper orchard winter engine letter market castle planet bottle garden silver
+    thread window basket candle forest
+"""
+
+
+def prose(seed: int, words: int = 4000) -> str:
+    random = Random(seed)
+    return " ".join(
+        f"{random.choice(WORDS.split())}{random.choice(('', '', 's', 'ing', ','))}" for _ in range(words)
+    )
+
+
+TEXT = (
+    prose(1) + " The committee approved 45 of 60 proposals in March without any further debate. " + prose(2)
+)
+SOURCE = Searchable(TEXT)
+
+
+def noisy(text: str, share: float, random: Random) -> str:
+    return "".join(random.choice("abcdefgh ") if random.random() < share else char for char in text)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
+def test_noise_does_not_hide_a_passage(share: float) -> None:
+    random = Random(3)
+    text = SOURCE.view.text
+    found = 0
+    for _ in range(60):
+        at = text.index(" ", random.randrange(len(text) - 400)) + 1
+        end = text.index(" ", at + random.randrange(60, 200))
+        hits = SOURCE.find(canonical(noisy(text[at:end], share, random)).text)
+        found += any(abs(hit.start - at) <= 12 and abs(hit.end - end) <= 12 for hit in hits)
+    assert found >= 58
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    absent = [
+        "the senate postponed the hearing until the witness had recovered from surgery",
+        "to talk about how congress",
+        "photosynthesis requires chlorophyll",
+    ]
+    assert [SOURCE.find(words) for words in absent] == [[], [], []]
+
+
+def test_every_place_is_given() -> None:
+    source = Searchable("one two three. " * 5)
+    assert [hit.start for hit in source.find("one two three")] == [0, 15, 30, 45, 60]
+
+
+def test_short_words_are_found_whole_only() -> None:
+    source = Searchable("unable to pay 15% or 1,500.5 now, able again, 5%")
+    assert [hit.start for hit in source.find("able")] == [source.view.text.index(", able") + 2]
+    assert [hit.start for hit in source.find("5%")] == [len(source.view.text) - 2]
+    assert source.find("500") == []
+    assert source.find("500.5") == []
+
+
+def test_spacing_and_hyphens_do_not_hide_a_passage() -> None:
+    hits = SOURCE.find("thecommittee approved45 of 60 proposals")
+    assert len(hits) == 1
+    assert SOURCE.view.text[hits[0].start : hits[0].end] == "the committee approved 45 of 60 proposals"
+
+
+def test_without_any_gram_letters_alone_are_enough() -> None:
+    hits = SOURCE.find("c,o,m,m,i,t,t,e,e,a,p,p,r,o,v,e,d,4,5,o,f,6,0,p,r,o,p,o,s,a,l,s")
+    assert [hit.method for hit in hits] == ["letters"]
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        pytest.param(
+            "人権の尊重は世界における自由、正義及び平和の基礎である。" * 3, "世界における自由、正義", id="CJK"
+        ),
+        pytest.param("כל בני האדם נולדו בני חורין ושווים בערכם ובזכויותיהם", "נולדו בני חורין", id="Hebrew"),
+        pytest.param("सभी मनुष्यों को गौरव और अधिकारों के मामले में", "गौरव और अधिकारों", id="Hindi"),
+        pytest.param("Все люди рождаются свободными и равными", "рождаются свободными", id="Russian"),
+    ],
+)
+def test_any_script(text: str, quote: str) -> None:
+    source = Searchable(text)
+    hits = source.find(canonical(quote).text)
+    start, end = source.view.to_source(hits[0].start, hits[0].end)
+    assert text[start:end] == quote
+
+
+def test_more_than_256_characters_are_aligned() -> None:
+    random = Random(5)
+    text = "".join(chr(random.randrange(0x4E00, 0x9000)) for _ in range(3000))
+    source = Searchable(text)
+    quote = text[1000:1010] + "字" + text[1011:1060]
+    assert [(hit.start, hit.end) for hit in source.find(quote)] == [(1000, 1060)]
+
+
+@given(st.text(st.sampled_from("ab c"), max_size=80), st.integers(0, 80), st.integers(1, 40))
+def test_a_part_of_a_text_is_in_it(text: str, start: int, length: int) -> None:
+    source = Searchable(text)
+    words = source.view.text[start : start + length].strip()
+    whole = words and f" {source.view.text} ".find(f" {words} ") >= 0
+    assert not whole or any(hit.distance == 0 for hit in source.find(words))
+
+
+def test_the_index_takes_thirteen_bytes_for_a_character() -> None:
+    index = Index(SOURCE.view.text)
+    assert index.size <= 13 * len(SOURCE.view.text)

@@ -490,3 +490,97 @@ def test_reduce_says_why_a_stream_is_rejected(log: str, code: int, remark: str) 
     if code == 1:
         assert json.loads(result.stdout)["messages"][0]["content"] == "Thirty days.[^policy]"
         assert run("reduce", "-", stdin=log).exit_code == 0
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "fees.txt").write_text("The fee is 40 dollars.\n", "utf-8")
+    (folder / "guests.md").write_text("# Guests\n\nGuests pay 60 dollars, not 50.\n", "utf-8")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    return folder
+
+
+def test_check_answers_each_line_in_order(sources: Path) -> None:
+    asked = [
+        {"id": 1, "quote": "The fee is 40 dollars"},
+        {"id": "b", "quote": "The fee is 41 dollars", "source": "fees.txt"},
+        {"id": "c", "quote": "Guests pay 60 dollars", "source": "guests.md", "page": 1},
+        {"id": "d", "quote": "Nobody knows the trouble I have seen"},
+        {"quote": 5},
+    ]
+    lines = "\n".join(map(json.dumps, asked)) + "\n{]\n"
+    result = run("check", "-", "--sources", str(sources), stdin=lines)
+    assert result.exit_code == 0
+    assert "broken.pdf" in result.stderr
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    statuses = ["verified", "altered", "verified", "missed", "skipped", "skipped"]
+    assert [answer["status"] for answer in answers] == statuses
+    assert [answer["id"] for answer in answers] == ["1", "b", "c", "d", None, None]
+    assert answers[1]["diff"][0]["source"] == "40 dollars"
+    assert answers[2]["warnings"] == ["it goes on with 'not'"]
+
+
+def test_check_takes_several_sources(sources: Path) -> None:
+    paths = [str(sources / name) for name in ("fees.txt", "guests.md")]
+    line = json.dumps({"id": "c", "quote": "Guests pay 60 dollars"})
+    assert json.loads(run("check", "-", "--sources", *paths, stdin=line).stdout)["status"] == "verified"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remark"),
+    [
+        pytest.param(["check", "-"], "name a source", id="no sources"),
+        pytest.param(
+            ["check", "-", "--sources", "nowhere.pdf"], "none of the sources can be read", id="none read"
+        ),
+    ],
+)
+def test_check_needs_a_source(arguments: list[str], remark: str) -> None:
+    result = run(*arguments, stdin="{}")
+    assert result.exit_code == 2
+    assert remark in result.stderr
+
+
+def test_verify_reports_each_citation(sources: Path, tmp_path: Path) -> None:
+    entries = [
+        {"id": "a", "title": "fees.txt", "snippet": "The fee is 40 dollars"},
+        {"id": "b", "title": "fees.txt", "snippet": "The fee is 41 dollars"},
+    ]
+    text = "The fee is 40.[^a] Or is it 41.[^b] Who can tell anyway."
+    thread = {
+        "messages": [{"id": "m1", "role": "assistant", "content": text}],
+        "state": {"citations": {"m1": entries}},
+    }
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps(thread), "utf-8")
+    result = run("verify", str(answer), "--sources", str(sources / "fees.txt"))
+    assert result.exit_code == 0
+    assert "✓ verified a  fees.txt p. 1" in result.stdout
+    assert "≠ altered  b  fees.txt p. 1" in result.stdout
+    assert "number: 41 dollars for 40 dollars" in result.stdout
+    assert "1 sentences without a citation:\n    Who can tell anyway." in result.stdout
+    assert "1 altered, 1 verified" in result.stdout
+    failing = run(
+        "verify", str(answer), "--sources", str(sources), "--format", "json", "--fail-on", "altered,missed"
+    )
+    assert failing.exit_code == 1
+    assert json.loads(failing.stdout)["counts"] == {"altered": 1, "verified": 1}
+    assert run("verify", str(answer), "--sources", str(sources), "--fail-on", "missed").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remark"),
+    [
+        pytest.param(["verify", "-"], "name a source", id="no sources"),
+        pytest.param(
+            ["verify", "-", "--sources", "x", "--fail-on", "wrong"], "no status is called wrong", id="status"
+        ),
+    ],
+)
+def test_verify_says_what_is_wrong_with_its_arguments(arguments: list[str], remark: str) -> None:
+    result = run(*arguments, stdin="{}")
+    assert result.exit_code == 2
+    assert remark in result.stderr

@@ -12,6 +12,7 @@ import citewire
 from cases import ROOT
 from citewire import agui, codec
 from citewire.dialects.beyond import Beyond
+from citewire.documents import fetch
 from citewire.errors import CitewireError
 from citewire.model import Answer
 
@@ -21,6 +22,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 # Errors are known once their modules are loaded.
 assert agui.Agent
+assert fetch.FetchError
 
 
 def error_codes(root: type[CitewireError] = CitewireError) -> set[str]:

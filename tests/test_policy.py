@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from citewire.verification.match import Searchable
 from citewire.verification.policy import judge
+from citewire.verification.views import canonical
 
 SOURCE = """
 The company's revenue rose 12.5% to $3.4 million in fiscal 2019, according to the audited report. Operating
@@ -22,7 +23,8 @@ may upgrade at any time. Well-known risks in-
 clude fire and flood. The drug was effective in 45 of 60 patients — “a striking result”, the authors wrote.
 The US economy grew by 2 percentage points. He paid €1,204 for the painting and sold it after two years. The
 bill passed the House and, except for two articles, became law. The office ﬁled 10² forms. Revenue was
-higher than cost. Most members can vote; only officers cannot. The café on Main Street opened at 10:30.
+higher than cost. Most members can vote; only officers cannot. The café on Main Street opened at 10:30,
+as earlier work [7] has shown for paper. It cost 06. . . $5.00 in the end.
 """
 TEXT = Searchable(SOURCE)
 
@@ -71,6 +73,8 @@ HARMLESS = {
     "a mark decomposed": "The cafe\u0301 on Main Street",
     "full width": "within ３０ days",
     "trailing punctuation": "the board approved the plan.",
+    "a reference of the source left out": "as earlier work has shown for paper",
+    "a reference of the source kept": "as earlier work [7] has shown for paper",
 }
 
 HARMFUL = {
@@ -123,6 +127,7 @@ HARMFUL = {
     "a negation in brackets": "Users of version 3.10 may [not] upgrade at any time",
     "the digit in an ellipsis": "The company's revenue rose 12.6% ... in fiscal 2019",
     "pieces in another order": "in fiscal 2019 ... revenue rose 12.5%",
+    "a number beside dots": "It cost 07. . . $5.00 in the end.",
     "nothing like it": "The committee postponed the hearing until further notice was given",
 }
 
@@ -131,7 +136,8 @@ HARMFUL = {
 def test_harmless(quote: str) -> None:
     finding = judge(quote, TEXT)
     assert finding.status == "verified", finding
-    assert SOURCE[finding.start : finding.end] == finding.found
+    assert canonical(SOURCE[finding.start : finding.end]).text == canonical(finding.found).text
+    assert "\n" not in finding.found
 
 
 @pytest.mark.parametrize("quote", HARMFUL.values(), ids=HARMFUL)
@@ -183,7 +189,7 @@ def test_any_order_of_pages_and_a_whole_document() -> None:
 SENTENCES = [
     sentence
     for sentence in re.split(r"(?<=[.!?])\s+", " ".join(SOURCE.replace("in-\nclude", "include").split()))
-    if len(sentence) > 40
+    if len(sentence) > 40 and "[" not in sentence
 ]
 Edit = Callable[[str, Random], str]
 

@@ -3,6 +3,7 @@
     answer = citewire.read(payload)                 # whatever the provider or front end speaks
     written = citewire.write(answer, "salesforce")  # what another one speaks, and what that lost
     print(citewire.render(answer, "markdown"))
+    report = citewire.verify(answer, ["report.pdf"])  # are the quoted words there?
 
 Importing the package loads nothing beyond the standard library and msgspec.
 """
@@ -24,6 +25,7 @@ from citewire.model import (
     citation_status,
 )
 from citewire.rendering import render
+from citewire.verification import verify
 
 __version__ = "0.1.0"
 
@@ -47,5 +49,6 @@ __all__ = [
     "read",
     "read_all",
     "render",
+    "verify",
     "write",
 ]

@@ -14,19 +14,24 @@ from contextlib import nullcontext
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast, get_args
 
 import typer
 from msgspec import to_builtins
 from typer.core import TyperGroup
 
 import citewire
-from citewire.codec import pretty
+from citewire.codec import decode, encode, pretty
 from citewire.dialects import stream_dialects
 from citewire.errors import CitewireError, OutputError
-from citewire.model import Answer, Loss, Problem
+from citewire.model import Answer, Loss, Problem, Status
 from citewire.rendering import FORMATS
 from citewire.text import Unit, for_log
+
+if TYPE_CHECKING:
+    from citewire.documents import Document
+    from citewire.verification.library import Checked, Library
+    from citewire.verification.report import Report
 
 # Typer keeps its own copy of click to itself and shows only the leaves of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -36,7 +41,7 @@ class _Commands(TyperGroup):
     """Says what is wrong with the arguments in one line, as for everything else: they may be hostile too."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
-        arguments = list(sys.argv[1:] if args is None else args) or ["--help"]
+        arguments = _repeated(sys.argv[1:] if args is None else args) or ["--help"]
         try:
             extra["standalone_mode"] = False
             code = super().main(arguments, **extra)
@@ -44,6 +49,19 @@ class _Commands(TyperGroup):
             _say(f"citewire: {exc.format_message()}")  # type: ignore[attr-defined]
             code = 2
         sys.exit(code or 0)
+
+
+def _repeated(arguments: Sequence[str]) -> list[str]:
+    """`--sources a b` as `--sources a --sources b`, which is all that the library below knows."""
+    made: list[str] = []
+    many = False
+    for at, argument in enumerate(arguments):
+        if argument.startswith("-") and argument != "-":
+            many = argument == "--sources"
+        elif many and arguments[at - 1] != "--sources":
+            made.append("--sources")
+        made.append(argument)
+    return made
 
 
 app = typer.Typer(
@@ -254,6 +272,179 @@ def _event(record: bytes) -> object:
         return decode(record)
     except CitewireError:
         return record
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire check quotes.jsonl --sources report.pdf`
+
+`echo '{"id": "1", "quote": "rose 12%"}' | citewire check - --sources docs/ https://example.com/report.html`"""
+)
+def check(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUOTES",
+            help='JSON lines `{"id", "quote", "source"?, "page"?}`; `-` reads standard input.',
+        ),
+    ] = "-",
+    sources: Annotated[
+        list[str] | None,
+        typer.Option("--sources", metavar="PATH…", help="Files, folders and URLs to look in."),
+    ] = None,
+) -> None:
+    """Check quotes against their sources: one JSON line in, one JSON line out, in the same order.
+
+    Says whether the words are there, and where, and what differs. It does not know whether they support what
+    they are cited for.
+    """
+    from citewire.verification.library import Library  # noqa: PLC0415  # brings numpy along
+
+    if not sources:
+        _fail("name a source with --sources")
+    library = Library(_documents(sources))
+    if not library.held:
+        _fail("none of the sources can be read")
+    for line in _lines(file):
+        if line.strip():
+            _write_out(encode(_check_line(library, line)).decode() + "\n")
+
+
+class _ReportFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire verify answer.json --sources report.pdf`
+
+`citewire verify answers/*.json --sources docs/ --format json --fail-on altered,missed`"""
+)
+def verify(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="ANSWER…", help="Payloads; `-` reads standard input.")
+    ] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option("--sources", metavar="PATH…", help="Files, folders and URLs to look in."),
+    ] = None,
+    source: _From = None,
+    form: Annotated[_ReportFormat, typer.Option("--format", help="How to report.")] = _ReportFormat.text,
+    fail_on: Annotated[
+        str, typer.Option("--fail-on", metavar="STATUS,…", help="Exit 1 where one of these occurs.")
+    ] = "",
+) -> None:
+    """Check every quote that an answer cites against its sources.
+
+    Says whether the words are there. It does not know whether they support the sentences they are cited for.
+    """
+    from citewire.verification.library import Library  # noqa: PLC0415  # brings numpy along
+    from citewire.verification.report import verify_answer  # noqa: PLC0415
+
+    unwanted = {status.strip() for status in fail_on.split(",") if status.strip()}
+    if unknown := unwanted - set(get_args(Status)):
+        _fail(f"no status is called {min(unknown)}; there are {', '.join(get_args(Status))}")
+    if not sources:
+        _fail("name a source with --sources")
+    library = Library(_documents(sources))
+    reports = [
+        (file, verify_answer(answer, library)) for file in files or ["-"] for answer in _answers(file, source)
+    ]
+    for file, report in reports:
+        _write_out(_as_text(file, report) if form is _ReportFormat.text else _as_json(file, report))
+    if any(check.status in unwanted for _, report in reports for check in report.checks):
+        raise typer.Exit(1)
+
+
+def _answers(file: str, source: str | None) -> tuple[Answer, ...]:
+    try:
+        answers = citewire.read_all(_bytes(file), source)
+    except CitewireError as exc:
+        _fail(f"{file}: {exc}")
+    for answer in answers:
+        _report_problems(answer.problems)
+    return answers
+
+
+_SYMBOLS = {"verified": "✓", "partial": "~", "altered": "≠", "missed": "✗", "skipped": "-", "pending": "?"}
+
+
+def _as_text(file: str, report: Report) -> str:
+    lines = [f"{for_log(file, 200)}: {len(report.answer.citations)} citations"]
+    for check in report.checks:
+        lines += _check_lines(check)
+    if report.uncited:
+        lines.append(f"{len(report.uncited)} sentences without a citation:")
+        texts = (report.answer.parts[span.part].text[span.start : span.end] for span in report.uncited)
+        lines += [f"    {for_log(text, 200)}" for text in texts]
+    lines.append(
+        ", ".join(f"{count} {status}" for status, count in report.counts.items()) or "nothing to check"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _check_lines(check: Checked) -> Iterator[str]:
+    page = f" p. {check.page}" if check.page else ""
+    place = f"  {for_log(check.source, 80)}{page}" if check.source else ""
+    yield f"{_SYMBOLS[check.status]} {check.status:8} {for_log(check.id, 40)}{place}"
+    if check.quote:
+        yield f"    “{for_log(check.quote, 300)}”"
+    if check.status in ("altered", "partial"):
+        yield f"    source: “{for_log(check.found, 300)}”"
+    if check.reason:
+        yield f"    {for_log(check.reason, 200)}"
+    yield from (f"    note: {for_log(warning, 200)}" for warning in check.warnings)
+
+
+def _as_json(file: str, report: Report) -> str:
+    uncited = [
+        {"text": report.answer.parts[span.part].text[span.start : span.end], **to_builtins(span)}
+        for span in report.uncited
+    ]
+    return (
+        pretty({"answer": file, "counts": report.counts, "checks": report.checks, "uncited": uncited}) + "\n"
+    )
+
+
+def _documents(sources: list[str]) -> Iterator[Document]:
+    """The documents that can be read; what cannot is said."""
+    from citewire.documents import Cache, load  # noqa: PLC0415  # as above
+
+    cache = Cache()
+    for source in sources:
+        folder = Path(source)
+        files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [source]
+        for each in files:
+            try:
+                document = load(each, cache=cache)
+            except CitewireError as exc:
+                _say(f"left out: {each}: {exc.message} [{exc.code}]")
+            else:
+                for problem in document.problems:
+                    _say(f"note: {each}: {problem.path}: {problem.message} [{problem.code}]")
+                yield document
+
+
+def _check_line(library: Library, line: bytes) -> Checked:
+    from citewire.verification.library import Checked  # noqa: PLC0415  # as above
+
+    try:
+        asked = decode(line)
+    except CitewireError as exc:
+        return Checked(None, "skipped", f"not a line of JSON: {exc.message}")
+    if not isinstance(asked, dict) or not isinstance(
+        quote := cast("dict[str, Any]", asked).get("quote"), str
+    ):
+        return Checked(None, "skipped", "a line has an id and a quote")
+    fields = cast("dict[str, Any]", asked)
+    name, source, page = (fields.get(key) for key in ("id", "source", "page"))
+    pages = (page,) if isinstance(page, int) else ()
+    return library.check(
+        quote, source if isinstance(source, str) else None, pages, None if name is None else str(name)
+    )
 
 
 def _list_dialects() -> None:

@@ -65,8 +65,8 @@ class Difference(Struct, frozen=True, gc=False):
 class Finding(Struct, frozen=True, gc=False):
     """What became of a quote in one text.
 
-    `start` and `end` are offsets in the text; `edits` are the harmless changes of a quote that is there,
-    `warnings` what stands beside it, and `places` how many places are as good.
+    `start` and `end` are offsets in the text, `found` is what it says there; `edits` are the harmless changes
+    of a quote that is there, `warnings` what stands beside it, and `places` how many places are as good.
     """
 
     status: Status
@@ -156,7 +156,7 @@ def _judged(quote: Quote, pieces: list[View], placed: list[Hit], source: Searcha
         _reason(differences, omitted),
         start,
         end,
-        source.text[start:end],
+        source.view.spelled(source.text, spans[0][0], spans[-1][1]),
         placed[0].method,
         tuple(edits),
         tuple(each for each in differences if not each.harmless),
@@ -219,7 +219,7 @@ def _difference(ours: list[Token], theirs: list[Token], said: str, text: str) ->
     quote = said[ours[0].start : ours[-1].end] if ours else ""
     there = text[theirs[0].start : theirs[-1].end] if theirs else ""
     both = [*ours, *theirs]
-    if all(token.kind == "mark" for token in both):
+    if all(token.kind == "mark" for token in both) or (not ours and _is_reference(theirs, text)):
         return Difference(quote, there, "mark", harmless=True)
     if all(token.kind in ("word", "article") for token in both) and _letters(ours) == _letters(theirs):
         return Difference(quote, there, "word", harmless=True)
@@ -229,6 +229,13 @@ def _difference(ours: list[Token], theirs: list[Token], said: str, text: str) ->
         token.kind for token in both if token.kind not in ("word", "article", "mark")
     ]
     return Difference(quote, there, kinds[0] if kinds else "word")
+
+
+def _is_reference(found: list[Token], text: str) -> bool:
+    """Whether tokens of the source are only the mark of a reference, like [3] or [ZF14]."""
+    start, end = found[0].start, found[-1].end
+    enclosed = text[start - 1 : start] == "[" and text[end : end + 1] == "]"
+    return enclosed and all(token.kind in ("number", "identifier") for token in found)
 
 
 def _letters(found: list[Token]) -> str:

@@ -17,6 +17,8 @@ __all__ = ["Piece", "Quote", "read_quote"]
 Edit = Literal["ellipsis", "brackets", "markup"]
 
 _ELLIPSIS = re.compile(r"\s*[\[(<]?\s*(?:\.\s?\.\s?\.(?:\s?\.)?|…)\s*[\])>]?\s*")
+# The dots between a heading and its page number.
+_LEADERS = re.compile(r"(?:\.\s?){5,}")
 _BRACKETS = re.compile(r"\[([^\[\]]{0,200})\]")
 _MARKUP = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*\)")
@@ -45,7 +47,7 @@ class Quote(Struct, frozen=True, gc=False):
 
 def read_quote(text: str) -> Quote:
     """The pieces of a quote."""
-    plain = _without_markup(text)
+    plain = _LEADERS.sub(" ", _without_markup(text))
     edits: list[Edit] = ["markup"] if plain != text else []
     pieces: list[Piece] = []
     for number, part in enumerate(_ELLIPSIS.split(plain)):

@@ -238,10 +238,20 @@ def _quantity(text: str, found: list[Token], at: int, before: list[Token]) -> tu
     at += 1
     scale, at = _scale(text, found, at, bool(currency))
     unit, at = _unit(found, at)
-    if not currency and at < len(found) and (found[at].key in _CURRENCY_WORDS or found[at].key in "$€£¥₹"):
+    if not currency and _is_currency_after(text, found, at):
         currency, at = _CURRENCY_WORDS.get(found[at].key, found[at].key), at + 1
     amount = (value.scaleb(scale)).normalize()
     return at, Token(f"{sign}{currency}{amount:f}{unit}", "number", found[first].start, found[at - 1].end)
+
+
+def _is_currency_after(text: str, found: list[Token], at: int) -> bool:
+    """Whether the token at `at` names the currency of the number before it, rather than of the next one."""
+    if at >= len(found) or text[found[at - 1].end : found[at].start].strip():
+        return False
+    if found[at].key in _CURRENCY_WORDS:
+        return True
+    touches_next = at + 1 < len(found) and found[at].end == found[at + 1].start
+    return found[at].kind == "sign" and found[at].key in "$€£¥₹" and not touches_next
 
 
 def _is_number(found: list[Token], at: int) -> bool:

@@ -84,6 +84,17 @@ class View(NamedTuple):
         """The range of the view that stands for a range of the source."""
         return int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.starts, end, "left"))
 
+    def spelled(self, source: str, start: int, end: int) -> str:
+        """A range of the view as the source spells it, on one line and without hyphens at line ends."""
+        pieces: list[str] = []
+        last = -1
+        for at in range(start, end):
+            first = int(self.starts[at])
+            if first != last:  # one character of the source may give several here
+                pieces.append(" " if self.text[at] == " " else source[first : int(self.ends[at])])
+            last = first
+        return "".join(pieces)
+
     def letters(self) -> View:
         """Letters, marks and digits only. The ranges are those of this view's source."""
         codes = _codes(self.text)

@@ -1,0 +1,172 @@
+"""What was made of a document, kept on disk by the sha256 of its bytes, so that it is read once.
+
+An entry is a folder with its metadata as msgpack and its arrays as `.npy` files, which are mapped, not read.
+It is made aside and renamed, so whoever looks sees all of it or nothing, and of several who make the same
+one the first wins. An entry that does not hold what it should counts as missing, and so does everything
+where nothing can be written: a cache makes things faster, and never makes them fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import msgpack
+from numpy.typing import NDArray
+
+from citewire.documents.document import Document
+
+__all__ = ["VERSION", "Cache", "Packed", "default_folder"]
+
+# Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
+VERSION = 1
+
+LIMIT = 4 << 30
+# The share of the limit that one process writes before it looks again what others have written.
+_LOOK_AFTER = 1 / 16
+# Seconds after which what is still aside was left there by a writer that was killed.
+_STALE = 3600
+
+_KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?")
+_META, _ASIDE = "meta.msgpack", ".aside-"
+
+
+class Packed(NamedTuple):
+    """Metadata as msgpack, and the arrays that it numbers."""
+
+    meta: bytes
+    arrays: Sequence[NDArray[Any]]
+
+    @classmethod
+    def of(cls, document: Document) -> Packed:
+        arrays: list[NDArray[Any]] = []
+
+        def number(value: Any) -> int:
+            arrays.append(np.ascontiguousarray(value))
+            return len(arrays) - 1
+
+        return cls(msgpack.encode(document, enc_hook=number), arrays)
+
+    def document(self) -> Document:
+        """The document again. Raises `ValueError` where it is none."""
+
+        def array(_: type, at: int) -> NDArray[Any]:
+            return self.arrays[at]
+
+        try:
+            document = msgpack.decode(self.meta, type=Document, dec_hook=array)
+        except (LookupError, TypeError) as exc:
+            raise ValueError(f"not a document: {exc}") from exc
+        for rows in (document.boxes, document.confidence):
+            if rows is not None and len(rows) != len(document.text):
+                raise ValueError("an array of another document")
+        return document
+
+
+def default_folder() -> Path:
+    """Where the caches of this user are, see the XDG base directory specification."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return (base if base.is_absolute() else Path.home() / ".cache") / "citewire"
+
+
+class Cache:
+    """Entries in `folder`, of about `limit` bytes in all: those not used for longest go first.
+
+    A key is a sha256 in hex and, after a hyphen, what else the entry depends on. Any number of threads and
+    processes may use one folder.
+    """
+
+    def __init__(self, folder: Path | None = None, *, limit: int = LIMIT) -> None:
+        self.folder = folder or default_folder()
+        self._limit = limit
+        self._unlooked = 0.0
+
+    def get(self, key: str) -> Document | None:
+        """The document that was put there, its arrays mapped from disk."""
+        packed = self.read(key)
+        try:
+            return None if packed is None else packed.document()
+        except ValueError:
+            self._drop(self._entry(key))
+            return None
+
+    def put(self, key: str, document: Document) -> None:
+        self.write(key, Packed.of(document))
+
+    def read(self, key: str) -> Packed | None:
+        """As `get`, for whatever else consists of arrays, such as an index."""
+        entry = self._entry(key)
+        try:
+            count, meta = msgpack.decode((entry / _META).read_bytes(), type=tuple[int, bytes])
+            arrays = [np.load(entry / f"{n}.npy", mmap_mode="r", allow_pickle=False) for n in range(count)]
+            os.utime(entry)
+        except (FileNotFoundError, ValueError, EOFError):
+            self._drop(entry)
+            return None
+        except OSError:
+            return None
+        return Packed(meta, arrays)
+
+    def write(self, key: str, packed: Packed) -> None:
+        entry = self._entry(key)
+        size = len(packed.meta) + sum(array.nbytes for array in packed.arrays)
+        if size > self._limit:
+            return
+        # Not there, not ours, full, or somebody was faster.
+        with suppress(OSError), self._aside() as aside:
+            (aside / _META).write_bytes(msgpack.encode((len(packed.arrays), packed.meta)))
+            for n, array in enumerate(packed.arrays):
+                np.save(aside / f"{n}.npy", array, allow_pickle=False)
+            aside.rename(entry)
+            self._unlooked -= size
+            if self._unlooked < 0:
+                self._unlooked = self._limit * _LOOK_AFTER
+                self._make_room()
+
+    def _entry(self, key: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"not a key: {key!r}")
+        return self.folder / f"v{VERSION}" / key
+
+    @contextmanager
+    def _aside(self) -> Generator[Path]:
+        home = self.folder / f"v{VERSION}"
+        # For the user only: sources may be confidential.
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=home))
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _drop(self, entry: Path) -> None:
+        if not entry.exists():
+            return
+        with suppress(OSError), self._aside() as aside:
+            entry.rename(aside / "dropped")
+
+    def _make_room(self) -> None:
+        """Entries of older versions are among those not used for longest."""
+        entries = sorted(self._entries(), reverse=True)
+        total = 0
+        for used, size, entry in entries:
+            total += size
+            if entry.name.startswith(_ASIDE):
+                if used < time.time() - _STALE:
+                    shutil.rmtree(entry, ignore_errors=True)
+            elif total > self._limit:
+                self._drop(entry)
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        for entry in self.folder.glob("v*/*"):
+            # Others may drop it meanwhile.
+            with suppress(OSError):
+                yield entry.stat().st_mtime, sum(file.stat().st_size for file in entry.iterdir()), entry

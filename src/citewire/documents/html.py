@@ -1,0 +1,245 @@
+"""HTML: the text of a page as a browser shows it, and the element that every piece of it stands in.
+
+Nothing is judged: menus, captions and footers are text as well, and what the page hides is only marked.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from msgspec import Struct
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from citewire.documents.document import Aside, Document, Element, Page
+from citewire.documents.text import CELL, LINE, ROW, SPACE, Draft, decode, line_starts
+
+__all__ = ["read_html"]
+
+# Not shown by a browser that runs scripts. The title has a place of its own; nothing else in a head is text.
+_LEFT_OUT = {"head", "script", "style", "template", "noscript", "iframe", "noembed", "noframes"}
+_PRE = {"pre", "textarea", "listing", "xmp"}
+_BLOCKS = (
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+    "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4",
+    "h5", "h6", "header", "hgroup", "hr", "legend", "li", "listing", "main", "menu", "nav", "ol",
+    "optgroup", "option", "p", "plaintext", "pre", "search", "section", "summary", "table", "tbody",
+    "tfoot", "textarea", "thead", "ul", "xmp",
+)  # fmt: skip
+_GAPS = {**dict.fromkeys(_BLOCKS, LINE), "td": CELL, "th": CELL, "tr": ROW}
+# They hold no other element, or end where the next one starts: a page may have any number of them unclosed.
+_SHALLOW = {
+    "area", "base", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html",
+    "img", "input", "li", "link", "meta", "optgroup", "option", "p", "param", "rb", "rp", "rt", "rtc",
+    "source", "tbody", "td", "tfoot", "th", "thead", "tr", "track", "wbr",
+}  # fmt: skip
+# The parser looks through all open elements at each block, so 100,000 of them take it 15 s. Chrome stops
+# nesting here too.
+_DEEPEST = 512
+# Names of elements in a path: past this the path is that of an ancestor, or paths would outgrow the text.
+_LONGEST_PATH = 64
+
+_SPACES = re.compile(r"[ \t\n\f\r]{2,}|[\t\n\f\r]")
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)(?![\w-])", re.IGNORECASE)
+_META = re.compile(rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+# Where browsers stop looking for it, and some room for a long comment before it.
+_META_WITHIN = 4096
+
+# What browsers take a name for where Python takes it literally (encoding.spec.whatwg.org).
+_CODECS = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "tis-620": "cp874", "gb2312": "gb18030",
+    "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949",
+}  # fmt: skip
+# UTF-8 is tried anyway, and many pages claim it wrongly; no page is in any of the others.
+_NOT_BELIEVED = {"utf-8", "utf-7", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
+
+
+class _Node(Struct, frozen=True, gc=False):
+    """An element, as its path needs it: `nth` of its name in its parent."""
+
+    parent: int
+    depth: int
+    tag: str
+    nth: int
+
+
+class _Open(NamedTuple):
+    """An element whose end has not come: the node after it, and how its text is to be taken.
+
+    `children` is, for each name, the number of children so far and the first of them.
+    """
+
+    id: int
+    after: LexborNode | None
+    gap: int
+    pre: bool
+    hidden: int | None
+    children: dict[str, tuple[int, int]]
+
+
+def read_html(
+    data: bytes, *, sha256: str, name: str | None = None, url: str | None = None, charset: str | None = None
+) -> Document:
+    """The page in `data`; `charset` is what the server said. Whatever the bytes are, there is a document."""
+    parser = LexborHTMLParser(_flattened(_decoded(data, charset)), scripting=True)
+    walk = _Walk(parser.root)
+    text = "".join(walk.draft.parts)
+    title = parser.css_first("head > title")
+    return Document(
+        sha256,
+        "html",
+        text,
+        (Page(1, 0, len(text)),),
+        line_starts(text),
+        elements=walk.elements(),
+        asides=tuple(Aside(start, end, "hidden") for start, end in walk.hidden),
+        title=(" ".join(title.text().split()) or None) if title else None,
+        name=name,
+        url=url,
+    )
+
+
+def _decoded(data: bytes, charset: str | None) -> str:
+    codec = _codec(charset) if charset else None
+    if codec is None and (meta := _META.search(data, 0, _META_WITHIN)):
+        codec = _codec(meta[1].decode("ascii", "replace"))
+        # Where a <meta> can be read the page is not UTF-16, whatever it says.
+        codec = None if codec and codec.startswith(("utf-16", "utf-32")) else codec
+    return decode(data, codec)
+
+
+def _codec(label: str) -> str | None:
+    try:
+        found = codecs.lookup(label.strip()).name
+    except (LookupError, ValueError):
+        return None
+    return None if found in _NOT_BELIEVED else _CODECS.get(found, found)
+
+
+def _flattened(html: str) -> str:
+    """The same page, with tags that are too deep turned into line breaks, or into nothing if inline.
+
+    Only the name of a tag is replaced: `<br` and `<wbr` may have any attributes, and have no content.
+    """
+    if html.count("<") <= _DEEPEST:
+        return html
+    pieces: list[str] = []
+    done = 0
+    stack: list[str] = []
+    open_tags: Counter[str] = Counter()
+    for tag in _TAG.finditer(html):
+        name = tag[2].lower()
+        if name in _SHALLOW or (tag[1] and not open_tags[name]):
+            continue
+        depth = len(stack)
+        if tag[1]:
+            depth = _close(name, stack, open_tags)
+        else:
+            stack.append(name)
+            open_tags[name] += 1
+        if depth >= _DEEPEST:
+            pieces += html[done : tag.start(2)], "br" if name in _GAPS else "wbr"
+            done = tag.end(2)
+    return "".join((*pieces, html[done:])) if pieces else html
+
+
+def _close(name: str, stack: list[str], open_tags: Counter[str]) -> int:
+    """Close the innermost `name` and all that is open in it; how deep it was."""
+    last = ""
+    while last != name:
+        last = stack.pop()
+        open_tags[last] -= 1
+    return len(stack)
+
+
+class _Walk:
+    """One pass over the nodes of a page, in order and without recursion."""
+
+    def __init__(self, root: LexborNode | None) -> None:
+        self.draft = Draft()
+        self.hidden: list[tuple[int, int]] = []
+        self._hidden_by: int | None = None
+        self._nodes: list[_Node] = []
+        self._runs: list[tuple[int, int, int]] = []
+        # The first child of its name is numbered only where there is a second.
+        self._numbered: set[int] = set()
+        self._walk(root)
+
+    def elements(self) -> tuple[Element, ...]:
+        paths: list[str] = []
+        for at, node in enumerate(self._nodes):
+            path = paths[node.parent] if node.depth else ""
+            if node.depth < _LONGEST_PATH:
+                path += f"/{node.tag}[{node.nth}]" if at in self._numbered else f"/{node.tag}"
+            paths.append(path)
+        return tuple(Element(start, end, paths[node]) for start, end, node in self._runs)
+
+    def _walk(self, node: LexborNode | None) -> None:
+        here = _Open(-1, None, 0, False, None, {})
+        outer: list[_Open] = []
+        while node is not None or outer:
+            if node is None:
+                self.draft.separate(here.gap)
+                node, here = here.after, outer.pop()
+                continue
+            tag = node.tag or "-"
+            if tag == "-text":
+                self._text(node.text_content or "", here)
+            elif tag == "br":
+                self.draft.break_line()
+            elif tag[0] != "-" and tag not in _LEFT_OUT:
+                outer.append(here)
+                here = self._open(node, tag, here)
+                node = node.first_child
+                continue
+            node = node.next
+
+    def _open(self, node: LexborNode, tag: str, parent: _Open) -> _Open:
+        at = len(self._nodes)
+        count, first = parent.children.get(tag, (0, at))
+        parent.children[tag] = count + 1, first
+        if count:
+            self._numbered |= {first, at}
+        depth = self._nodes[parent.id].depth + 1 if self._nodes else 0
+        self._nodes.append(_Node(parent.id, depth, tag[:_LONGEST_PATH], count + 1))
+        gap = _GAPS.get(tag, 0)
+        self.draft.separate(gap)
+        hidden = parent.hidden
+        if hidden is None and _is_hidden(node.attributes):
+            hidden = at
+        return _Open(at, node.next, gap, parent.pre or tag in _PRE, hidden, {})
+
+    def _text(self, text: str, here: _Open) -> None:
+        spaced = False
+        if not here.pre:
+            text = _SPACES.sub(" ", text)
+            if text.startswith(" "):
+                self.draft.separate(SPACE)
+            spaced = text.endswith(" ")
+            text = text.strip(" ")
+        if text:
+            self.draft.write(text)
+            start, end = self.draft.at - len(text), self.draft.at
+            self._runs.append((start, end, here.id))
+            if here.hidden is not None:
+                self._hide(start, end, here.hidden)
+        if spaced:
+            self.draft.separate(SPACE)
+
+    def _hide(self, start: int, end: int, by: int) -> None:
+        """Mark text that one element hides as one range, what stands between its parts included."""
+        if self._hidden_by == by:
+            start = self.hidden.pop()[0]
+        self._hidden_by = by
+        self.hidden.append((start, end))
+
+
+def _is_hidden(attributes: dict[str, str | None]) -> bool:
+    return (
+        "hidden" in attributes
+        or (attributes.get("aria-hidden") or "").lower() == "true"
+        or _HIDING.search(attributes.get("style") or "") is not None
+    )

@@ -1,0 +1,200 @@
+"""A source, whatever it is: a file, bytes or a URL in, a `Document` out.
+
+What the bytes are is seen from the bytes; a name and a MIME type decide only between kinds of text. All of
+that happens in a process that can be killed: in this one nothing looks into a source but its hash.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import io
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from citewire.documents.cache import Cache
+from citewire.documents.document import Document, Kind
+from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.reader import read_in_child
+from citewire.documents.text import decode
+
+if TYPE_CHECKING:
+    from citewire.documents.fetch import Fetched
+
+__all__ = ["NoTextLayer", "load", "read", "sniff"]
+
+# Bytes of a file. What is fetched has a limit of its own.
+LIMIT = 256 << 20
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([\w.:+-]+)", re.IGNORECASE)
+_SUFFIX = re.compile(
+    r"\.(?:(x?html?|shtml)|(md|markdown|mkd|mdown)|(te?xt|csv|tsv|log|json|xml))$", re.IGNORECASE
+)
+_TYPE = re.compile(r"(text/html|application/xhtml\+xml)|(text/(?:x-)?markdown)|(text/plain)", re.IGNORECASE)
+_HINTS: tuple[Kind, ...] = ("html", "markdown", "text")
+
+# As far as readers of PDF look for its mark, and licences in comments stand before a page.
+_PDF_HEAD, _HTML_HEAD = 1024, 8192
+# Possessive: comments have no second reading, and without end they would cost without end.
+_BEFORE = r"(?>\s+|<!--.*?-->|<\?xml.*?\?>)*+"
+_PAGE = re.compile(_BEFORE + r"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_PIECE = re.compile(
+    _BEFORE + r"<(?:title|meta|script|div|p|h[1-6]|table|[ou]l|article|main)\b", re.IGNORECASE | re.DOTALL
+)
+_IMAGE = re.compile(
+    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|BM....\0\0\0\0|RIFF....WEBP|\0\0\0\x0cjP  "
+    rb"|....ftyp(?:avi[fs]|hei[cx]|mif1|msf1)",
+    re.DOTALL,
+)
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+# The type of the main part, which an embedded file of another kind does not have.
+_MAIN = re.compile(
+    rb"(?:(wordprocessingml|ms-word)|(presentationml|ms-powerpoint)|(spreadsheetml|ms-excel))\.[\w.]+\.main\+xml"
+)
+_OFFICE: tuple[Kind, ...] = ("docx", "pptx", "xlsx")
+
+_READERS: dict[Kind, str] = {
+    "pdf": "pdf", "html": "html", "markdown": "text", "text": "text",
+    "docx": "office", "pptx": "office", "xlsx": "office",
+}  # fmt: skip
+
+
+class NoTextLayer(DocumentError):
+    """A picture: nothing here reads what it shows."""
+
+    code = "no_text_layer"
+
+
+class _Given(NamedTuple):
+    data: bytes
+    name: str = ""
+    url: str | None = None
+    content_type: str = ""
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    cache: Cache | None = None,
+    name: str | None = None,
+    fetch: Callable[[str], Fetched] | None = None,
+    read_in: Callable[..., Document] = read_in_child,
+) -> Document:
+    """The document at a path or an http(s) URL, or in bytes. Raises `DocumentError`, and `FetchError` is one.
+
+    For limits other than the usual, `fetch` and `read_in` take the places of `fetch` and `read_in_child`.
+    """
+    given = _given(source, fetch)
+    if not given.data:
+        raise DocumentError("it is empty")
+    if len(given.data) > LIMIT:
+        raise DocumentError(f"it has more than {LIMIT} bytes")
+    # The name of a file may hold bytes that are no characters.
+    name = (name or given.name).encode("utf-8", "replace").decode()
+    sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(given.content_type)
+    hint = _hint(name, given.content_type)
+    key = "-".join(filter(None, (sha256, hint, charset)))
+    document = cache.get(key) if cache else None
+    if document is None:
+        options = {"sha256": sha256, "name": name, "url": given.url, "charset": charset, "hint": hint}
+        document = read_in(given.data, "citewire.documents.load:read", **options)
+        if cache:
+            cache.put(key, document)
+    return replace(document, name=name or None, url=given.url)
+
+
+def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], Fetched] | None) -> _Given:
+    if isinstance(source, bytes):
+        return _Given(source)
+    if not isinstance(source, str) or not _URL.match(source):
+        return _Given(_file(Path(source)), Path(source).name)
+    if fetch is None:
+        from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
+    came = fetch(source)
+    where = urlsplit(came.url)
+    name = unquote(where.path.rpartition("/")[2]) or where.netloc
+    return _Given(came.data, name, came.url, came.content_type or "")
+
+
+def _file(path: Path) -> bytes:
+    try:
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
+            raise DocumentError("it is a folder")
+        # To open a pipe may take for ever, and a device has no end.
+        if not stat.S_ISREG(info.st_mode):
+            raise DocumentError("it is not a regular file")
+        with path.open("rb") as file:
+            return file.read(LIMIT + 1)
+    except FileNotFoundError as exc:
+        raise DocumentError("there is no such file") from exc
+    except (OSError, ValueError) as exc:
+        raise DocumentError(f"it cannot be opened: {getattr(exc, 'strerror', None) or exc}") from exc
+
+
+def _charset(content_type: str) -> str | None:
+    found = _CHARSET.search(content_type)
+    try:
+        return codecs.lookup(found[1]).name.lower() if found else None
+    except LookupError:
+        return None
+
+
+def _hint(name: str, content_type: str) -> Kind | None:
+    found = _SUFFIX.search(name) or _TYPE.match(content_type)
+    return _HINTS[found.lastindex - 1] if found and found.lastindex else None
+
+
+def read(
+    data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: Kind | None
+) -> Document:
+    """What `load` has done in the child."""
+    kind = sniff(data, hint)
+    more = {"url": url, "charset": charset} if kind == "html" else {}
+    if charset and kind in {"markdown", "text"}:
+        data = decode(data, charset).encode("utf-8", "replace")
+    module = import_module(f"citewire.documents.{_READERS[kind]}")
+    return getattr(module, f"read_{kind}")(data, sha256=sha256, name=name or None, **more)
+
+
+def sniff(data: bytes, hint: Kind | None = None) -> Kind:
+    """What the bytes are. `hint` is what they are called, and counts where they could be any text."""
+    if data.startswith(b"PK\3\4"):
+        return _office(data)
+    if _IMAGE.match(data):
+        raise NoTextLayer("it is an image, and has no text layer")
+    if data.startswith(_OLE):
+        if "EncryptedPackage".encode("utf-16-le") in data:
+            raise Encrypted("it needs a password")
+        raise DocumentError("it is an Office file of the kind before 2007")
+    if data.startswith(b"{\\rtf"):
+        raise DocumentError("it is RTF, which is not read")
+    head = decode(data[:_HTML_HEAD])
+    if _PAGE.match(head):
+        return "html"
+    # A text may speak of PDF; one that has the mark further on must have objects as well.
+    mark = data.find(b"%PDF-", 0, _PDF_HEAD)
+    if mark >= 0 and (not data[:mark].strip() or b" obj" in data):
+        return "pdf"
+    return hint or ("html" if _PIECE.match(head) else "text")
+
+
+def _office(data: bytes) -> Kind:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("[Content_Types].xml") as types:
+            main = _MAIN.search(types.read(1 << 20))
+    except (KeyError, zipfile.BadZipFile) as exc:
+        raise DocumentError("it is a zip archive that is damaged or not an Office file") from exc
+    if main is None or not main.lastindex:
+        raise DocumentError("it is an Office file of an unknown kind")
+    return _OFFICE[main.lastindex - 1]

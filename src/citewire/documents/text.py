@@ -1,0 +1,161 @@
+"""Plain text and Markdown in any encoding; and a draft, in which other readers put their text together."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citewire.documents.document import Aside, AsideKind, Document, Element, Kind, Page
+from citewire.documents.errors import DocumentError
+
+__all__ = ["CELL", "LINE", "ROW", "SPACE", "Draft", "decode", "line_starts", "read_markdown", "read_text"]
+
+# The mark of UTF-32 begins with that of UTF-16.
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_NEWLINE = re.compile(r"\r\n?")
+_LINE_END = re.compile(r"[\n\f]")
+# As far as git looks for a NUL to tell a binary file; even, for UTF-16.
+_SAMPLE = 8000
+
+# What stands between two texts, the weakest first: of several only the strongest is written.
+SPACE, LINE, CELL, ROW = 1, 2, 3, 4
+_GAPS = ("", " ", "\n", "\t", "\n")
+
+
+class Draft:
+    """A text that grows, and the ranges of it that have a name.
+
+    A gap is written when text follows it on the same line, so nothing begins or ends with one.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.at = 0
+        self.gap = 0
+        self.elements: list[Element] = []
+        self.asides: list[Aside] = []
+        self.pages: list[Page] = []
+        self._fresh = True
+        self.named = False
+        # For each range that was opened and has no text yet, where its start will be put.
+        self._waiting: list[list[int]] = []
+
+    def separate(self, gap: int) -> None:
+        self.gap = max(self.gap, gap)
+
+    def write(self, text: str) -> None:
+        """Add text, which must not be empty, after the gap that is due."""
+        if self.gap and not self._fresh:
+            self.parts.append(_GAPS[self.gap])
+            self.at += 1
+        self.gap = 0
+        for start in self._waiting:
+            start.append(self.at)
+        self._waiting.clear()
+        self.parts.append(text)
+        self.at += len(text)
+        self._fresh = text[-1] == "\n"
+
+    def break_line(self) -> None:
+        """A line break that is meant: a second one makes an empty line."""
+        self.gap = 0
+        if self.at:
+            self.write("\n")
+
+    def end_page(self, label: str | None = None, width: float = 0.0, height: float = 0.0) -> None:
+        """Everything since the last page is one; it ends with a line break, so none is empty."""
+        start = self.pages[-1].end if self.pages else 0
+        self.gap = 0
+        if self.at == start or not self._fresh:
+            self.write("\n")
+        self.pages.append(Page(len(self.pages) + 1, start, self.at, width, height, label=label))
+
+    @contextmanager
+    def element(self, path: str) -> Generator[None]:
+        """What is written within is an element, unless it is inside of one."""
+        inner, self.named = self.named, True
+        with self._range() as start:
+            yield
+        self.named = inner
+        if start and not inner:
+            self.elements.append(Element(start[0], self.at, path))
+
+    @contextmanager
+    def aside(self, kind: AsideKind | None) -> Generator[None]:
+        with self._range() as start:
+            yield
+        if kind and start:
+            self.asides.append(Aside(start[0], self.at, kind))
+
+    @contextmanager
+    def _range(self) -> Generator[list[int]]:
+        start: list[int] = []
+        self._waiting.append(start)
+        yield start
+        if not start:
+            self._waiting.pop()
+
+
+def decode(data: bytes, charset: str | None = None) -> str:
+    """The text of `data`: by its byte order mark, by `charset` if Python knows it, else by what fits."""
+    for bom, codec in _BOMS:
+        if data.startswith(bom):
+            return data[len(bom) :].decode(codec, "replace")
+    try:
+        return data.decode(charset or _guess(data), "replace")
+    except (LookupError, ValueError):  # no such codec, or one that is not for text
+        return data.decode(_guess(data), "replace")
+
+
+def _guess(data: bytes) -> str:
+    sample = data[:_SAMPLE]
+    high, low = sample[::2].count(0), sample[1::2].count(0)
+    # Spaces and line ends, with a NUL for half of each, are this frequent in every language.
+    if max(high, low) * 32 > len(sample) // 2 and min(high, low) * 16 < max(high, low):
+        return "utf-16-be" if high > low else "utf-16-le"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        broken = text.count("\ufffd")
+        # Letters of cp1252 hardly ever form UTF-8 by chance: where most do, a few bytes are damaged.
+        whole = len(text) - len(text.encode("ascii", "ignore")) - broken
+        return "utf-8" if whole > broken else "cp1252"
+    return "utf-8"
+
+
+def line_starts(text: str) -> NDArray[np.int32]:
+    """Where the lines of `text` start. A form feed ends a line as well."""
+    starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
+    return np.array(starts[:-1] if len(starts) > 1 and starts[-1] == len(text) else starts, np.int32)
+
+
+def read_text(data: bytes, *, sha256: str, name: str | None = None) -> Document:
+    """Plain text; a form feed starts a new page. Raises DocumentError where the bytes are no text."""
+    return _read("text", data, sha256, name)
+
+
+def read_markdown(data: bytes, *, sha256: str, name: str | None = None) -> Document:
+    """Markdown as it is written: offsets count its markup."""
+    return _read("markdown", data, sha256, name)
+
+
+def _read(kind: Kind, data: bytes, sha256: str, name: str | None) -> Document:
+    text = _NEWLINE.sub("\n", decode(data))
+    if "\0" in text[:_SAMPLE]:
+        raise DocumentError("this is not text: it has NUL bytes")
+    starts = [0, *(at.end() for at in re.finditer("\f", text) if at.end() < len(text))]
+    ends = [*starts[1:], len(text)]
+    pages = tuple(Page(n, *edges) for n, edges in enumerate(zip(starts, ends, strict=True), 1))
+    return Document(sha256, kind, text, pages, line_starts(text), name=name)

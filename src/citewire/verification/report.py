@@ -1,0 +1,103 @@
+"""An answer checked against its sources: each citation with its verdict, and the sentences without one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from citewire.model import Answer, Citation, Lines, Pages, Source, SourceRef, Span, Status, Verification
+from citewire.verification.library import Checked, Library
+
+__all__ = ["Report", "verify_answer"]
+
+_WORST: tuple[Status, ...] = ("altered", "missed", "partial", "pending", "skipped", "verified")
+_SENTENCE = re.compile(r"[^.!?\n]*[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
+
+
+class Report(Struct, frozen=True, gc=False):
+    """`answer` has the verdicts; `checks` say more, one for each quote, under the id of its citation."""
+
+    answer: Answer
+    checks: tuple[Checked, ...]
+    uncited: tuple[Span, ...]
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """How many citations have which verdict."""
+        verdicts = Counter(
+            citation.verification.status for citation in self.answer.citations if citation.verification
+        )
+        return {status: verdicts[status] for status in _WORST if verdicts[status]}
+
+
+def verify_answer(answer: Answer, library: Library) -> Report:
+    """Check every quote of `answer`. A citation with several is as good as the worst of them."""
+    sources = {source.id: source for source in answer.sources}
+    checks: list[Checked] = []
+    citations: list[Citation] = []
+    for citation in answer.citations:
+        found = [
+            _check(citation, ref, sources.get(ref.source_id), library) for ref in citation.refs if ref.quote
+        ]
+        found = found or [Checked(citation.id, "skipped", "it has no quote")]
+        checks += found
+        worst = min(found, key=lambda check: _WORST.index(check.status))
+        verdict = Verification(worst.status, worst.reason, worst.found, worst.page)
+        citations.append(replace(citation, verification=verdict))
+    checked = replace(answer, citations=tuple(citations))
+    return Report(checked, tuple(checks), tuple(_uncited(answer)))
+
+
+def _check(citation: Citation, ref: SourceRef, source: Source | None, library: Library) -> Checked:
+    named = next((name for name in _names(source, ref) if library.named(name)), None)
+    return library.check(ref.quote or "", named, _pages(ref), citation.id)
+
+
+def _names(source: Source | None, ref: SourceRef) -> Iterator[str]:
+    given = (source.filename, source.url, source.title, source.file_id, source.id) if source else ()
+    return (name for name in (*given, ref.source_id) if name)
+
+
+def _pages(ref: SourceRef) -> tuple[int, ...]:
+    match ref.locator:
+        case Pages(first, last) if 0 <= last - first < 1000:
+            return tuple(range(first, last + 1))
+        case Lines(page=int() as page):
+            return (page,)
+        case _:
+            return ()
+
+
+def _uncited(answer: Answer) -> Iterator[Span]:
+    """The sentences that no citation claims, marks or follows."""
+    for number, part in enumerate(answer.parts):
+        text = _without_markers(part.text, answer.citations, number)
+        taken = list(_ranges(answer.citations, number, text))
+        for sentence in _SENTENCE.finditer(text):
+            words = sentence[0]
+            start = sentence.start() + len(words) - len(words.lstrip())
+            if len(words.split()) > 2 and not any(a < sentence.end() and b > start for a, b in taken):
+                yield Span(number, start, sentence.start() + len(words.rstrip()))
+
+
+def _without_markers(text: str, citations: Iterable[Citation], part: int) -> str:
+    for marker in (citation.marker for citation in citations):
+        if marker is not None and marker.part == part:
+            text = text[: marker.start] + " " * (marker.end - marker.start) + text[marker.end :]
+    return text
+
+
+def _ranges(citations: Iterable[Citation], part: int, text: str) -> Iterator[tuple[int, int]]:
+    """What is cited: claims, and the last character before a marker or the place for one."""
+    for citation in citations:
+        if citation.claim is not None and citation.claim.part == part:
+            yield citation.claim.start, citation.claim.end
+        for span in (citation.marker, citation.insert_at):
+            if span is not None and span.part == part:
+                at = span.start if isinstance(span, Span) else span.at
+                last = len(text[:at].rstrip())
+                yield last - 1, last

@@ -1,9 +1,10 @@
 """Run every bench and print its table."""
 
-from bench import dialects, rendering, thread, verify
+from bench import dialects, pdf, rendering, thread, verify
 
 if __name__ == "__main__":
     dialects.main()
     rendering.main()
     thread.main()
+    pdf.main()
     verify.main()

@@ -32,7 +32,7 @@ SHOWN = [
     ("a<!-- c -->b<wbr>c", "abc"),
     ("<title>t</title><body>b", "b"),
     ("<svg><title>s</title><text>t</text></svg>", "st"),
-    ("<p>10<sup>2</sup></p>", "102"),
+    ("<p>10<sup>2</sup> H<sub>2</sub>O</p>", "10² H₂O"),
     ("<p>unclosed <b>bold<p>next", "unclosed bold\nnext"),
 ]
 

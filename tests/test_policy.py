@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from citewire.documents.html import read_html
 from citewire.verification.match import Searchable
 from citewire.verification.policy import judge
 from citewire.verification.views import canonical
@@ -289,3 +290,19 @@ def test_any_harmful_edit_of_a_sentence_is_seen(
     assume(bare != [word for word in after if word not in ("", "the", "a", "an", "that")])
     finding = judge(" ".join(changed), TEXT)
     assert finding.status in ("altered", "missed"), (changed, finding)
+
+
+RAISED = b"<p>It is about 10<sup>2</sup> times as large as in 2019<sup>3</sup>, see the note<sup>4</sup> too."
+
+
+@pytest.mark.parametrize(
+    ("quote", "status"),
+    [
+        pytest.param("about 10² times as large", "verified", id="as it is"),
+        pytest.param("about 102 times as large", "altered", id="a digit of the number"),
+        pytest.param("about 10 times as large", "altered", id="no exponent"),
+        pytest.param("as large as in 2019, see the note too", "verified", id="without footnotes"),
+    ],
+)
+def test_a_raised_digit_is_no_digit_of_the_number(quote: str, status: str) -> None:
+    assert judge(quote, Searchable(read_html(RAISED, sha256="0").text)).status == status

@@ -14,7 +14,7 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from citewire.documents.document import Aside, Document, Element, Page
-from citewire.documents.text import CELL, LINE, ROW, SPACE, Draft, decode, line_starts
+from citewire.documents.text import CELL, LINE, LOWERED, RAISED, ROW, SPACE, Draft, decode, line_starts
 
 __all__ = ["read_html"]
 
@@ -57,6 +57,9 @@ _CODECS = {
 _NOT_BELIEVED = {"utf-8", "utf-7", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
 
 
+_DIGITS: dict[str, dict[int, int]] = {"sup": RAISED, "sub": LOWERED}
+
+
 class _Node(Struct, frozen=True, gc=False):
     """An element, as its path needs it: `nth` of its name in its parent."""
 
@@ -77,6 +80,7 @@ class _Open(NamedTuple):
     gap: int
     pre: bool
     hidden: int | None
+    digits: dict[int, int]
     children: dict[str, tuple[int, int]]
 
 
@@ -178,7 +182,7 @@ class _Walk:
         return tuple(Element(start, end, paths[node]) for start, end, node in self._runs)
 
     def _walk(self, node: LexborNode | None) -> None:
-        here = _Open(-1, None, 0, False, None, {})
+        here = _Open(-1, None, 0, False, None, {}, {})
         outer: list[_Open] = []
         while node is not None or outer:
             if node is None:
@@ -210,7 +214,8 @@ class _Walk:
         hidden = parent.hidden
         if hidden is None and _is_hidden(node.attributes):
             hidden = at
-        return _Open(at, node.next, gap, parent.pre or tag in _PRE, hidden, {})
+        digits = _DIGITS.get(tag, parent.digits)
+        return _Open(at, node.next, gap, parent.pre or tag in _PRE, hidden, digits, {})
 
     def _text(self, text: str, here: _Open) -> None:
         spaced = False
@@ -221,7 +226,7 @@ class _Walk:
             spaced = text.endswith(" ")
             text = text.strip(" ")
         if text:
-            self.draft.write(text)
+            self.draft.write(text.translate(here.digits) if here.digits else text)
             start, end = self.draft.at - len(text), self.draft.at
             self._runs.append((start, end, here.id))
             if here.hidden is not None:

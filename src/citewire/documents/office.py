@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from citewire.documents.document import AsideKind, Document, Element, Kind, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.text import CELL, LINE, ROW, Draft, line_starts
+from citewire.documents.text import CELL, LINE, LOWERED, RAISED, ROW, Draft, line_starts
 from citewire.model import Problem
 
 __all__ = ["read_docx", "read_pptx", "read_xlsx"]
@@ -189,6 +189,9 @@ def _alternative(node: _Xml) -> _Xml | None:
     return next((form for form in node if next(form.iter("{*}t"), None) is not None), None)
 
 
+_DIGITS: dict[str | None, dict[int, int]] = {"superscript": RAISED, "subscript": LOWERED}
+
+
 class _Words:
     """Writes what is in WordprocessingML and DrawingML, which share their names for text."""
 
@@ -198,13 +201,20 @@ class _Words:
         self._paragraphs = self._tables = self._text_boxes = 0
         self._place = [0, 0, 0]
         self._boxes: list[_Xml] = []
+        self._digits: dict[int, int] = {}
+
+    def _run(self, node: _Xml) -> None:
+        align = node.find("{*}rPr/{*}vertAlign")
+        outer, self._digits = self._digits, _DIGITS.get(_get(align, "val") if align is not None else None, {})
+        self.walk_all(node)
+        self._digits = outer
 
     def walk(self, node: _Xml) -> None:
         """Recursive: the parser refuses trees deeper than 256."""
         match _name(node):
             case "t" | "delText" | "text" if not len(node):
                 if node.text:
-                    self.draft.write(node.text)
+                    self.draft.write(node.text.translate(self._digits))
             case "tab" | "ptab":
                 self.draft.write("\t")
             case "br" | "cr":
@@ -224,9 +234,9 @@ class _Words:
             case "del":
                 with self.draft.aside("deleted"):
                     self.walk_all(node)
-            case "r" if _is_on(node.find("{*}rPr/{*}vanish")):
-                with self.draft.aside("hidden"):
-                    self.walk_all(node)
+            case "r":
+                with self.draft.aside("hidden" if _is_on(node.find("{*}rPr/{*}vanish")) else None):
+                    self._run(node)
             case "AlternateContent":
                 self.walk_all(() if (form := _alternative(node)) is None else form)
             case "footnoteReference" | "endnoteReference" as name:

@@ -33,6 +33,11 @@ SPACE, LINE, CELL, ROW = 1, 2, 3, 4
 _GAPS = ("", " ", "\n", "\t", "\n")
 
 
+# Digits that stand above or below the line, so that 10<sup>2</sup> does not read 102.
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
 class Draft:
     """A text that grows, and the ranges of it that have a name.
 

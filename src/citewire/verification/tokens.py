@@ -230,6 +230,9 @@ def _quantity(text: str, found: list[Token], at: int, before: list[Token]) -> tu
     if not _is_number(found, at) or (at > first and text[found[at - 1].end : found[at].start].strip()):
         return first + 1, found[first]
     number = found[at]
+    if _has_exponent(found, at):
+        power = found[at + 1]
+        return at + 2, Token(text[number.start : power.end], "identifier", found[first].start, power.end)
     if before and before[-1].key in _NAMING and number.kind == "number" and not currency:
         return at + 1, replace(number, kind="identifier", start=found[first].start)
     value = Decimal(_NUMBER_WORDS[number.key]) if number.key in _NUMBER_WORDS else _value(number.key)
@@ -242,6 +245,16 @@ def _quantity(text: str, found: list[Token], at: int, before: list[Token]) -> tu
         currency, at = _CURRENCY_WORDS.get(found[at].key, found[at].key), at + 1
     amount = (value.scaleb(scale)).normalize()
     return at, Token(f"{sign}{currency}{amount:f}{unit}", "number", found[first].start, found[at - 1].end)
+
+
+_YEAR = re.compile(r"1[89]\d\d|20\d\d")
+
+
+def _has_exponent(found: list[Token], at: int) -> bool:
+    """Whether a raised number is right behind this one; behind a year it is rather a footnote."""
+    if at + 1 >= len(found) or found[at + 1].kind != "mark" or found[at + 1].start != found[at].end:
+        return False
+    return _YEAR.fullmatch(found[at].key) is None
 
 
 def _is_currency_after(text: str, found: list[Token], at: int) -> bool:

@@ -1,0 +1,277 @@
+"""Pictures of a PDF page, or of the part of it where a quote stands, with the quote highlighted.
+
+pdfium is not thread-safe and a hostile file may crash or hang it, so `draw` is for a process that may die;
+everyone else calls `draw_in_child`, or `draw_all_in_child`, which starts one process for many pictures.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, TypedDict, Unpack
+
+from msgspec import Struct, msgpack
+
+from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.reader import ReaderFailed, ReaderTimeout
+
+__all__ = ["Crop", "draw", "draw_all_in_child", "draw_in_child"]
+
+Format = Literal["png", "jpeg", "webp", "avif"]
+Rectangle = tuple[float, float, float, float]
+
+TIMEOUT, MEMORY = 30.0, 1 << 30
+# Sharp enough for small print on any screen (576 dots per inch); what asks for more is a mistake.
+MOST_SCALE = 8.0
+# Past this a picture is drawn smaller: no screen shows more, and WebP ends at 16,383 to a side.
+MOST_PIXELS, MOST_SIDE = 16_000_000, 8_192
+# pdfium counts pixels of the whole page in 32 bits, also for a crop. PDF itself ends at 14,400 points.
+_LARGEST_PAGE = 1_000_000.0
+# Light enough that print keeps its contrast, also in grey.
+_YELLOW = (255, 235, 100)
+# More effort makes files smaller by a few percent and takes twice as long.
+_SAVE: dict[Format, dict[str, Any]] = {
+    "png": {"compress_level": 6},
+    "jpeg": {"quality": 85, "subsampling": 0},
+    "webp": {"quality": 80, "method": 2},
+    "avif": {"quality": 60, "speed": 8, "max_threads": 1},
+}
+# Seconds to wait for a child that was killed, and for which one may live on after its parent was.
+_GRACE = 5
+_COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
+
+
+class Options(TypedDict, total=False):
+    """What `Crop` says of them."""
+
+    scale: float
+    whole: bool
+    format: Format
+    margin: tuple[float, float]
+
+
+class Crop(Struct, frozen=True, gc=False):
+    """What to draw: the boxes on a page, in points from the top left of the page as it is shown.
+
+    Around them stays a margin, sideways and above and below. Without boxes the whole page is drawn.
+    """
+
+    page: int
+    boxes: tuple[Rectangle, ...] = ()
+    scale: float = 2.0
+    whole: bool = False
+    format: Format = "png"
+    margin: tuple[float, float] = (20.0, 30.0)
+
+    @classmethod
+    def of(cls, page: int, boxes: Iterable[Sequence[float]], options: Options) -> Crop:
+        return cls(page, tuple((left, top, right, bottom) for left, top, right, bottom in boxes), **options)
+
+
+class _Job(Struct, frozen=True):
+    data: bytes
+    crops: tuple[Crop, ...]
+    seconds: int
+    memory: int
+
+
+class _Drawn(Struct, frozen=True):
+    image: bytes = b""
+    error: tuple[str, str] | None = None
+
+    def result(self) -> bytes | DocumentError:
+        code, message = self.error or ("", "")
+        kinds = {kind.code: kind for kind in (Encrypted, ReaderFailed)}
+        return kinds.get(code, DocumentError)(message) if self.error else self.image
+
+
+def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[Options]) -> bytes:
+    """The picture that `Crop(page, boxes, **options)` asks for. Raises `DocumentError`."""
+    with _opened(data) as file:
+        return _drawn(file, Crop.of(page, boxes, options))
+
+
+def draw_in_child(
+    data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), *,
+    timeout: float = TIMEOUT, memory: int = MEMORY, **options: Unpack[Options],
+) -> bytes:  # fmt: skip
+    """What `draw` gives, from a process of its own. Raises `DocumentError`."""
+    [image] = draw_all_in_child(data, [Crop.of(page, boxes, options)], timeout=timeout, memory=memory)
+    if isinstance(image, DocumentError):
+        raise image
+    return image
+
+
+def draw_all_in_child(
+    data: bytes, crops: Iterable[Crop], *, timeout: float = TIMEOUT, memory: int = MEMORY,
+    started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
+) -> list[bytes | DocumentError]:  # fmt: skip
+    """Pictures of one file, in order, an error in the place of each that cannot be drawn.
+
+    Raises ReaderFailed or ReaderTimeout where its process dies or takes too long. Whoever wants to end it
+    sooner kills the process given to `started`.
+    """
+    job = msgpack.encode(_Job(data, tuple(crops), math.ceil(timeout), memory))
+    try:
+        child = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+            (sys.executable, *_COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, start_new_session=True,
+        )  # fmt: skip
+    except OSError as exc:
+        raise ReaderFailed(f"no process to draw it in: {exc}") from exc
+    try:
+        started(child)
+        made, _ = child.communicate(job, timeout=timeout)
+    except subprocess.TimeoutExpired as exc:
+        raise ReaderTimeout(f"not drawn within {timeout:g} s") from exc
+    finally:
+        child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE)
+        for pipe in filter(None, (child.stdin, child.stdout)):
+            with suppress(BrokenPipeError):
+                pipe.close()
+    try:
+        return [one.result() for one in msgpack.decode(made, type=list[_Drawn])]
+    except ValueError as exc:
+        names = {-number: number.name for number in signal.Signals}
+        how = names.get(child.returncode, f"status {child.returncode}")
+        raise ReaderFailed(f"the drawing ended with {how}") from exc
+
+
+def serve() -> None:
+    """The child: one job, and out."""
+    out = os.dup(1)
+    # What a library prints must not end up in the result.
+    os.dup2(2, 1)
+    job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
+    _limit(job.seconds, job.memory)
+    made: list[_Drawn] = []
+    try:
+        with _opened(job.data) as file:
+            made += [_attempted(file, crop) for crop in job.crops]
+    except DocumentError as exc:
+        made = [_Drawn(error=(exc.code, exc.message))] * len(job.crops)
+    with os.fdopen(out, "wb") as pipe:
+        pipe.write(msgpack.encode(made))
+    # Past whatever libraries do at exit: the result is out.
+    os._exit(0)
+
+
+def _attempted(file: Any, crop: Crop) -> _Drawn:
+    try:
+        return _Drawn(_drawn(file, crop))
+    except DocumentError as exc:
+        return _Drawn(error=(exc.code, exc.message))
+    except Exception as exc:  # noqa: BLE001  # the root of a process: what a file shows is told of that file
+        return _Drawn(error=(ReaderFailed.code, f"the drawing failed: {type(exc).__name__}: {exc}"))
+
+
+def _limit(seconds: int, memory: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415  # POSIX only
+
+    for what, most in (("AS", memory), ("CPU", seconds), ("CORE", 0)):
+        limit = getattr(resource, f"RLIMIT_{what}")
+        # Not everywhere is there such a limit, and a lower one may be set already.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
+    signal.alarm(seconds + _GRACE)
+    os.nice(10)
+
+
+@contextmanager
+def _opened(data: bytes) -> Generator[Any]:
+    # Importing it starts pdfium, which must not happen where only `draw_in_child` is called.
+    import pypdfium2  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    pdfium: Any = pypdfium2
+    try:
+        file = pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as exc:
+        if exc.err_code in {pdfium.raw.FPDF_ERR_PASSWORD, pdfium.raw.FPDF_ERR_SECURITY}:
+            raise Encrypted("the PDF is encrypted: it needs a password") from exc
+        raise DocumentError("not a PDF, or damaged beyond repair") from exc
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _page(file: Any, number: int) -> Any:
+    """A page with what its forms and notes show drawn into it, as it was for the text."""
+    from pypdfium2 import raw  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
+
+    pdfium: Any = raw
+    if not 1 <= number <= len(file):
+        raise DocumentError(f"there is no page {number}")
+    try:
+        page = file[number - 1]
+        if pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
+            page.close()
+            page = file[number - 1]
+    # Of which pdfium's errors are a kind.
+    except RuntimeError as exc:
+        raise DocumentError(f"page {number} is damaged") from exc
+    return page
+
+
+def _drawn(file: Any, crop: Crop) -> bytes:
+    if not 0 < crop.scale <= MOST_SCALE:
+        raise DocumentError(f"a scale of {crop.scale:g}: more than 0 and at most {MOST_SCALE:g} is drawn")
+    page = _page(file, crop.page)
+    width, height = page.get_size()
+    if not (0 < width <= _LARGEST_PAGE and 0 < height <= _LARGEST_PAGE):
+        raise DocumentError(f"a page of {width:g} by {height:g} points cannot be drawn")
+    boxes = [box for box in (_within(box, width, height) for box in crop.boxes) if box]
+    if crop.boxes and not boxes:
+        raise DocumentError("the boxes are outside of what the page shows")
+    left, top, right, bottom = 0.0, 0.0, width, height
+    if boxes and not crop.whole:
+        lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+        across, down = crop.margin
+        left, top = max(left, min(lefts) - across), max(top, min(tops) - down)
+        right, bottom = min(right, max(rights) + across), min(bottom, max(bottoms) + down)
+    tall, wide = bottom - top, right - left
+    scale = min(crop.scale, math.sqrt(MOST_PIXELS / (wide * tall)), MOST_SIDE / wide, MOST_SIDE / tall)
+    cuts = [math.floor(cut * scale) for cut in (left, height - bottom, width - right, top)]
+    # It rounds up what it is given; this gives it whole pixels, whatever floats do.
+    bitmap = page.render(scale=scale, crop=[max(0.0, cut - 0.5) / scale for cut in cuts])
+    shifted = [[side * scale - cuts[(0, 3)[at % 2]] for at, side in enumerate(box)] for box in boxes]
+    return _saved(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
+
+
+def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:
+    """The part of a box that is on the page."""
+    left, top, right, bottom = max(box[0], 0.0), max(box[1], 0.0), min(box[2], width), min(box[3], height)
+    # With the numbers in this order, what is not a number stays one, and is not less than anything.
+    return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
+    """The image, yellow in the boxes as with a pen: white becomes yellow, black stays black."""
+    from PIL import Image, ImageChops, ImageDraw  # noqa: PLC0415  # for the child only, as pdfium is
+
+    if not boxes:
+        return image
+    layer = Image.new("RGB", image.size, "white")
+    pen = ImageDraw.Draw(layer)
+    for left, top, right, bottom in boxes:
+        # The far corner is part of the rectangle.
+        pen.rectangle(
+            (math.floor(left), math.floor(top), math.ceil(right) - 1, math.ceil(bottom) - 1), _YELLOW
+        )
+    return ImageChops.multiply(image, layer)
+
+
+def _saved(image: Any, format: Format) -> bytes:  # noqa: A002  # the name of the option
+    out = io.BytesIO()
+    image.save(out, format, **_SAVE[format])
+    return out.getvalue()

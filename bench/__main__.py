@@ -1,6 +1,6 @@
 """Run every bench and print its table."""
 
-from bench import dialects, pdf, rendering, thread, verify
+from bench import dialects, engine, extract, pdf, proof, rendering, thread, verify
 
 if __name__ == "__main__":
     dialects.main()
@@ -8,3 +8,6 @@ if __name__ == "__main__":
     thread.main()
     pdf.main()
     verify.main()
+    engine.main()
+    proof.main()
+    extract.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,11 @@ from random import Random
 from statistics import median
 from typing import Literal
 
+from PIL import Image
+
 from bench.table import interleaved, show
 from citewire.documents.document import Document
-from citewire.documents.draw import Crop, draw, draw_all_in_child, draw_in_child
+from citewire.documents.draw import Crop, draw, draw_all_in_child, draw_in_child, encode
 from citewire.documents.html import read_html
 from citewire.documents.pdf import read_pdf
 from citewire.verification.proof import find_fragment, snippet, text_fragment
@@ -55,6 +58,11 @@ def main() -> None:
         add(f"crop, {kind}", lambda quote, kind=kind: draw(data, quote.page, quote.boxes, format=kind))
     for kind in FORMATS:
         add(f"page, {kind}", lambda quote, kind=kind: draw(data, quote.page, whole=True, format=kind))
+    picture = Image.open(io.BytesIO(draw(data, quotes[0].page, quotes[0].boxes)))
+    for kind in FORMATS:
+        works[f"encode a crop of {picture.width} by {picture.height}, {kind}"] = lambda kind=kind: encode(
+            picture, kind
+        )
     works["crop, jpeg, in a child"] = lambda: draw_in_child(
         data, quotes[0].page, quotes[0].boxes, format="jpeg"
     )

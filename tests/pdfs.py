@@ -29,7 +29,7 @@ _FIELD = (
 class Line:
     """Text with its baseline at (x, y), from the bottom left; `turn` is the text matrix: 0 1 -1 0 goes up.
 
-    Bytes are shown in a font whose glyphs 1 and 2 have no names.
+    Bytes are shown in a font whose glyphs 1 and 2 have no names. `paint` are operators that say how.
     """
 
     text: str | bytes
@@ -37,16 +37,20 @@ class Line:
     y: float = 700
     size: float = 12
     turn: str = "1 0 0 1"
+    paint: str = ""
 
     def operators(self) -> bytes:
         font, shown = ("T", self.text) if isinstance(self.text, bytes) else ("F", self.text.encode("cp1252"))
-        place = f"BT /{font} {self.size} Tf {self.turn} {self.x} {self.y} Tm <{shown.hex()}> Tj ET\n"
-        return place.encode()
+        place = f"/{font} {self.size} Tf {self.turn} {self.x} {self.y} Tm <{shown.hex()}> Tj"
+        return f"q BT {self.paint} {place} ET Q\n".encode()
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A page. `crop` is left, bottom, right, top; `field` is what a text field on it shows."""
+    """A page. `crop` is left, bottom, right, top; `field` is what a text field on it shows.
+
+    `under` are operators that paint before the lines.
+    """
 
     lines: Sequence[Line] = ()
     rotate: int = 0
@@ -54,6 +58,7 @@ class Sheet:
     image: bool = False
     field: str = ""
     broken: bool = False
+    under: str = ""
 
 
 class _File:
@@ -118,7 +123,7 @@ def _nameless(file: _File, to_unicode: Sequence[str]) -> int:
 def _page(file: _File, sheet: Sheet, fonts: bytes) -> bytes:
     if sheet.broken:
         return b"<< /Type /Nothing >>"
-    content = b"".join(line.operators() for line in sheet.lines)
+    content = f"q {sheet.under} Q\n".encode() + b"".join(line.operators() for line in sheet.lines)
     more = b"/CropBox [%s]" % " ".join(map(str, sheet.crop)).encode() if sheet.crop else b""
     images = b""
     if sheet.image:

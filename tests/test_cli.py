@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -521,6 +522,41 @@ def test_check_answers_each_line_in_order(sources: Path) -> None:
     assert [answer["id"] for answer in answers] == ["1", "b", "c", "d", None, None]
     assert answers[1]["diff"][0]["source"] == "40 dollars"
     assert answers[2]["warnings"] == ["it goes on with 'not'"]
+
+
+def test_check_answers_before_it_is_asked_again(sources: Path) -> None:
+    """And leaves no process behind when it is interrupted while it waits."""
+    command = [SCRIPT, "check", "-", "--sources", str(sources / "fees.txt")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        assert child.stdin
+        assert child.stdout
+        for n in range(3):
+            child.stdin.write(json.dumps({"id": n, "quote": "The fee is 40 dollars"}).encode() + b"\n")
+            child.stdin.flush()
+            answer = json.loads(child.stdout.readline())
+            assert (answer["id"], answer["status"], answer["source"]) == (str(n), "verified", "fees.txt")
+        child.send_signal(signal.SIGINT)
+        # Whoever is left would keep it open.
+        assert child.stdout.read() == b""
+        assert child.wait(50) == 130
+
+
+def test_a_source_that_cannot_be_read_costs_only_itself(sources: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    bad = [str(tmp_path / "empty"), str(tmp_path / "nowhere.txt"), "ftp://a.test/x", "http://127.0.0.1/x"]
+    line = json.dumps({"id": "c", "quote": "Guests pay 60 dollars"})
+    result = run("check", "-", "--sources", *bad, str(sources), stdin=line)
+    assert json.loads(result.stdout)["status"] == "verified"
+    told = sorted(lines(result))
+    assert len(told) == 5
+    assert [line.split(": ")[1] for line in told] == [
+        "broken.pdf",
+        "empty",
+        "ftp://a.test/x",
+        "http://127.0.0.1/x",
+        "nowhere.txt",
+    ]
 
 
 def test_check_takes_several_sources(sources: Path) -> None:

@@ -119,3 +119,23 @@ def test_boxes_cover_the_lines_of_a_quote() -> None:
     held = document([text], boxes=boxes)
     checked = Library([held]).check("Annual report The fee is 40 dollars")
     assert [(box.left, box.right) for box in checked.boxes] == [(0, 13), (14, 35)]
+
+
+def test_of_many_documents_the_right_ones_are_searched() -> None:
+    """Whatever differs: only where a quote may be it is looked for in full."""
+    many = [
+        document([f"Member {n} of the {n * 7} clubs in town pays {n + 40} dollars a year.\n"], f"{n}.txt")
+        for n in range(40)
+    ]
+    library = Library([*many, document([" \n"], "empty.txt")])
+    for quote, status, source in (
+        ("Member 31 of the 217 clubs in town pays 71 dollars", "verified", "31.txt"),
+        ("Member 31 of the 217 clubs in town pays 72 dollars", "altered", "31.txt"),
+        ("member 31 of the 217 clubs in twon pays 71 dollars", "altered", "31.txt"),
+        ("clubs in town pays", "verified", "0.txt"),
+        ("town", "verified", "0.txt"),
+        ("nobody has ever written down such words", "missed", None),
+        ("...", "skipped", None),
+    ):
+        checked = library.check(quote)
+        assert (quote, checked.status, checked.source) == (quote, status, source)

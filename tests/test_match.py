@@ -115,6 +115,62 @@ def test_a_part_of_a_text_is_in_it(text: str, start: int, length: int) -> None:
     assert not whole or any(hit.distance == 0 for hit in source.find(words))
 
 
-def test_the_index_takes_thirteen_bytes_for_a_character() -> None:
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [
+        pytest.param("and revenue rose 12% in 2023.", "revenue fell 12% in 2023", True, id="a word replaced"),
+        pytest.param(
+            "and revenue rose 12% in 2023.", "revenue rose 15% in 2023", True, id="a digit replaced"
+        ),
+        pytest.param("tenants shall not pay fees here", "shall pay fees", True, id="a word left out"),
+        pytest.param("tenants shall pay fees here", "shall not pay fees", True, id="a word put in"),
+        pytest.param("to talk about how presidents do", "to talk about how congress", False, id="at the end"),
+        pytest.param("it is the property of the state", "it is the kingdom of a man", False, id="two words"),
+        pytest.param("so the parcel is on", "so the kingdom is on", False, id="too few letters agree"),
+    ],
+)
+def test_all_words_but_one_within_make_a_short_text_a_hit(text: str, words: str, found: bool) -> None:
+    assert bool(Searchable(text).find(words)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกัน", "มีอิสระและเสมอภาค", id="Thai"),
+        pytest.param("មនុស្សទាំងអស់កើតមកមានសេរីភាពនិងសមភាព", "កើតមកមានសេរីភាព", id="Khmer"),
+        pytest.param("売上高は前年より12億円増えた", "前年より12億円", id="Japanese"),
+        pytest.param("جميع الناس أحـــرار متساوون", "الناس أحرار", id="Arabic with a bar"),
+        pytest.param("در بازار اصلي كالا", "بازار اصلی کالا", id="Persian in Arabic letters"),
+    ],
+)
+def test_scripts_without_spaces_and_with_other_codes(text: str, words: str) -> None:
+    assert [hit.method for hit in Searchable(text).find(canonical(words).text)] == ["exact"]
+
+
+def test_korean_words_are_whole() -> None:
+    source = Searchable("보건복지부장관이 지정하는 감염병을 포함한다")
+    assert [hit.method for hit in source.find("지정하는 감염병을")] == ["exact"]
+    assert all(hit.method != "exact" for hit in source.find("보건복지부장관"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "places"),
+    [
+        pytest.param("a" * 1_000_000, "a", 0, id="a letter in a text of it"),
+        pytest.param("word " * 200_000, "word", 100, id="a word in a text of it"),
+        pytest.param("word " * 200_000, ("word " * 5_000).strip(), 100, id="many words in a text of them"),
+        pytest.param("a" * 200_000, "a" * 25_000 + "b" + "a" * 25_000, 1, id="a long text, nearly"),
+        pytest.param(TEXT, canonical(TEXT).text, 1, id="all of it"),
+        pytest.param(TEXT, canonical(prose(7, 8_000)).text, 0, id="a long text that is not there"),
+    ],
+)
+@pytest.mark.slow
+def test_no_text_takes_more_than_seconds(text: str, words: str, places: int) -> None:
+    """Those that would compare everything with everything run into the time limit of a test."""
+    assert len(Searchable(text).find(words)) == places
+
+
+def test_the_index_takes_nine_bytes_for_a_character() -> None:
     index = Index(SOURCE.view.text)
-    assert index.size <= 13 * len(SOURCE.view.text)
+    assert sum(array.nbytes for array in index.grams) <= 8 * len(SOURCE.view.text)
+    assert index.size <= 9.1 * len(SOURCE.view.text)

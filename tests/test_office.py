@@ -175,6 +175,55 @@ def test_docx_deleted_and_hidden_text_is_marked() -> None:
     assert by_kind(document) == [("deleted", "not "), ("hidden", "secret")]
 
 
+LEVELS = "".join(
+    f'<w:lvl w:ilvl="{n}"><w:numFmt w:val="{kind}"/><w:lvlText w:val="{text}"/>{style}</w:lvl>'
+    for n, (kind, text, style) in enumerate([
+        ("decimal", "%1.", '<w:pStyle w:val="Heading1"/>'), ("decimal", "%1.%2", ""),
+        ("lowerLetter", "(%3)", ""), ("upperRoman", "%4", ""), ("bullet", "•", ""),
+    ])
+)  # fmt: skip
+NUMBERING = xml(
+    "w:numbering",
+    f'<w:abstractNum w:abstractNumId="7">{LEVELS}</w:abstractNum>'
+    '<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+    '<w:num w:numId="2"><w:abstractNumId w:val="7"/>'
+    '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="4"/></w:lvlOverride></w:num>',
+)
+HEADINGS = xml(
+    "w:styles",
+    '<w:style w:styleId="Heading1"><w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
+    '<w:style w:styleId="Mine"><w:basedOn w:val="Heading1"/></w:style>'
+    '<w:style w:styleId="Loop"><w:basedOn w:val="Loop"/></w:style>',
+)
+
+
+def item(text: str, level: int, list_: int = 1) -> str:
+    return p(f'<w:pPr><w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{list_}"/></w:numPr></w:pPr>', text)
+
+
+def styled(text: str, style: str) -> str:
+    return p(f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>', text)
+
+
+def test_docx_numbers_are_those_that_are_shown() -> None:
+    body = (
+        styled("Scope", "Heading1") + item("first", 1) + item("second", 1) + item("a", 2) + item("b", 2)
+        + item("point", 4) + styled("Terms", "Mine") + item("again", 1) + item("deep", 3) + p("plain")
+        + item("own start", 0, 2) + item("goes on", 0, 2) + item("none", 0, 0) + styled("loop", "Loop")
+    )  # fmt: skip
+    document = read_docx(
+        docx(body, (("n", "numbering", "n.xml"), ("s", "styles", "s.xml")), n=NUMBERING, s=HEADINGS),
+        sha256="",
+    )
+    assert document.text.split("\n") == [
+        "1.\tScope", "1.1\tfirst", "1.2\tsecond", "(a)\ta", "(b)\tb", "point", "2.\tTerms", "2.1\tagain",
+        "I\tdeep", "plain", "4.\town start", "5.\tgoes on", "none", "loop",
+    ]  # fmt: skip
+    # They stand apart: a quote of two items need not have them.
+    assert ("header", "1.2\t") in by_kind(document)
+    check(document)
+
+
 def test_docx_notes_headers_and_comments_come_last() -> None:
     references = '<w:r><w:footnoteReference w:id="9"/></w:r>', '<w:r><w:footnoteReference w:id="3"/></w:r>'
     separator = f'<w:footnote w:type="separator" w:id="0">{p("-")}</w:footnote>'
@@ -299,6 +348,22 @@ def test_pptx_is_a_page_for_each_slide_in_the_order_shown() -> None:
     assert document.page_at(document.text.index("secret")).number == 2
 
 
+def test_pptx_raised_digits_are_kept_apart() -> None:
+    runs = "<a:r><a:t>10</a:t></a:r>" + "".join(
+        f'<a:r><a:rPr baseline="{base}"/><a:t>{text}</a:t></a:r>'
+        for base, text in ((30000, "2"), (0, " H"), (-25000, "2"))
+    )
+    data = pack(
+        "p.xml",
+        {
+            "p.xml": xml("p:presentation", '<p:sldIdLst><p:sldId r:id="s"/></p:sldIdLst>'),
+            "_rels/p.xml.rels": rels(("s", "slide", "s.xml")),
+            "s.xml": xml("p:sld", slide(f"<p:sp><p:txBody><a:p>{runs}</a:p></p:txBody></p:sp>")),
+        },
+    )
+    assert read_pptx(data, sha256="").text == "10² H₂\n"
+
+
 CELLS = {
     '<c t="s"><v>0</v></c>': "shared",
     '<c t="s"><v>1</v></c>': "rich text",
@@ -312,22 +377,24 @@ CELLS = {
     "<c><v>-12.50</v></c>": "-12.50",
     '<c s="0"><v>45356</v></c>': "45356",
     '<c s="1"><v>45356</v></c>': "2024-03-05",
-    '<c s="2"><v>45356.604166666664</v></c>': "2024-03-05T14:30:00",
+    '<c s="2"><v>45356.604166666664</v></c>': "2024-03-05 14:30",
     '<c s="2"><v>0.5</v></c>': "12:00:00",
     '<c s="1"><v>1</v></c>': "1900-01-01",
     '<c s="1"><v>61</v></c>': "1900-03-01",
     '<c s="1"><v>2958465</v></c>': "9999-12-31",
     '<c s="1"><v>1E+300</v></c>': "1E+300",
     '<c s="1"><v>-1</v></c>': "-1",
-    '<c s="3"><v>7</v></c>': "7",
-    '<c s="4"><v>1.5</v></c>': "1.5",
+    '<c s="3"><v>7</v></c>': "7 days",
+    '<c s="4"><v>1.5</v></c>': "36:00",
+    '<c s="5"><v>0.12</v></c>': "12%",
+    '<c s="99"><v>0.12</v></c>': "0.12",
     "<c/>": None,
 }
 STYLES = (
     '<numFmts><numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd hh:mm;@"/>'
     '<numFmt numFmtId="165" formatCode="[Red]0&quot; days&quot;_d"/>'
     '<numFmt numFmtId="166" formatCode="[h]:mm"/></numFmts><cellXfs>'
-    + "".join(f'<xf numFmtId="{n}"/>' for n in (0, 14, 164, 165, 166))
+    + "".join(f'<xf numFmtId="{n}"/>' for n in (0, 14, 164, 165, 166, 9))
     + "</cellXfs>"
 )
 STRINGS = "<si><t>shared</t></si><si><r><t>rich </t></r><r><t>text</t></r><rPh><t>no</t></rPh></si>"

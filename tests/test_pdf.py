@@ -141,6 +141,86 @@ def test_glyphs_without_a_character_are_reported(to_unicode: tuple[str, ...]) ->
     assert codes(document) == [("no_unicode", "page 1")]
 
 
+def row(*pieces: tuple[str, float, float]) -> list[Line]:
+    """Pieces of one line, each with its size and how far it is raised, set close to each other."""
+    lines: list[Line] = []
+    x = 72.0
+    for text, size, rise in pieces:
+        lines.append(Line(text, x=x, y=700 + rise, size=size))
+        # Widths of Helvetica, near enough: digits and most letters, narrow signs, blanks.
+        x += size * sum(0.28 if char in " .,/'" else 0.33 if char in "()-" else 0.556 for char in text)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ([("10", 12, 0), ("2", 7, 4), (" units", 12, 0)], "10² units"),
+        ([("10", 12, 0), ("-3", 7, 4), (" units", 12, 0)], "10⁻³ units"),
+        ([("up", 12, 0), ("1,2", 7, 4), (" and", 12, 0)], "up¹,² and"),
+        ([("1", 7, 4), ("Our code", 12, 0)], "¹Our code"),
+        ([("done", 12, 0), ("12", 8, 4)], "done¹²"),
+        ([("101", 12, 0), ("2", 7, -2), (" bits", 12, 0)], "101₂ bits"),
+        ([("CO", 12, 0), ("2", 7, -2), (" bond", 12, 0)], "CO2 bond"),
+        ([("37", 12, 0), ("(0.4)", 7, -2), (" on", 12, 0)], "37(0.4) on"),
+        ([("about ", 12, 0), ("12", 9, 0), (" cups", 12, 0)], "about 12 cups"),
+        ([("on", 12, 0), ("e", 7, 4), (" hand", 12, 0)], "one hand"),
+    ],
+)  # fmt: skip
+def test_raised_digits_do_not_join_a_number_or_a_word(pieces: list[Any], text: str) -> None:
+    shown = read(Sheet(row(*pieces))).text
+    assert re.sub(" +", " ", shown) == f"{text}\n"
+
+
+def test_a_number_in_the_next_cell_is_not_raised() -> None:
+    document = read(Sheet((Line("A label", size=12), Line("42", x=300, y=705, size=8))))
+    assert "42" in document.text
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((Line(b"\1\2\2"),), id="as it is seen"),
+        pytest.param(
+            (Line(b"\2", x=86.4), Line(b"\2", x=79.2), Line(b"\1")), id="as it is read, from the right"
+        ),
+        pytest.param((Line(b"\1"), Line(b"\2", x=79.2), Line(b"\2", x=86.4)), id="letter by letter"),
+    ],
+)
+def test_right_to_left_text_is_in_the_order_it_is_read(lines: tuple[Line, ...]) -> None:
+    assert read(Sheet(lines), to_unicode=("\u05d0", "\u05d1")).text == "\u05d1\u05d1\u05d0\n"
+
+
+def test_the_letters_of_a_lam_alef_are_not_turned_round() -> None:
+    assert read(Sheet((Line(b"\1\2"),)), to_unicode=("\u0644\u0627", "\u0643")).text == "\u0643\u0644\u0627\n"
+
+
+GREY = "0.3 g 0 0 595 842 re f"
+
+
+@pytest.mark.parametrize(
+    ("sheet", "hidden"),
+    [
+        (Sheet((Line("unpainted", paint="3 Tr"), Line("seen", y=600))), ["unpainted"]),
+        (Sheet((Line("white", paint="1 g"), Line("seen", y=600))), ["white"]),
+        (Sheet((Line("white", paint="1 g"), Line("seen", y=600)), under="1 g 0 0 595 842 re f"), ["white"]),
+        (Sheet((Line("white", paint="1 g"), Line("seen", y=600)), under="0 g 60 590 80 30 re f"), ["white"]),
+        (Sheet((Line("white on grey", paint="1 g"),), under=GREY), []),
+        (Sheet((Line("stroked", paint="1 g 1 Tr"),)), []),
+        (Sheet((Line("black"),), under=GREY), []),
+    ],
+)
+def test_text_that_nobody_sees_is_hidden(sheet: Sheet, hidden: list[str]) -> None:
+    document = read(sheet)
+    assert [document.text[aside.start : aside.end] for aside in document.asides] == hidden
+
+
+def test_the_text_layer_of_a_scan_is_not_hidden() -> None:
+    document = read(Sheet((Line("read by a scanner", paint="3 Tr"),) * 8, image=True), Sheet(TEXT))
+    assert document.asides == ()
+    assert [page.ocr for page in document.pages] == [True, False]
+
+
 def test_a_field_of_a_form_is_text_where_it_stands() -> None:
     document = read(Sheet(TEXT, field="Jane Roe"))
     assert document.text.endswith("\nJane Roe\n")
@@ -196,6 +276,13 @@ def test_a_broken_page_costs_that_page_only() -> None:
         "The first line,\nand the second.",
         "The first line,\nand the second.\n",
     ]
+
+
+def test_too_many_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("citewire.documents.pdf.MOST_CHARACTERS", 40)
+    document = read_pdf(make_pdf(*[Sheet(TEXT)] * 5), sha256="")
+    assert len(document.pages) == 2
+    assert codes(document) == [("too_many_pages", "page 3")]
 
 
 def test_too_many_pages() -> None:

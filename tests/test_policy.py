@@ -187,6 +187,43 @@ def test_any_order_of_pages_and_a_whole_document() -> None:
     assert judge(SOURCE, TEXT).status == "verified"
 
 
+def test_what_an_ellipsis_leaves_out_is_not_among_the_ranges() -> None:
+    finding = judge("The company's [own] revenue rose ... in fiscal 2019", TEXT)
+    said = [" ".join(SOURCE[start:end].split()) for start, end in finding.ranges]
+    assert said == ["The company's revenue rose", "in fiscal 2019"]
+    assert (finding.ranges[0][0], finding.ranges[-1][1]) == (finding.start, finding.end)
+
+
+LONG = " ".join(f"{SOURCE} {number}" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "status"),
+    [
+        pytest.param(LONG, LONG, "verified", id="all of it"),
+        pytest.param(LONG, LONG[:50_000].replace("board", "bird", 3), "altered", id="some words of 50 KB"),
+        pytest.param(LONG, LONG.replace("board", "bird", 3), "altered", id="some words of all of it"),
+        pytest.param("word " * 200_000, "word " * 200_000, "verified", id="one word again and again"),
+        pytest.param("word " * 9_000, f"{'word ' * 4_000}not {'word ' * 4_000}", "altered", id="but one"),
+        pytest.param(
+            "see a.com/b-c 5 - 6 " * 20_000, "see a.com/b-c 5 - 6 " * 20_000, "verified", id="links"
+        ),
+        pytest.param(
+            "売上高は前年より12億円増えた" * 5_000,
+            "売上高は前年より12億円増えた" * 4_000,
+            "verified",
+            id="CJK",
+        ),
+        pytest.param("word " * 9_000, "word ... " * 5_000, "verified", id="ellipses"),
+        pytest.param("x." * 50_000, "x." * 50_000, "verified", id="points"),
+    ],
+)
+@pytest.mark.slow
+def test_no_quote_takes_more_than_seconds(text: str, quote: str, status: str) -> None:
+    """Those that would compare everything with everything run into the time limit of a test."""
+    assert judge(quote, Searchable(text)).status == status
+
+
 SENTENCES = [
     sentence
     for sentence in re.split(r"(?<=[.!?])\s+", " ".join(SOURCE.replace("in-\nclude", "include").split()))
@@ -198,7 +235,7 @@ Edit = Callable[[str, Random], str]
 def _cased(text: str, random: Random) -> str:
     return (
         random.choice((text.upper, text.title, text.capitalize))()
-        if "US" not in text and "MW" not in text
+        if "US" not in text and "MW" not in text and "-\n" not in text
         else text
     )
 

@@ -15,6 +15,7 @@ from cases import need_cases
 from citewire.documents.document import Aside, Box, Document, Kind, Page
 from citewire.documents.html import read_html
 from citewire.documents.text import line_starts
+from citewire.verification.library import Checked
 from citewire.verification.proof import (
     Proof,
     certain_edge,
@@ -23,6 +24,7 @@ from citewire.verification.proof import (
     page_url,
     possible_edge,
     prove,
+    prove_all,
     selectors,
     snippet,
     text_fragment,
@@ -327,6 +329,31 @@ def test_the_record() -> None:
     assert prove(paged(None), 6, 24).links == ()
     assert page_url(page(PAGE), 3) is None
     assert links(page(PAGE), *span(PAGE, "Members who can't pay in May"))[1:] == ("https://a.example/p",)
+
+
+def test_each_check_that_found_something_has_a_record() -> None:
+    """Also where two sources have one name, and where the words do not fill their range."""
+    first, second = paged(), page(PAGE, url=None)
+    box = Box(2, 1, 2, 3, 4)
+    checks = [
+        Checked(
+            "a",
+            "verified",
+            source="x",
+            start=16,
+            end=29,
+            boxes=(box,),
+            sha256="1" * 64,
+            ranges=((16, 20), (25, 29)),
+        ),
+        Checked("b", "missed", "these words are not in the source"),
+        Checked("c", "altered", source="x", start=0, end=7, sha256="0" * 64, ranges=((0, 7),)),
+        Checked("d", "verified", source="x", start=0, end=7, sha256="2" * 64, ranges=((0, 7),)),
+    ]
+    made = prove_all(checks, [first, second])
+    pieces = (*selectors(first, 16, 20), *selectors(first, 25, 29))
+    assert made[0] == msgspec.structs.replace(prove(first, 16, 29), boxes=(box,), selectors=pieces)
+    assert made[1:] == [None, prove(second, 0, 7), None]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import citewire
 from citewire.documents import DocumentError
 from citewire.model import Answer, Citation, Pages, Part, Point, Source, SourceRef, Span
 from citewire.verification.library import Library
-from citewire.verification.report import verify_answer
+from citewire.verification.report import Report, verify_answer
+from citewire.verification.sources import Given
 from test_library import OTHER, REPORT
 
 LIBRARY = Library([REPORT, OTHER])
@@ -45,7 +47,7 @@ def verdict(*citations: Citation) -> list[tuple[str, str | None, int | None]]:
         pytest.param(
             cited("Guests pay 60 dollars", "s3"), ("verified", None, 1), id="a source that is not there"
         ),
-        pytest.param(cited(None), ("skipped", "it has no quote", None), id="no quote"),
+        pytest.param(cited(None), ("skipped", "nothing quoted", None), id="no quote"),
         pytest.param(
             cited("The fee is 40 dollars", locator=Pages(3, 3)), ("verified", None, 3), id="its page"
         ),
@@ -104,5 +106,14 @@ def test_verify_takes_payloads_and_files(tmp_path: Path) -> None:
     payload = {"citations": {"m1": [{"id": "a", "title": "fees.txt", "snippet": "The fee is 40 dollars"}]}}
     report = citewire.verify(payload, [tmp_path / "fees.txt"])
     assert report.counts == {"verified": 1}
+    for sources in (tmp_path, str(tmp_path), [b"The fee is 40 dollars."], Given("The fee is 40 dollars.")):
+        assert citewire.verify(payload, sources).counts == {"verified": 1}
     with pytest.raises(DocumentError):
         citewire.verify(payload, [tmp_path / "nothing.txt"])
+
+
+def test_verify_works_within_an_event_loop() -> None:
+    async def main() -> Report:
+        return citewire.verify(Answer((), (cited("The deposit is 15 dollars"),), SOURCES), [REPORT])
+
+    assert asyncio.run(main()).counts == {"verified": 1}

@@ -32,6 +32,46 @@ def test_encoding_is_found(data: bytes) -> None:
     assert read_text(data, sha256="").text == SENTENCE
 
 
+# Of each language a sentence or two, in the encodings that it is found in.
+OLDER = {
+    "cp1252": (
+        "L’été dernier, les élèves ont étudié l’œuvre complète à la bibliothèque; où êtes-vous allés ?",
+    ),
+    "cp1251": (
+        "Министерство сообщило, что уровень безработицы снизился до 3,2 процента.",
+        "Міністерство повідомило, що рівень безробіття знизився. Її частка є найнижчою.",
+    ),
+    "koi8-r": ("Министерство сообщило, что уровень безработицы снизился до 3,2 процента.",),
+    "cp1253": ("Η κυβέρνηση ανακοίνωσε ότι η ανεργία μειώθηκε στο 10 τοις εκατό.",),
+    "cp1255": ("הממשלה הודיעה כי שיעור האבטלה ירד לשלושה אחוזים בשנה שעברה.",),
+    "cp1256": ("أعلنت الحكومة أن معدل البطالة انخفض إلى ثلاثة في المئة في العام الماضي.",),
+    "shift_jis": ("政府は昨年の失業率が3.2%に低下したと発表した。カタカナもあります。",),
+    "euc_jp": ("政府は昨年の失業率が3.2%に低下したと発表した。カタカナもあります。",),
+    "gb18030": ("政府宣布去年失业率下降到百分之三点二，这是有史以来的最低水平。",),
+    "big5": ("政府宣布去年失業率下降到百分之三點二，這是有史以來的最低水準。",),
+    "euc_kr": ("정부는 지난해 실업률이 3.2%로 하락했다고 발표했다.",),
+    "utf-16-le": ("政府宣布去年失业率下降到百分之三点二，这是有史以来的最低水平。", "Уровень снизился."),
+    "utf-16-be": ("政府は昨年の失業率が低下したと発表した。", "정부는 지난해 실업률이"),
+}
+AROUND = ("{}", "{0}\n{0}\n", "Page 12 of the report says:\n{}\nand so on, in English, for a while.\n")
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(
+    ("codec", "text"), [(codec, text) for codec, texts in OLDER.items() for text in texts]
+)
+def test_older_encodings_are_found(codec: str, text: str, around: str) -> None:
+    text = around.format(text)
+    assert read_text(text.encode(codec), sha256="").text == text
+
+
+@pytest.mark.parametrize(
+    "text", ["caf\xe9", "\xc4", "\xa35", "FR\xdcHST\xdcCK IN Z\xdcRICH", "20 \xb0C \xb1 3", "na\xefve"]
+)
+def test_a_few_bytes_are_of_western_europe(text: str) -> None:
+    assert read_text(text.encode("cp1252"), sha256="").text == text
+
+
 def test_what_is_not_utf_8_is_cp1252() -> None:
     assert read_text(LATIN.encode("cp1252"), sha256="").text == LATIN
 
@@ -48,7 +88,8 @@ def test_a_charset_is_believed_when_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"%PDF-1.7\n\x00\x01\x00\x00\x02", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0"]
+    "data",
+    [b"%PDF-1.7\n\x00\x01\x00\x00\x02", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0", bytes(range(1, 256)) * 9],
 )
 def test_bytes_that_are_no_text_are_refused(data: bytes) -> None:
     with pytest.raises(DocumentError, match="NUL"):

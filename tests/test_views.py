@@ -45,6 +45,7 @@ ODD = st.text(
         pytest.param("中文\n字", "中文字", id="a break between characters of CJK"),
         pytest.param("中文 字", "中文 字", id="a space between them"),
         pytest.param("हिन्दी", "हिन्दी", id="vowel signs"),
+        pytest.param("أحـــرار\u061c", "أحرار", id="an Arabic word made longer"),
         pytest.param("", "", id="nothing"),
         pytest.param(" \n\u200b ", "", id="nothing to see"),
     ],

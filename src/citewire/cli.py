@@ -6,18 +6,22 @@ arguments cannot be used.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from enum import StrEnum
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast, get_args
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, cast, get_args
 
 import typer
 from msgspec import to_builtins
+from msgspec.structs import replace
 from typer.core import TyperGroup
 
 import citewire
@@ -29,9 +33,14 @@ from citewire.rendering import FORMATS
 from citewire.text import Unit, for_log
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from citewire.documents import Document
-    from citewire.verification.library import Checked, Library
+    from citewire.extraction import Extraction
+    from citewire.verification.engine import Engine
+    from citewire.verification.library import Checked
     from citewire.verification.report import Report
+    from citewire.verification.verifier import Asked
 
 # Typer keeps its own copy of click to itself and shows only the leaves of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -235,11 +244,17 @@ def _lines(file: str) -> Iterator[bytes]:
     from citewire.agui.sse import MAX_FRAME  # noqa: PLC0415  # as above
 
     try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
+        with nullcontext(_stdin()) if file == "-" else Path(file).open("rb") as log:
             while line := log.readline(MAX_FRAME + 1):
                 yield line
     except OSError as exc:
         _fail(f"{file}: {exc.strerror or exc}")
+
+
+def _stdin() -> BinaryIO:
+    """Standard input, by a reader of its own: Python cannot end while a thread waits in the usual one."""
+    usual = sys.stdin.buffer
+    return os.fdopen(os.dup(usual.fileno()), "rb") if isinstance(usual, BufferedReader) else usual
 
 
 def _pretty_cut(value: Any) -> str:
@@ -299,21 +314,39 @@ def check(
     Says whether the words are there, and where, and what differs. It does not know whether they support what
     they are cited for.
     """
-    from citewire.verification.library import Library  # noqa: PLC0415  # brings numpy along
-
     if not sources:
         _fail("name a source with --sources")
-    library = Library(_documents(sources))
-    if not library.held:
-        _fail("none of the sources can be read")
-    for line in _lines(file):
-        if line.strip():
-            _write_out(encode(_check_line(library, line)).decode() + "\n")
+    asyncio.run(_check_each(file, sources))
+
+
+async def _check_each(file: str, sources: list[str]) -> None:
+    from citewire.documents import Cache  # noqa: PLC0415  # they bring numpy along
+    from citewire.verification.engine import Engine  # noqa: PLC0415
+    from citewire.verification.verifier import in_order  # noqa: PLC0415
+
+    wrong: list[str] = []
+
+    async def asked() -> AsyncGenerator[Asked]:
+        async for line in _awaited(_lines(file)):
+            if line.strip():
+                question, remark = _asked(line)
+                wrong.append(remark)
+                yield question
+
+    async with Engine(sources, cache=Cache(), deadline=None) as engine:
+        await _read_sources(engine)
+        if all(reading.problem for reading in engine.known):
+            _fail("none of the sources can be read")
+        async for checked in in_order(engine, asked()):
+            remark = wrong.pop(0)
+            shown = replace(checked, status="skipped", reason=remark) if remark else checked
+            _write_out(encode(shown).decode() + "\n")
 
 
 class _ReportFormat(StrEnum):
     text = "text"
     json = "json"
+    html = "html"
 
 
 @app.command(
@@ -321,7 +354,9 @@ class _ReportFormat(StrEnum):
 
 `citewire verify answer.json --sources report.pdf`
 
-`citewire verify answers/*.json --sources docs/ --format json --fail-on altered,missed`"""
+`citewire verify answers/*.json --sources docs/ --format json --fail-on altered,missed`
+
+`citewire verify answer.json --sources docs/ --format html > report.html`"""
 )
 def verify(
     files: Annotated[
@@ -341,20 +376,23 @@ def verify(
 
     Says whether the words are there. It does not know whether they support the sentences they are cited for.
     """
-    from citewire.verification.library import Library  # noqa: PLC0415  # brings numpy along
-    from citewire.verification.report import verify_answer  # noqa: PLC0415
+    from citewire.verification.page import write_page  # noqa: PLC0415  # they bring numpy along
+    from citewire.verification.pictures import originals  # noqa: PLC0415
 
     unwanted = {status.strip() for status in fail_on.split(",") if status.strip()}
     if unknown := unwanted - set(get_args(Status)):
         _fail(f"no status is called {min(unknown)}; there are {', '.join(get_args(Status))}")
     if not sources:
         _fail("name a source with --sources")
-    library = Library(_documents(sources))
-    reports = [
-        (file, verify_answer(answer, library)) for file in files or ["-"] for answer in _answers(file, source)
-    ]
-    for file, report in reports:
-        _write_out(_as_text(file, report) if form is _ReportFormat.text else _as_json(file, report))
+    answers = [(file, answer) for file in files or ["-"] for answer in _answers(file, source)]
+    reports, documents = asyncio.run(_verified(answers, sources))
+    match form:
+        case _ReportFormat.text:
+            _write_out("".join(_as_text(file, report) for file, report in reports))
+        case _ReportFormat.json:
+            _write_out("".join(_as_json(file, report, documents) for file, report in reports))
+        case _ReportFormat.html:
+            _write_out(write_page(reports, documents, originals(sources)))
     if any(check.status in unwanted for _, report in reports for check in report.checks):
         raise typer.Exit(1)
 
@@ -399,52 +437,142 @@ def _check_lines(check: Checked) -> Iterator[str]:
     yield from (f"    note: {for_log(warning, 200)}" for warning in check.warnings)
 
 
-def _as_json(file: str, report: Report) -> str:
+def _as_json(file: str, report: Report, documents: Iterable[Document]) -> str:
+    from citewire.verification.proof import prove_all  # noqa: PLC0415  # as above
+
     uncited = [
         {"text": report.answer.parts[span.part].text[span.start : span.end], **to_builtins(span)}
         for span in report.uncited
     ]
-    return (
-        pretty({"answer": file, "counts": report.counts, "checks": report.checks, "uncited": uncited}) + "\n"
-    )
+    checks = [
+        {**to_builtins(check), "proof": proof}
+        for check, proof in zip(report.checks, prove_all(report.checks, documents), strict=True)
+    ]
+    return pretty({"answer": file, "counts": report.counts, "checks": checks, "uncited": uncited}) + "\n"
 
 
-def _documents(sources: list[str]) -> Iterator[Document]:
-    """The documents that can be read; what cannot is said."""
-    from citewire.documents import Cache, load  # noqa: PLC0415  # as above
+async def _verified(
+    answers: list[tuple[str, Answer]], sources: list[str]
+) -> tuple[list[tuple[str, Report]], list[Document]]:
+    """The reports, and the documents that there are."""
+    from rich.console import Console  # noqa: PLC0415  # a tenth of a second
+    from rich.progress import Progress  # noqa: PLC0415
 
-    cache = Cache()
-    for source in sources:
-        folder = Path(source)
-        files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [source]
-        for each in files:
+    from citewire.documents import Cache  # noqa: PLC0415  # they bring numpy along
+    from citewire.verification.engine import Engine  # noqa: PLC0415
+    from citewire.verification.report import questions, report  # noqa: PLC0415
+    from citewire.verification.verifier import in_order  # noqa: PLC0415
+
+    asked = [questions(answer) for _, answer in answers]
+    checks: list[Checked] = []
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
+        async with Engine(sources, cache=Cache(), deadline=None) as engine:
+            await _read_sources(engine, bars)
+            bar = bars.add_task("checking quotes", total=sum(map(len, asked)))
+            async for checked in in_order(engine, (question for each in asked for question in each)):
+                checks.append(checked)
+                bars.advance(bar)
+            found = {check.sha256 for check in checks}
+            documents = [engine.document(reading, boxes=reading.sha256 in found) for reading in engine.known]
+    each = iter(checks)
+    reports = [
+        (file, report(answer, list(islice(each, len(questions)))))
+        for (file, answer), questions in zip(answers, asked, strict=True)
+    ]
+    return reports, [document for document in documents if document]
+
+
+async def _read_sources(engine: Engine, bars: Progress | None = None) -> None:
+    """Have all of them read; what is wrong with one is said."""
+    bar = bars.add_task("reading sources", total=len(engine.known)) if bars else None
+    async for reading in engine.readings():
+        if bars and bar is not None:
+            bars.advance(bar)
+        if reading.problem:
+            _say(f"left out: {reading.name}: {reading.problem.message} [{reading.problem.code}]")
+        for note in reading.notes:
+            _say(f"note: {reading.name}: {note.path}: {note.message} [{note.code}]")
+
+
+async def _awaited(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
+    """Lines as they come, from a thread: the next may be sent only when this one was answered."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | typer.Exit | None] = asyncio.Queue(1)
+
+    def put(item: bytes | typer.Exit | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def read() -> None:
+        # Nobody may listen any more.
+        with suppress(RuntimeError):
             try:
-                document = load(each, cache=cache)
-            except CitewireError as exc:
-                _say(f"left out: {each}: {exc.message} [{exc.code}]")
-            else:
-                for problem in document.problems:
-                    _say(f"note: {each}: {problem.path}: {problem.message} [{problem.code}]")
-                yield document
+                for line in lines:
+                    put(line)
+                put(None)
+            except typer.Exit as exc:
+                put(exc)
+
+    Thread(target=read, daemon=True).start()
+    while (item := await queue.get()) is not None:
+        if isinstance(item, typer.Exit):
+            raise item
+        yield item
 
 
-def _check_line(library: Library, line: bytes) -> Checked:
-    from citewire.verification.library import Checked  # noqa: PLC0415  # as above
+def _asked(line: bytes) -> tuple[Asked, str]:
+    """The question of a line, and what is wrong with it."""
+    from citewire.verification.verifier import Asked  # noqa: PLC0415  # as above
 
     try:
-        asked = decode(line)
+        fields = decode(line)
     except CitewireError as exc:
-        return Checked(None, "skipped", f"not a line of JSON: {exc.message}")
-    if not isinstance(asked, dict) or not isinstance(
-        quote := cast("dict[str, Any]", asked).get("quote"), str
+        return Asked(None, ""), f"not a line of JSON: {exc.message}"
+    if not isinstance(fields, dict) or not isinstance(
+        quote := cast("dict[str, Any]", fields).get("quote"), str
     ):
-        return Checked(None, "skipped", "a line has an id and a quote")
-    fields = cast("dict[str, Any]", asked)
-    name, source, page = (fields.get(key) for key in ("id", "source", "page"))
-    pages = (page,) if isinstance(page, int) else ()
-    return library.check(
-        quote, source if isinstance(source, str) else None, pages, None if name is None else str(name)
+        return Asked(None, ""), "a line has an id and a quote"
+    name, source, page = (cast("dict[str, Any]", fields).get(key) for key in ("id", "source", "page"))
+    question = Asked(
+        None if name is None else str(name),
+        quote,
+        source if isinstance(source, str) else None,
+        (page,) if isinstance(page, int) else (),
     )
+    return question, ""
+
+
+@app.command(
+    epilog="""**Examples**
+
+`citewire extract answer.txt`
+
+`llm "..." | citewire extract -`"""
+)
+def extract(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="What a model wrote; `-` reads standard input.")
+    ] = "-",
+) -> None:
+    """Take the citations out of the text of a model, as JSON.
+
+    `visible_text` is what a reader sees, `problems` what could not be read, with its place in the text.
+    """
+    found = citewire.extract(_bytes(file).decode("utf-8", "replace"))
+    _write_out(_pretty_cut(_shown(found)) + "\n")
+
+
+def _shown(found: Extraction) -> dict[str, Any]:
+    """What was found, without what is only kept to write it back, and without what is not known."""
+    shown = found.answer.bare()
+    known = {"citations": shown.citations, "sources": shown.sources, "problems": found.problems}
+    return {"visible_text": found.visible_text, **_sparse(to_builtins(known))}
+
+
+def _sparse(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        return {key: _sparse(member) for key, member in members if member is not None and member != {}}
+    return [_sparse(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _list_dialects() -> None:

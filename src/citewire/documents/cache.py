@@ -27,12 +27,13 @@ from citewire.documents.document import Document
 __all__ = ["VERSION", "Cache", "Packed", "default_folder"]
 
 # Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
-VERSION = 1
+VERSION = 2
 
 LIMIT = 4 << 30
 # The share of the limit that one process writes before it looks again what others have written.
 _LOOK_AFTER = 1 / 16
-# Seconds after which what is still aside was left there by a writer that was killed.
+# Seconds after which what is still aside was left there by a writer that was killed, and for which what was
+# used may be in use: others open it by its key.
 _STALE = 3600
 
 _KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?")
@@ -86,8 +87,16 @@ class Cache:
 
     def __init__(self, folder: Path | None = None, *, limit: int = LIMIT) -> None:
         self.folder = folder or default_folder()
-        self._limit = limit
+        self.limit = limit
         self._unlooked = 0.0
+
+    def is_usable(self) -> bool:
+        """Whether anything can be written there."""
+        try:
+            with self._aside():
+                return True
+        except OSError:
+            return False
 
     def get(self, key: str) -> Document | None:
         """The document that was put there, its arrays mapped from disk."""
@@ -97,6 +106,10 @@ class Cache:
         except ValueError:
             self._drop(self._entry(key))
             return None
+
+    def drop(self, key: str) -> None:
+        """Forget what is there."""
+        self._drop(self._entry(key))
 
     def put(self, key: str, document: Document) -> None:
         self.write(key, Packed.of(document))
@@ -118,7 +131,7 @@ class Cache:
     def write(self, key: str, packed: Packed) -> None:
         entry = self._entry(key)
         size = len(packed.meta) + sum(array.nbytes for array in packed.arrays)
-        if size > self._limit:
+        if size > self.limit:
             return
         # Not there, not ours, full, or somebody was faster.
         with suppress(OSError), self._aside() as aside:
@@ -128,7 +141,7 @@ class Cache:
             aside.rename(entry)
             self._unlooked -= size
             if self._unlooked < 0:
-                self._unlooked = self._limit * _LOOK_AFTER
+                self._unlooked = self.limit * _LOOK_AFTER
                 self._make_room()
 
     def _entry(self, key: str) -> Path:
@@ -156,13 +169,14 @@ class Cache:
     def _make_room(self) -> None:
         """Entries of older versions are among those not used for longest."""
         entries = sorted(self._entries(), reverse=True)
-        total = 0
+        total, stale = 0, time.time() - _STALE
         for used, size, entry in entries:
             total += size
+            if used >= stale:
+                continue
             if entry.name.startswith(_ASIDE):
-                if used < time.time() - _STALE:
-                    shutil.rmtree(entry, ignore_errors=True)
-            elif total > self._limit:
+                shutil.rmtree(entry, ignore_errors=True)
+            elif total > self.limit:
                 self._drop(entry)
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:

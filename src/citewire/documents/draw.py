@@ -14,14 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct, msgpack
 
 from citewire.documents.errors import DocumentError, Encrypted
 from citewire.documents.reader import ReaderFailed, ReaderTimeout
 
-__all__ = ["Crop", "draw", "draw_all_in_child", "draw_in_child"]
+__all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode"]
 
 Format = Literal["png", "jpeg", "webp", "avif"]
 Rectangle = tuple[float, float, float, float]
@@ -72,6 +72,36 @@ class Crop(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, page: int, boxes: Iterable[Sequence[float]], options: Options) -> Crop:
         return cls(page, tuple((left, top, right, bottom) for left, top, right, bottom in boxes), **options)
+
+    def frame(self, width: float, height: float) -> Frame | None:
+        """What it shows of a page of this size; None where all of its boxes are outside."""
+        boxes = [box for box in (_within(box, width, height) for box in self.boxes) if box]
+        if self.boxes and not boxes:
+            return None
+        left, top, right, bottom = 0.0, 0.0, width, height
+        if boxes and not self.whole:
+            lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+            across, down = self.margin
+            left, top = max(left, min(lefts) - across), max(top, min(tops) - down)
+            right, bottom = min(right, max(rights) + across), min(bottom, max(bottoms) + down)
+        wide, tall = right - left, bottom - top
+        scale = min(self.scale, math.sqrt(MOST_PIXELS / (wide * tall)), MOST_SIDE / wide, MOST_SIDE / tall)
+        return Frame(left, top, right, bottom, scale, tuple(boxes))
+
+
+class Frame(NamedTuple):
+    """The part of a page that a picture shows, in points, its scale, and the boxes that are on the page."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    scale: float
+    boxes: tuple[Rectangle, ...]
+
+    @property
+    def pixels(self) -> float:
+        return (self.right - self.left) * (self.bottom - self.top) * self.scale**2
 
 
 class _Job(Struct, frozen=True):
@@ -230,22 +260,15 @@ def _drawn(file: Any, crop: Crop) -> bytes:
     width, height = page.get_size()
     if not (0 < width <= _LARGEST_PAGE and 0 < height <= _LARGEST_PAGE):
         raise DocumentError(f"a page of {width:g} by {height:g} points cannot be drawn")
-    boxes = [box for box in (_within(box, width, height) for box in crop.boxes) if box]
-    if crop.boxes and not boxes:
+    frame = crop.frame(width, height)
+    if frame is None:
         raise DocumentError("the boxes are outside of what the page shows")
-    left, top, right, bottom = 0.0, 0.0, width, height
-    if boxes and not crop.whole:
-        lefts, tops, rights, bottoms = zip(*boxes, strict=True)
-        across, down = crop.margin
-        left, top = max(left, min(lefts) - across), max(top, min(tops) - down)
-        right, bottom = min(right, max(rights) + across), min(bottom, max(bottoms) + down)
-    tall, wide = bottom - top, right - left
-    scale = min(crop.scale, math.sqrt(MOST_PIXELS / (wide * tall)), MOST_SIDE / wide, MOST_SIDE / tall)
+    left, top, right, bottom, scale, boxes = frame
     cuts = [math.floor(cut * scale) for cut in (left, height - bottom, width - right, top)]
     # It rounds up what it is given; this gives it whole pixels, whatever floats do.
     bitmap = page.render(scale=scale, crop=[max(0.0, cut - 0.5) / scale for cut in cuts])
     shifted = [[side * scale - cuts[(0, 3)[at % 2]] for at, side in enumerate(box)] for box in boxes]
-    return _saved(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
+    return encode(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
 
 
 def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:
@@ -271,7 +294,8 @@ def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
     return ImageChops.multiply(image, layer)
 
 
-def _saved(image: Any, format: Format) -> bytes:  # noqa: A002  # the name of the option
+def encode(image: Any, format: Format) -> bytes:  # noqa: A002  # the name of the option
+    """A picture of Pillow's as bytes."""
     out = io.BytesIO()
     image.save(out, format, **_SAVE[format])
     return out.getvalue()

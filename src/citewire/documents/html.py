@@ -14,6 +14,7 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from citewire.documents.document import Aside, Document, Element, Page
+from citewire.documents.styles import Styles
 from citewire.documents.text import CELL, LINE, LOWERED, RAISED, ROW, SPACE, Draft, decode, line_starts
 
 __all__ = ["read_html"]
@@ -43,7 +44,6 @@ _LONGEST_PATH = 64
 
 _SPACES = re.compile(r"[ \t\n\f\r]{2,}|[\t\n\f\r]")
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
-_HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)(?![\w-])", re.IGNORECASE)
 _META = re.compile(rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 # Where browsers stop looking for it, and some room for a long comment before it.
 _META_WITHIN = 4096
@@ -89,7 +89,8 @@ def read_html(
 ) -> Document:
     """The page in `data`; `charset` is what the server said. Whatever the bytes are, there is a document."""
     parser = LexborHTMLParser(_flattened(_decoded(data, charset)), scripting=True)
-    walk = _Walk(parser.root)
+    sheets = (style.text() for style in parser.css("style") if not style.attributes.get("media"))
+    walk = _Walk(parser.root, Styles(sheets))
     text = "".join(walk.draft.parts)
     title = parser.css_first("head > title")
     return Document(
@@ -162,8 +163,9 @@ def _close(name: str, stack: list[str], open_tags: Counter[str]) -> int:
 class _Walk:
     """One pass over the nodes of a page, in order and without recursion."""
 
-    def __init__(self, root: LexborNode | None) -> None:
+    def __init__(self, root: LexborNode | None, styles: Styles) -> None:
         self.draft = Draft()
+        self._styles = styles
         self.hidden: list[tuple[int, int]] = []
         self._hidden_by: int | None = None
         self._nodes: list[_Node] = []
@@ -212,8 +214,11 @@ class _Walk:
         gap = _GAPS.get(tag, 0)
         self.draft.separate(gap)
         hidden = parent.hidden
-        if hidden is None and _is_hidden(node.attributes):
-            hidden = at
+        if hidden is None:
+            attributes = node.attributes
+            # What a search in the page finds is shown then. Closed details are not hidden either.
+            away = attributes.get("hidden", "until-found") != "until-found"
+            hidden = at if away or self._styles.hide(tag, attributes) else None
         digits = _DIGITS.get(tag, parent.digits)
         return _Open(at, node.next, gap, parent.pre or tag in _PRE, hidden, digits, {})
 
@@ -240,11 +245,3 @@ class _Walk:
             start = self.hidden.pop()[0]
         self._hidden_by = by
         self.hidden.append((start, end))
-
-
-def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    return (
-        "hidden" in attributes
-        or (attributes.get("aria-hidden") or "").lower() == "true"
-        or _HIDING.search(attributes.get("style") or "") is not None
-    )

@@ -14,6 +14,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,13 +25,15 @@ from msgspec.structs import replace
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document, Kind
 from citewire.documents.errors import DocumentError, Encrypted
-from citewire.documents.reader import read_in_child
+from citewire.documents.ocr import MOST_PICTURES, SECONDS, languages
+from citewire.documents.reader import TIMEOUT, read_in_child
 from citewire.documents.text import decode
+from citewire.model import Problem
 
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
-__all__ = ["NoTextLayer", "load", "read", "sniff"]
+__all__ = ["load", "load_kept", "read", "sniff"]
 
 # Bytes of a file. What is fetched has a limit of its own.
 LIMIT = 256 << 20
@@ -52,7 +55,7 @@ _PIECE = re.compile(
     _BEFORE + r"<(?:title|meta|script|div|p|h[1-6]|table|[ou]l|article|main)\b", re.IGNORECASE | re.DOTALL
 )
 _IMAGE = re.compile(
-    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|BM....\0\0\0\0|RIFF....WEBP|\0\0\0\x0cjP  "
+    rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II[*+]\0|MM\0[*+]|BM....\0\0\0\0|RIFF....WEBP|\0\0\0\x0cjP  "
     rb"|....ftyp(?:avi[fs]|hei[cx]|mif1|msf1)",
     re.DOTALL,
 )
@@ -65,14 +68,12 @@ _OFFICE: tuple[Kind, ...] = ("docx", "pptx", "xlsx")
 
 _READERS: dict[Kind, str] = {
     "pdf": "pdf", "html": "html", "markdown": "text", "text": "text",
-    "docx": "office", "pptx": "office", "xlsx": "office",
+    "docx": "office", "pptx": "office", "xlsx": "office", "image": "image",
 }  # fmt: skip
 
 
-class NoTextLayer(DocumentError):
-    """A picture: nothing here reads what it shows."""
-
-    code = "no_text_layer"
+# Pages of which the text can only be seen.
+_TO_LOOK_AT = frozenset({"no_text_layer", "no_unicode"})
 
 
 class _Given(NamedTuple):
@@ -93,7 +94,21 @@ def load(
     """The document at a path or an http(s) URL, or in bytes. Raises `DocumentError`, and `FetchError` is one.
 
     For limits other than the usual, `fetch` and `read_in` take the places of `fetch` and `read_in_child`.
+    Pages that are pictures are read by tesseract where it is installed, and get a minute each; in English, or
+    in what the environment has in CITEWIRE_OCR_LANGUAGES, such as `eng+deu`.
     """
+    return load_kept(source, cache=cache, name=name, fetch=fetch, read_in=read_in)[1]
+
+
+def load_kept(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    cache: Cache | None,
+    name: str | None = None,
+    fetch: Callable[[str], Fetched] | None = None,
+    read_in: Callable[..., Document] = read_in_child,
+) -> tuple[str, Document]:
+    """As `load`, and the key under which the cache has it: by its first name there."""
     given = _given(source, fetch)
     if not given.data:
         raise DocumentError("it is empty")
@@ -104,13 +119,30 @@ def load(
     sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(given.content_type)
     hint = _hint(name, given.content_type)
     key = "-".join(filter(None, (sha256, hint, charset)))
+    options = {"sha256": sha256, "name": name, "url": given.url, "charset": charset, "hint": hint}
+    look = partial(read_in, given.data, "citewire.documents.load:read", **options)
+    document = _once(cache, key, look)
+    pictures = sum(problem.code in _TO_LOOK_AT for problem in document.problems)
+    if pictures and (ocr := languages()):
+        # A second time, now that it is known how long it may take.
+        look = partial(look, timeout=TIMEOUT + SECONDS * min(pictures, MOST_PICTURES), ocr=ocr)
+        seen = f"{key}-ocr-{hashlib.sha256(ocr.encode()).hexdigest()[:8]}"
+        try:
+            document = _once(cache, seen, look)
+            key = seen
+        except DocumentError as exc:
+            failed = Problem(exc.code, "$", f"its pictures were not read: {exc.message}")
+            document = replace(document, problems=(*document.problems, failed))
+    return key, replace(document, name=name or None, url=given.url)
+
+
+def _once(cache: Cache | None, key: str, look: Callable[[], Document]) -> Document:
     document = cache.get(key) if cache else None
     if document is None:
-        options = {"sha256": sha256, "name": name, "url": given.url, "charset": charset, "hint": hint}
-        document = read_in(given.data, "citewire.documents.load:read", **options)
+        document = look()
         if cache:
             cache.put(key, document)
-    return replace(document, name=name or None, url=given.url)
+    return document
 
 
 def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], Fetched] | None) -> _Given:
@@ -156,11 +188,14 @@ def _hint(name: str, content_type: str) -> Kind | None:
 
 
 def read(
-    data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: Kind | None
-) -> Document:
+    data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: Kind | None,
+    ocr: str | None = None,
+) -> Document:  # fmt: skip
     """What `load` has done in the child."""
     kind = sniff(data, hint)
     more = {"url": url, "charset": charset} if kind == "html" else {}
+    if kind in {"pdf", "image"}:
+        more = {"ocr": ocr}
     if charset and kind in {"markdown", "text"}:
         data = decode(data, charset).encode("utf-8", "replace")
     module = import_module(f"citewire.documents.{_READERS[kind]}")
@@ -172,7 +207,7 @@ def sniff(data: bytes, hint: Kind | None = None) -> Kind:
     if data.startswith(b"PK\3\4"):
         return _office(data)
     if _IMAGE.match(data):
-        raise NoTextLayer("it is an image, and has no text layer")
+        return "image"
     if data.startswith(_OLE):
         if "EncryptedPackage".encode("utf-16-le") in data:
             raise Encrypted("it needs a password")

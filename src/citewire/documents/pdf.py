@@ -6,47 +6,61 @@ this in a process of its own.
 The text is pdfium's, character by character and in its order. Lines end with a line break, or with the U+0002
 or U+FFFE that pdfium puts for a hyphen at a line end, without a break after it. What a form or a text note
 shows comes last on its page. A glyph whose character the file does not tell is U+FFFD: pdfium's guess, the
-number of the glyph, may look like text and is not.
+number of the glyph, may look like text and is not. Pages that are pictures are read by tesseract.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-import re
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from itertools import repeat
-from statistics import median
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pypdfium2_raw  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
+from PIL import Image
 
 from citewire.documents.document import Aside, Boxes, Document, Page
 from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.lines import (
+    BLANK,
+    BREAK,
+    LINE_ENDS,
+    Codes,
+    Look,
+    inked,
+    mended,
+    move_digits,
+    repeated,
+    turn_ligatures,
+)
+from citewire.documents.ocr import NOTHING, Ocr, fitting
 from citewire.model import Problem
 
 __all__ = ["MOST_PAGES", "read_pdf"]
 
 MOST_PAGES = 10_000
+# Of 7,000 pages full of text, which take half a minute and 400 MB.
+MOST_CHARACTERS = 20_000_000
 # From this share of unreadable characters on, a page is one that text cannot be taken from.
 _UNREADABLE = 0.1
+# From this one on it is looked at like a picture, and so is a page with few characters whose pictures take up
+# this share of it: a stamp or a page number on a scan.
+_ILLEGIBLE, _FEW, _COVERED = 0.5, 100, 0.5
+# Dots per inch at which tesseract is at its best.
+_SHARP = 300
+# Of 255: from this on a colour is white, and from this difference on it is seen.
+_WHITE, _FAINT = 250, 8
 # A page without text but with this many drawn shapes is likely to show letters drawn as outlines.
 _OUTLINES = 100
-# Running headers and footers stand in this share of the page, at its top and bottom (the page numbers of
-# LaTeX are at 0.852 of A4), with nothing but their like beyond or beside them ...
-_MARGIN = 0.15
-# ... on so many pages, or half of them, at the same height, give or take so many points: half a line.
-_REPEATED, _SAME_HEIGHT = 3, 6.0
+_UNKNOWN = 0xFFFD
+_CONTROL = (*(set(range(0x20)) - {0x09, 0x0D, *LINE_ENDS}), *range(0x7F, 0xA0))
 
-_LINE_BREAK, _HYPHEN, _OLD_HYPHEN, _UNKNOWN = 0x0A, 0x02, 0xFFFE, 0xFFFD
-_BLANK = [code for code in range(0x3001) if chr(code).isspace() or code == 0x200B]
-_CONTROL = (*(set(range(0x20)) - {0x09, 0x0A, 0x0D, _HYPHEN}), *range(0x7F, 0xA0))
-
-_Codes = NDArray[np.uint32]
 _pdfium: Any = pypdfium2_raw
 _Handle = ctypes.c_void_p
 
@@ -54,58 +68,91 @@ _Handle = ctypes.c_void_p
 def _fast(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     """A function of pdfium that takes plain addresses, so that `map` can call it for a whole page."""
     address = cast("Any", ctypes.cast(getattr(_pdfium, name), _Handle).value)
-    return ctypes.PYFUNCTYPE(result, _Handle, ctypes.c_int, *arguments)(address)
+    return ctypes.PYFUNCTYPE(result, _Handle, *arguments)(address)
 
 
-_unicode = _fast("FPDFText_GetUnicode", ctypes.c_uint)
-_map_error = _fast("FPDFText_HasUnicodeMapError", ctypes.c_int)
-_angle = _fast("FPDFText_GetCharAngle", ctypes.c_float)
-_loose_box = _fast("FPDFText_GetLooseCharBox", ctypes.c_int, _Handle)
-_tight_box = _fast("FPDFText_GetCharBox", ctypes.c_int, *(_Handle,) * 4)
+_Index = ctypes.c_int
+_unicode = _fast("FPDFText_GetUnicode", ctypes.c_uint, _Index)
+_map_error = _fast("FPDFText_HasUnicodeMapError", ctypes.c_int, _Index)
+_angle = _fast("FPDFText_GetCharAngle", ctypes.c_float, _Index)
+_loose_box = _fast("FPDFText_GetLooseCharBox", ctypes.c_int, _Index, _Handle)
+_tight_box = _fast("FPDFText_GetCharBox", ctypes.c_int, _Index, *(_Handle,) * 4)
+_font_size = _fast("FPDFText_GetFontSize", ctypes.c_double, _Index)
+_matrix = _fast("FPDFText_GetMatrix", ctypes.c_int, _Index, _Handle)
+_owner = _fast("FPDFText_GetTextObject", _Handle, _Index)
+_item = _fast("FPDFPage_GetObject", _Handle, _Index)
+_inner = _fast("FPDFFormObj_GetObject", _Handle, ctypes.c_ulong)
+_count = _fast("FPDFFormObj_CountObjects", ctypes.c_int)
+_kind = _fast("FPDFPageObj_GetType", ctypes.c_int)
+_mode = _fast("FPDFTextObj_GetTextRenderMode", ctypes.c_int)
+_fill = _fast("FPDFPageObj_GetFillColor", ctypes.c_int, *(_Handle,) * 4)
 
 
 class _Sheet(NamedTuple):
     """A page as it was read. The text ends with a line break."""
 
-    codes: _Codes
+    codes: Codes
     boxes: Boxes
     width: float = 0.0
     height: float = 0.0
     label: str | None = None
+    confidence: NDArray[np.uint8] | None = None
+    # Where its text is that nobody sees; or, if `traced`, sees only in the picture that it was read from.
+    unseen: NDArray[np.intp] = np.zeros(0, np.intp)
+    traced: bool = False
 
 
-_END = _Sheet(np.array([_LINE_BREAK], np.uint32), np.full((1, 4), np.nan, np.float32))
+_END = _Sheet(np.array([BREAK], np.uint32), np.full((1, 4), np.nan, np.float32))
 
 
-def read_pdf(data: bytes, *, sha256: str, name: str | None = None, most_pages: int = MOST_PAGES) -> Document:
+def read_pdf(
+    data: bytes, *, sha256: str, name: str | None = None, most_pages: int = MOST_PAGES, ocr: str | None = None
+) -> Document:
     """The document in a PDF file; what could not be read of it is in its `problems`.
 
+    Pages that are pictures are read in the languages `ocr`, or not at all.
     Raises Encrypted if it needs a password, DocumentError if it is no PDF or has no page.
     """
     problems: list[Problem] = []
+    reader = Ocr(ocr, problems)
     # A damaged file may place its characters at infinity.
     with np.errstate(all="ignore"), _opened(data) as file:
         count = int(_pdfium.FPDF_GetPageCount(file))
         if count < 1:
             raise DocumentError("the PDF has no pages")
-        sheets = [_sheet(file, index, problems) for index in range(min(count, most_pages))]
+        sheets: list[_Sheet] = []
+        room = MOST_CHARACTERS
+        for index in range(min(count, most_pages)):
+            sheets.append(_sheet(file, index, problems, reader))
+            room -= len(sheets[-1].codes)
+            if room < 0:
+                break
         title = _string(_pdfium.FPDF_GetMetaText, file, b"Title")
-    if count > most_pages:
-        message = f"only {most_pages:,} of {count:,} pages were read"
-        problems.append(Problem("too_many_pages", f"page {most_pages + 1}", message))
+    if count > len(sheets):
+        message = f"only {len(sheets):,} of {count:,} pages were read"
+        problems.append(Problem("too_many_pages", f"page {len(sheets) + 1}", message))
     codes = np.concatenate([sheet.codes for sheet in sheets])
     boxes = np.concatenate([sheet.boxes for sheet in sheets])
     edges = np.cumsum([0, *(len(sheet.codes) for sheet in sheets)]).tolist()
     pages = tuple(
-        Page(number, start, end, sheet.width, sheet.height, label=sheet.label)
+        Page(
+            number,
+            start,
+            end,
+            sheet.width,
+            sheet.height,
+            sheet.traced or sheet.confidence is not None,
+            sheet.label,
+        )
         for number, (sheet, start, end) in enumerate(zip(sheets, edges, edges[1:], strict=False), 1)
     )
     text = codes.astype("<u4").tobytes().decode("utf-32-le")
-    breaks = (codes == _LINE_BREAK) | (codes == _HYPHEN) | (codes == _OLD_HYPHEN)
-    lines = np.concatenate(([0], np.flatnonzero(breaks[:-1]) + 1)).astype(np.int32)
-    asides = (*_repeated(text, lines, boxes, pages), *_off_page(boxes, pages))
+    breaks = np.flatnonzero(np.isin(codes[:-1], LINE_ENDS))
+    lines = np.concatenate(([0], breaks + 1)).astype(np.int32)
+    unseen = [sheet.unseen + start for sheet, start in zip(sheets, edges, strict=False) if not sheet.traced]
+    asides = (*repeated(text, lines, boxes, pages), *_hidden(boxes, pages, np.concatenate(unseen)))
     return Document(
-        sha256, "pdf", text, pages, lines, boxes,
+        sha256, "pdf", text, pages, lines, boxes, _confidence(sheets),
         asides=tuple(sorted(asides, key=lambda aside: aside.start)), title=title, name=name,
         problems=tuple(problems),
     )  # fmt: skip
@@ -149,35 +196,82 @@ def _string(get: Callable[..., int], *arguments: Any) -> str | None:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace").strip("\0 \t\r\n") or None
 
 
-def _sheet(file: Any, index: int, problems: list[Problem]) -> _Sheet:
+def _confidence(sheets: list[_Sheet]) -> NDArray[np.uint8] | None:
+    """How sure it is of each character, where there are any that were read from a picture."""
+    if all(sheet.confidence is None for sheet in sheets):
+        return None
+    layer = (np.full(len(sheet.codes), 100, np.uint8) for sheet in sheets)
+    pairs = zip(sheets, layer, strict=True)
+    return np.concatenate([given if sheet.confidence is None else sheet.confidence for sheet, given in pairs])
+
+
+def _sheet(file: Any, index: int, problems: list[Problem], reader: Ocr) -> _Sheet:
     where, label = f"page {index + 1}", _string(_pdfium.FPDF_GetPageLabel, file, index)
     with _page(file, index) as (page, text):
         if text is None:
             problems.append(Problem("bad_page", where, "the page is damaged and was left out"))
             return _END._replace(label=label)
-        codes, boxes = _characters(text)
-        boxes[np.isin(codes, _BLANK)] = np.nan
-        inked = int(np.count_nonzero(~np.isnan(boxes[:, 0])))
+        codes, boxes, kept = _characters(text)
+        boxes[np.isin(codes, BLANK)] = np.nan
+        shown = int(np.count_nonzero(~np.isnan(boxes[:, 0])))
         unreadable = int(np.count_nonzero((codes == _UNKNOWN) | ((codes >= 0xE000) & (codes <= 0xF8FF))))
-        if unreadable > inked * _UNREADABLE:
-            message = f"{unreadable:,} of {inked:,} characters are in fonts without a Unicode map"
+        if unreadable > shown * _UNREADABLE:
+            message = f"{unreadable:,} of {shown:,} characters are in fonts without a Unicode map"
             problems.append(Problem("no_unicode", where, message))
-        elif not inked and _draws(page):
-            problems.append(Problem("no_text_layer", where, "the page is a picture: it has no text layer"))
-        return _Sheet(codes, *_shown(boxes, page), label)
+        sheet = _unseen(page, text, kept, _Sheet(codes, *_shown(boxes, page), label))
+        area = sheet.width * sheet.height
+        legible = unreadable <= shown * _ILLEGIBLE
+        if 0 < area < math.inf and (
+            (not legible and reader.languages)
+            or (shown <= _FEW and _draws(page, area * _COVERED if shown else 0.0))
+        ):
+            return _seen(page, sheet, bool(shown and legible), reader, where)
+        return sheet
 
 
-def _draws(page: Any) -> bool:
-    """Whether there is something to read for eyes only."""
+def _seen(page: Any, sheet: _Sheet, keep: bool, reader: Ocr, where: str) -> _Sheet:
+    """The page with the words that it shows, after those of its text layer if these are to be kept."""
+    scale = fitting(sheet.width, sheet.height, _SHARP / 72)
+    reading = reader.read(where, lambda: _picture(page, sheet, scale), round(scale * 72))
+    if reading is NOTHING:
+        return sheet
+    kept = len(sheet.codes) if keep else 0
+    codes = np.frombuffer(reading.text.encode("utf-32-le"), "<u4")
+    return sheet._replace(
+        codes=np.concatenate((sheet.codes[:kept], codes)),
+        boxes=np.concatenate((sheet.boxes[:kept], reading.boxes / np.float32(scale))),
+        confidence=np.concatenate((np.full(kept, 100, np.uint8), reading.confidence)),
+    )
+
+
+def _picture(page: Any, sheet: _Sheet, scale: float) -> Image.Image:
+    """The page as it is shown, in grey."""
+    width, height = max(1, round(sheet.width * scale)), max(1, round(sheet.height * scale))
+    pixels = np.full((height, width), 255, np.uint8)
+    bitmap = _pdfium.FPDFBitmap_CreateEx(width, height, _pdfium.FPDFBitmap_Gray, pixels.ctypes.data, width)
+    _pdfium.FPDF_RenderPageBitmap(bitmap, page, 0, 0, width, height, 0, 0)
+    _pdfium.FPDFBitmap_Destroy(bitmap)
+    return Image.fromarray(pixels)
+
+
+def _draws(page: Any, area: float) -> bool:
+    """Whether there is something to read for eyes only, in pictures that take up `area` at least."""
     items = [_pdfium.FPDFPage_GetObject(page, at) for at in range(_pdfium.FPDFPage_CountObjects(page))]
-    shapes = 0
+    shapes, covered = 0, 0.0
     for item in items:
         # Scanners like to wrap a page in a form. What is no form counts -1.
         inside = range(_pdfium.FPDFFormObj_CountObjects(item))
         items.extend(_pdfium.FPDFFormObj_GetObject(item, at) for at in inside)
         kind = _pdfium.FPDFPageObj_GetType(item)
+        if kind == _pdfium.FPDF_PAGEOBJ_IMAGE:
+            left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+            _pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top)
+            # And to cut it into strips.
+            covered += (right.value - left.value) * (top.value - bottom.value)
+            if covered >= area:
+                return True
         shapes += kind == _pdfium.FPDF_PAGEOBJ_PATH
-        if kind == _pdfium.FPDF_PAGEOBJ_IMAGE or shapes == _OUTLINES:
+        if shapes == _OUTLINES and not area:
             return True
     return False
 
@@ -193,24 +287,85 @@ def _shows_notes(page: Any) -> bool:
     return False
 
 
-def _characters(text: Any) -> tuple[_Codes, Boxes]:
-    """The characters of a page and their boxes (left, top, right, bottom), from the bottom up."""
+def _unseen(page: Any, text: Any, kept: NDArray[np.intp], sheet: _Sheet) -> _Sheet:
+    """The page with what is not to be seen on it: not painted, see-through, or white on white."""
+    items = list(map(_item, repeat(_address(page)), range(_pdfium.FPDFPage_CountObjects(page))))
+    kinds: list[int] = []
+    for item in items:
+        kinds.append(_kind(item))
+        if kinds[-1] == _pdfium.FPDF_PAGEOBJ_FORM:
+            items.extend(map(_inner, repeat(item), range(_count(item))))
+    texts = [item for item, kind in zip(items, kinds, strict=True) if kind == _pdfium.FPDF_PAGEOBJ_TEXT]
+    modes, colours = np.fromiter(map(_mode, texts), np.int8, len(texts)), _colours(texts)
+    filled = modes == _pdfium.FPDF_TEXTRENDERMODE_FILL
+    clear = (modes == _pdfium.FPDF_TEXTRENDERMODE_INVISIBLE) | (filled & (colours[:, 3] == 0))
+    pale = filled & ~clear & (colours[:, :3] >= _WHITE).all(axis=1)
+    if not (clear | pale).any():
+        return sheet
+    owners = np.fromiter(
+        (owner or 0 for owner in map(_owner, repeat(_address(text)), kept.tolist())), np.uint64, len(kept)
+    )
+    unseen, faint = (np.isin(owners, np.array(texts, np.uint64)[some]) for some in (clear, pale))
+    # What a scanner read of the picture is put over it in this way.
+    if _pdfium.FPDF_PAGEOBJ_IMAGE in kinds and 2 * np.count_nonzero(unseen) > len(kept):
+        return sheet._replace(traced=True)
+    return sheet._replace(
+        unseen=np.append(np.flatnonzero(unseen), _blank(page, sheet, np.flatnonzero(faint)))
+    )
+
+
+def _blank(page: Any, sheet: _Sheet, places: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Those of the characters of which a picture of the page shows nothing."""
+    places = places[~np.isnan(sheet.boxes[places, 0])]
+    if not len(places) or not 0 < sheet.width * sheet.height < math.inf:
+        return places[:0]
+    scale = fitting(sheet.width, sheet.height, 1.0)
+    pixels = np.asarray(_picture(page, sheet, scale))
+    boxes = np.clip(sheet.boxes[places] * scale, 0, max(pixels.shape)).astype(int).tolist()
+    parts = (pixels[top : bottom + 1, left : right + 1] for left, top, right, bottom in boxes)
+    return places[[not part.size or int(part.max()) - int(part.min()) < _FAINT for part in parts]]
+
+
+def _colours(items: list[int]) -> NDArray[np.uint32]:
+    """What they are filled with: red, green, blue and opacity."""
+    colours = np.full((len(items), 4), (0, 0, 0, 255), np.uint32)
+    base, end = colours.ctypes.data, colours.ctypes.data + colours.nbytes
+    fields = (range(base + 4 * field, end + 4 * field, 16) for field in range(4))
+    deque(map(_fill, items, *fields), maxlen=0)
+    return colours
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, _Handle).value
+
+
+def _characters(text: Any) -> tuple[Codes, Boxes, NDArray[np.intp]]:
+    """The characters of a page, their boxes (left, top, right, bottom), from the bottom up, and indexes."""
     count = max(0, int(_pdfium.FPDFText_CountChars(text)))
-    at = ctypes.cast(text, _Handle).value
+    at = _address(text)
     codes = np.fromiter(map(_unicode, repeat(at), range(count)), np.uint32, count)
     unmapped = np.fromiter(map(_map_error, repeat(at), range(count)), np.bool_, count)
-    boxes = _all_boxes(at, count)
+    turned = np.fromiter(map(_angle, repeat(at), range(count)), np.float32, count) > 0
+    boxes = _all_boxes(at, turned)
     codes[unmapped | np.isin(codes, _CONTROL) | (codes > 0x10FFFF)] = _UNKNOWN
-    kept = _joined(codes)
-    return np.concatenate((codes[kept], _END.codes)), np.concatenate((boxes[kept], _END.boxes))
+    kept = np.flatnonzero(_joined(codes))
+    codes, boxes = codes[kept], boxes[kept]
+    whole = mended(codes, boxes)
+    codes, boxes, kept = codes[whole], boxes[whole], kept[whole]
+    level = inked(codes, boxes)
+    level = level[~turned[kept[level]]]
+    if len(level):
+        move_digits(codes, boxes, level, cache(partial(_look, at, kept)))
+    turn_ligatures(codes, boxes)
+    return np.concatenate((codes, _END.codes)), np.concatenate((boxes, _END.boxes)), kept
 
 
-def _joined(codes: _Codes) -> NDArray[np.bool_]:
+def _joined(codes: Codes) -> NDArray[np.bool_]:
     """Which characters to keep after CR LF became a line break and surrogates one character, in place."""
     kept = np.ones(len(codes), np.bool_)
     returns = codes == 0x0D
-    kept[:-1] = ~(returns[:-1] & (codes[1:] == _LINE_BREAK))
-    codes[returns] = _LINE_BREAK
+    kept[:-1] = ~(returns[:-1] & (codes[1:] == BREAK))
+    codes[returns] = BREAK
     high, low = codes & 0xFFFFFC00 == 0xD800, codes & 0xFFFFFC00 == 0xDC00
     pairs = np.flatnonzero(high[:-1] & low[1:])
     codes[high | low] &= 0x3FF
@@ -220,16 +375,24 @@ def _joined(codes: _Codes) -> NDArray[np.bool_]:
     return kept
 
 
-def _all_boxes(at: int | None, count: int) -> Boxes:
+def _look(at: int | None, kept: NDArray[np.intp], index: int) -> Look:
+    index = int(kept[index])
+    matrix = (ctypes.c_float * 6)()
+    _matrix(at, index, ctypes.addressof(matrix))
+    _, _, skew, scale, _, base = matrix
+    return Look(_font_size(at, index) * math.hypot(skew, scale), base)
+
+
+def _all_boxes(at: int | None, turned: NDArray[np.bool_]) -> Boxes:
     """Loose boxes, as high as the line, which highlight well; tight ones where pdfium gets the loose wrong.
 
     It takes every text for upright: one that is turned gets a loose box without width, or a wrong one.
     """
+    count = len(turned)
     boxes = np.zeros((count, 4), np.float32)
     base = boxes.ctypes.data
     deque(map(_loose_box, repeat(at), range(count), range(base, base + 16 * count, 16)), maxlen=0)
-    angles = np.fromiter(map(_angle, repeat(at), range(count)), np.float32, count)
-    wrong = np.flatnonzero((angles > 0) | (boxes[:, 0] == boxes[:, 2]) | (boxes[:, 1] == boxes[:, 3]))
+    wrong = np.flatnonzero(turned | (boxes[:, 0] == boxes[:, 2]) | (boxes[:, 1] == boxes[:, 3]))
     tight = np.zeros((len(wrong), 4), np.float64)
     base, end = tight.ctypes.data, tight.ctypes.data + tight.nbytes
     # It writes left, right, bottom and top.
@@ -255,44 +418,12 @@ def _shown(boxes: Boxes, page: Any) -> tuple[Boxes, float, float]:
     return np.stack(corners, axis=1), *(size[::-1] if turned % 2 else size)
 
 
-def _repeated(text: str, lines: NDArray[np.int32], boxes: Boxes, pages: tuple[Page, ...]) -> Iterator[Aside]:
-    """The lines, each with its break, that repeat at the top or bottom of pages, whatever their numbers."""
-    tops, bottoms = np.fmin.reduceat(boxes[:, 1], lines), np.fmax.reduceat(boxes[:, 3], lines)
-    on = np.searchsorted([page.start for page in pages], lines, "right") - 1
-    heights = np.array([page.height for page in pages])[on]
-    at_top = (bottoms > 0) & (bottoms < heights * _MARGIN)
-    margin = np.flatnonzero(at_top | ((tops > heights * (1 - _MARGIN)) & (tops < heights))).tolist()
-    # Of each line, from the edge of the page: where it begins, and where it ends.
-    outer, inner = np.where(at_top, (tops, bottoms), (heights - bottoms, heights - tops)).tolist()
-    ends = np.append(lines[1:], len(text)).tolist()
-    alike: defaultdict[tuple[bool, str], list[int]] = defaultdict(list)
-    for line in margin:
-        words = re.sub(r"\d+", "0", text[lines[line] : ends[line]].strip())
-        # Numbers alone are those of the pages, or of a table that runs over them.
-        if any(char.isalpha() for char in words) or words.count("0") == 1:
-            alike[bool(at_top[line]), words].append(line)
-    needed = min(_REPEATED, max(2, (len(pages) + 1) // 2))
-    repeated: set[int] = set()
-    for group in alike.values():
-        middle = median(outer[line] for line in group)
-        near = [line for line in group if abs(outer[line] - middle) <= _SAME_HEIGHT]
-        if len({int(on[line]) for line in near}) >= needed:
-            repeated.update(near)
-    # Cells of a table repeat as well, but with others beside them.
-    body: defaultdict[tuple[int, bool], float] = defaultdict(lambda: math.inf)
-    for line in set(margin) - repeated:
-        side = int(on[line]), bool(at_top[line])
-        body[side] = min(inner[line], body[side])
-    for line in repeated:
-        if inner[line] < body[int(on[line]), bool(at_top[line])]:
-            yield Aside(int(lines[line]), ends[line], "header" if at_top[line] else "footer")
-
-
-def _off_page(boxes: Boxes, pages: tuple[Page, ...]) -> Iterator[Aside]:
-    """What stands wholly outside of what is shown of its page."""
+def _hidden(boxes: Boxes, pages: tuple[Page, ...], unseen: NDArray[np.intp]) -> Iterator[Aside]:
+    """What nobody sees, or stands wholly outside of what is shown of its page."""
     inked = np.flatnonzero(~np.isnan(boxes[:, 0]))
     sizes = np.array([(page.width, page.height) for page in pages])
     on = np.searchsorted([page.start for page in pages], inked, "right") - 1
     off = (boxes[inked, 2:] <= 0).any(axis=1) | (boxes[inked, :2] >= sizes[on]).any(axis=1)
+    off |= np.isin(inked, unseen)
     edges = np.flatnonzero(np.diff(off, prepend=False, append=False)).reshape(-1, 2)
     yield from (Aside(int(inked[start]), int(inked[end - 1]) + 1, "hidden") for start, end in edges.tolist())

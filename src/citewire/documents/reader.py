@@ -22,6 +22,7 @@ from msgspec import Struct, msgpack
 from citewire.documents.cache import Packed
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
+from citewire.documents.ocr import die_with_parent
 from citewire.errors import CitewireError
 
 __all__ = ["ReaderFailed", "ReaderTimeout", "read_in_child"]
@@ -134,6 +135,7 @@ def _kinds(error: type[DocumentError]) -> Iterator[type[DocumentError]]:
 
 def serve() -> None:
     """The child: one job, and out."""
+    die_with_parent()
     out = os.dup(1)
     # What a library prints must not end up in the result.
     os.dup2(2, 1)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from citewire.documents.charset import guess
 from citewire.documents.document import Aside, AsideKind, Document, Element, Kind, Page
 from citewire.documents.errors import DocumentError
 
@@ -25,17 +26,22 @@ _BOMS = (
 )
 _NEWLINE = re.compile(r"\r\n?")
 _LINE_END = re.compile(r"[\n\f]")
-# As far as git looks for a NUL to tell a binary file; even, for UTF-16.
+# As far as git looks for a NUL to tell a binary file.
 _SAMPLE = 8000
+# Of those that stand for no character, terminals use some.
+_CONTROLS = dict.fromkeys(range(0x20)) | dict.fromkeys(range(0x7F, 0xA0)) | {0xFFFD: None}
+for _code in b"\t\n\r\f\b\x1b\x85":
+    del _CONTROLS[_code]
+_FEW_CONTROLS, _MOST_CONTROLS = 50, 0.05
 
 # What stands between two texts, the weakest first: of several only the strongest is written.
 SPACE, LINE, CELL, ROW = 1, 2, 3, 4
 _GAPS = ("", " ", "\n", "\t", "\n")
 
 
-# Digits that stand above or below the line, so that 10<sup>2</sup> does not read 102.
-RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+# Digits and signs that stand above or below the line, so that 10<sup>2</sup> does not read 102.
+RAISED = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+LOWERED = str.maketrans("0123456789+-\u2212", "₀₁₂₃₄₅₆₇₈₉₊₋₋")
 
 
 class Draft:
@@ -118,26 +124,9 @@ def decode(data: bytes, charset: str | None = None) -> str:
         if data.startswith(bom):
             return data[len(bom) :].decode(codec, "replace")
     try:
-        return data.decode(charset or _guess(data), "replace")
+        return data.decode(charset or guess(data), "replace")
     except (LookupError, ValueError):  # no such codec, or one that is not for text
-        return data.decode(_guess(data), "replace")
-
-
-def _guess(data: bytes) -> str:
-    sample = data[:_SAMPLE]
-    high, low = sample[::2].count(0), sample[1::2].count(0)
-    # Spaces and line ends, with a NUL for half of each, are this frequent in every language.
-    if max(high, low) * 32 > len(sample) // 2 and min(high, low) * 16 < max(high, low):
-        return "utf-16-be" if high > low else "utf-16-le"
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        broken = text.count("\ufffd")
-        # Letters of cp1252 hardly ever form UTF-8 by chance: where most do, a few bytes are damaged.
-        whole = len(text) - len(text.encode("ascii", "ignore")) - broken
-        return "utf-8" if whole > broken else "cp1252"
-    return "utf-8"
+        return data.decode(guess(data), "replace")
 
 
 def line_starts(text: str) -> NDArray[np.int32]:
@@ -158,8 +147,10 @@ def read_markdown(data: bytes, *, sha256: str, name: str | None = None) -> Docum
 
 def _read(kind: Kind, data: bytes, sha256: str, name: str | None) -> Document:
     text = _NEWLINE.sub("\n", decode(data))
-    if "\0" in text[:_SAMPLE]:
-        raise DocumentError("this is not text: it has NUL bytes")
+    head = text[:_SAMPLE]
+    controls = len(head) - len(head.translate(_CONTROLS))
+    if "\0" in head or controls > max(_FEW_CONTROLS, len(head) * _MOST_CONTROLS):
+        raise DocumentError("this is not text: it has NUL bytes, or others that no text has")
     starts = [0, *(at.end() for at in re.finditer("\f", text) if at.end() < len(text))]
     ends = [*starts[1:], len(text)]
     pages = tuple(Page(n, *edges) for n, edges in enumerate(zip(starts, ends, strict=True), 1))

@@ -9,25 +9,27 @@ from citewire.dialects import read
 from citewire.model import Answer
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from citewire.documents import Document
     from citewire.verification.report import Report
+    from citewire.verification.sources import Source
 
 __all__ = ["verify"]
 
 
-def verify(answer: Answer | Any, sources: Iterable[Document | str | PathLike[str] | bytes]) -> Report:
+def verify(answer: Answer | Any, sources: Source | Iterable[Source]) -> Report:
     """Check the quotes of an answer, or of a payload in any dialect, against its sources.
 
-    Raises `DocumentError` for a source that cannot be read. It says whether the words are there, not whether
-    they support what they are cited for.
+    Those are files, folders, addresses and documents. Raises `DocumentError` for one that cannot be read. It
+    says whether the words are there, not whether they support what they are cited for. It checks in this
+    process, event loop or none; `Engine` does it in others.
     """
     # They bring numpy along, which those who only read and write need not wait for.
-    from citewire.documents import Document, load  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
     from citewire.verification.library import Library  # noqa: PLC0415
     from citewire.verification.report import verify_answer  # noqa: PLC0415
+    from citewire.verification.sources import each_source, load_source  # noqa: PLC0415
 
     known = answer if isinstance(answer, Answer) else read(answer)
-    documents = [source if isinstance(source, Document) else load(source) for source in sources]
+    with ThreadPoolExecutor() as threads:
+        documents = [document for _, document in threads.map(load_source, each_source(sources))]
     return verify_answer(known, Library(documents))

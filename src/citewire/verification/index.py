@@ -1,6 +1,6 @@
 """Where a text may hold a passage: its six-grams, sorted, and the text in bytes for alignment.
 
-Twelve bytes for each character, and no dictionary: a gram is looked up by binary search, and what was found
+Nine bytes for each character, and no dictionary: a gram is looked up by binary search, and what was found
 votes for the place where the whole passage would start. Collisions cost a look and nothing else, since every
 place is aligned before it counts.
 """
@@ -8,23 +8,31 @@ place is aligned before it counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 import edlib  # pyright: ignore[reportMissingTypeStubs]  # met here only
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-__all__ = ["GRAM", "Aligned", "Index"]
+__all__ = ["GRAM", "Aligned", "Index", "Sorted", "hashed_grams"]
 
 GRAM = 6
 # Odd multipliers, as random as any.
 _SPREAD, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-# A gram that occurs more often than this says little; and this many votes are enough.
-_COMMON, _VOTES = 200, 20_000
+# This many votes are enough, those of the rarest grams; and of so many grams, however common.
+_VOTES, _FEWEST_GRAMS = 1_000, 8
 _PLACES = 8
-# Grams that are looked up to find a passage as it is.
-_TRIED = 8
+_LOW = np.uint64(0xFFFFFFFF)
+# Where grams are more common than this, reading the text is as fast as looking at all of them.
+_COMMON = 2_000
+# Characters that are compared at most where a passage is everywhere, as in a text of one letter.
+_MOST_COMPARED = 50_000_000
+# A passage that is longer than this is given one place in a range.
+_LONG = 1_000
+# Grams that are looked up to find a passage as it is, and to find one like it (less than twice as many).
+_TRIED, _SEEDS = 8, 64
 # Characters that have a byte of their own; of the rest, those of the text and of the passage never agree.
 _OWN_BYTES, _FOREIGN, _RARE = 253, 254, 255
 
@@ -47,48 +55,65 @@ class Encoded(Struct, frozen=True, eq=False):
     table: NDArray[np.uint8] | None = None
 
 
-class Index:
-    """The grams of one text."""
+class Sorted(NamedTuple):
+    """The grams of a text in the order of their hashes, and where they stand."""
 
-    def __init__(self, text: str) -> None:
+    hashes: NDArray[np.uint32]
+    positions: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint32]) -> Sorted:
+        """Hash and position are sorted as one number: several times as fast as one by the other."""
+        both = _hashes(codes)
+        both &= ~_LOW
+        both |= np.arange(len(both), dtype=np.uint64)
+        both.sort()
+        return cls(_high(both), (both & _LOW).astype(np.int32))
+
+
+class Index:
+    """The grams of one text; `grams`, which take longest, may be known from before."""
+
+    def __init__(self, text: str, grams: Sorted | None = None) -> None:
         codes = _codes(text)
-        hashes = _hashes(codes)
-        order = np.argsort(hashes, kind="stable")
         self.length = len(text)
+        self.grams = grams or Sorted.of(codes)
         self._text = text
-        self._hashes: NDArray[np.uint64] = hashes[order]
-        self._positions = order.astype(np.int32)
-        self._table = _byte_table(codes)
-        self._bytes = self._table[codes].tobytes()
+        self._hashes, self._positions = self.grams
+        table = _byte_table(codes)
+        self._own = np.flatnonzero(table != _RARE).astype(np.uint32)
+        self._own_bytes = table[self._own]
+        self._bytes = table[codes].tobytes()
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
-        return self._hashes.nbytes + self._positions.nbytes + len(self._bytes)
+        """Bytes that it takes, beside the text."""
+        return self._hashes.nbytes + self._positions.nbytes + len(self._bytes) + 5 * len(self._own)
 
     def encode(self, passage: str) -> Encoded:
         """`passage` in the bytes of this text, or in bytes of its own where it has characters without one."""
         codes = _codes(passage)
-        encoded = self._table[codes]
-        if not (encoded == _RARE).any():
-            return Encoded(encoded.tobytes())
+        at = np.searchsorted(self._own, codes)
+        at[at == len(self._own)] = 0
+        if len(self._own) and (self._own[at] == codes).all():
+            return Encoded(self._own_bytes[at].tobytes())
         table = _byte_table(codes)
         own = table[codes]
         return Encoded(np.where(own == _RARE, _FOREIGN, own).astype(np.uint8).tobytes(), table)
 
-    def occurrences(self, passage: str) -> list[int]:
-        """Where `passage` stands as it is, by the rarest of its grams, in order."""
+    def occurrences(self, passage: str) -> Iterator[int]:
+        """Where `passage` stands as it is, by the rarest of its grams, in order; of very many, the first."""
         grams = _hashes(_codes(passage))
-        if not len(grams):
-            return list(_every(self._text, passage))
         # A few of them will do: if one is missing, so is the passage.
-        tried = np.unique(np.linspace(0, len(grams) - 1, _TRIED).astype(np.intp))
+        tried = (
+            np.unique(np.linspace(0, len(grams) - 1, _TRIED).astype(np.intp)) if len(grams) else np.arange(0)
+        )
         first, counts = self._look_up(grams[tried])
+        if not len(counts) or counts.min() > _COMMON:
+            return islice(_every(self._text, passage), _MOST_COMPARED // len(passage))
         rarest = int(counts.argmin())
-        if counts[rarest] > _VOTES // 10:
-            return list(_every(self._text, passage))
-        there = self._positions[first[rarest] : first[rarest] + counts[rarest]] - tried[rarest]
-        return sorted(at for at in there.tolist() if at >= 0 and self._text.startswith(passage, at))
+        there = np.sort(self._positions[first[rarest] : first[rarest] + counts[rarest]]) - tried[rarest]
+        return (at for at in there.tolist() if at >= 0 and self._text.startswith(passage, at))
 
     def candidates(self, passage: str) -> Iterator[tuple[int, int, float]]:
         """Ranges of the text that may hold `passage`, the likeliest first, and how likely beside that one."""
@@ -98,40 +123,46 @@ class Index:
         for start, share in self._starts(passage, width):
             yield max(0, start - slack), min(self.length, start + 2 * width + length + slack), share
 
+    def shares(self, passage: str, edges: NDArray[Any]) -> NDArray[np.float64]:
+        """The share of the grams of `passage` that each section has; sections start at `edges`."""
+        grams = np.unique(_hashes(_codes(passage)))
+        first, counts = self._look_up(grams)
+        kept = _rarest(counts, _VOTES * _FEWEST_GRAMS)
+        counts = np.minimum(counts[kept], _COMMON)
+        sections = np.searchsorted(edges, self._positions[_spread(first[kept], counts)], "right") - 1
+        pairs = np.unique(sections * len(grams) + np.repeat(kept, counts))
+        return np.bincount(pairs // max(1, len(grams)), minlength=len(edges)) / max(1, len(kept))
+
     def _starts(self, passage: str, width: int) -> list[tuple[int, float]]:
         grams = _hashes(_codes(passage))
-        if not len(grams):
-            return []
-        first, counts = self._look_up(grams)
-        kept = np.flatnonzero((counts >= 1) & (counts <= _COMMON))
-        if not len(kept):
-            kept = np.flatnonzero(counts >= 1)
-        if counts[kept].sum() > _VOTES:
-            kept = kept[np.argsort(counts[kept], kind="stable")[: max(4, len(grams) // 4)]]
-        if not len(kept):
-            return []
-        return self._voted(kept, first[kept], np.minimum(counts[kept], _VOTES), len(passage), width)
+        tried = np.arange(0, len(grams), len(grams) // _SEEDS or 1)
+        first, counts = self._look_up(grams[tried])
+        kept = _rarest(counts)
+        counts = np.minimum(counts[kept], _COMMON)
+        return self._voted(tried[kept], first[kept], counts, len(passage), width)
 
     def _look_up(self, grams: NDArray[np.uint64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Where the postings of each gram start, and how many they are."""
-        first = np.searchsorted(self._hashes, grams, "left")
+        wanted = _high(grams)
+        first = np.searchsorted(self._hashes, wanted, "left")
         counts = np.zeros(len(grams), np.int64)
         if len(self._hashes):
-            there = np.flatnonzero(self._hashes[np.minimum(first, len(self._hashes) - 1)] == grams)
-            counts[there] = np.searchsorted(self._hashes, grams[there], "right") - first[there]
+            there = np.flatnonzero(self._hashes[np.minimum(first, len(self._hashes) - 1)] == wanted)
+            counts[there] = np.searchsorted(self._hashes, wanted[there], "right") - first[there]
         return first, counts
 
     def _voted(
         self, grams: NDArray[Any], first: NDArray[Any], counts: NDArray[Any], length: int, width: int
     ) -> list[tuple[int, float]]:
         """Where the passage would start, by what its grams say, each with less weight the commoner it is."""
-        total = int(counts.sum())
-        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = self._positions[np.repeat(first, counts) + within].astype(np.int64)
+        found = self._positions[_spread(first, counts)].astype(np.int64)
         bins = (found - np.repeat(grams, counts) + length) // width
-        weights = np.repeat(1 / np.sqrt(counts), counts)
-        names, inverse = np.unique(bins, return_inverse=True)
-        scores = np.bincount(inverse, weights)
+        order = np.argsort(bins)
+        edges = np.flatnonzero(np.diff(bins[order], prepend=-1))
+        if not len(edges):
+            return []
+        names = bins[order[edges]]
+        scores = np.add.reduceat(np.repeat(1 / np.sqrt(counts), counts)[order], edges)
         # One that lies on an edge, or drifts, is split over two.
         following = np.append(names[1:] == names[:-1] + 1, False)
         scores[following] += np.append(scores[1:], 0)[following]
@@ -145,6 +176,8 @@ class Index:
             there = self._bytes[start:end]
         else:
             there = passage.table[_codes(self._text[start:end])].tobytes()
+        if len(passage.data) > _LONG:
+            return _aligned_once(passage.data, there, start, most)
         found = _align(passage.data, there, mode="HW", task="locations", k=most)
         if found["editDistance"] < 0:
             return []
@@ -153,6 +186,39 @@ class Index:
             for first, last in found["locations"]
             if first is not None
         ]
+
+
+def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[Aligned]:
+    """One place for a long passage: in a text of one word there are as many as letters, each aligned anew."""
+    found = _align(passage, there, mode="HW", task="distance", k=most)
+    distance = found["editDistance"]
+    if distance < 0:
+        return []
+    ends = [last + 1 for _, last in found["locations"]]
+    end = max(last for last in ends if last < ends[0] + len(passage))
+    back = _align(passage[::-1], there[:end][::-1], mode="SHW", task="distance", k=distance)
+    return [Aligned(start + end - back["locations"][-1][1] - 1, start + end, distance)]
+
+
+def hashed_grams(text: str) -> NDArray[np.uint64]:
+    """The grams of `text` as they come."""
+    return _hashes(_codes(text))
+
+
+def _high(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    return (hashes >> np.uint64(32)).astype(np.uint32)
+
+
+def _rarest(counts: NDArray[Any], votes: int = _VOTES) -> NDArray[Any]:
+    """Which grams are there, the rarest first, until there are votes enough."""
+    order = np.argsort(counts, kind="stable")
+    there = order[np.searchsorted(counts[order], 1) :]
+    return there[: max(_FEWEST_GRAMS, int(np.searchsorted(np.cumsum(counts[there]), votes)))]
+
+
+def _spread(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+    """The numbers from each of `first` on, as many as `counts` says."""
+    return np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
 
 
 def _every(text: str, passage: str) -> Iterator[int]:

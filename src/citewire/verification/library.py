@@ -7,9 +7,8 @@ numbers and deleted text come between is read as one, so a quote may go on over 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,19 +17,24 @@ from citewire.documents.document import Box, Document
 from citewire.model import Status
 from citewire.text import for_log
 from citewire.verification.match import Searchable
+from citewire.verification.order import Reader
 from citewire.verification.policy import Difference, Finding, judge
+from citewire.verification.scanned import allow_for_misreading
+from citewire.verification.sketches import Sketches, sketch
+from citewire.verification.sources import names
 
 __all__ = ["Checked", "Held", "Library"]
 
 # What the text goes on around.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
-_NO_TEXT = "no text layer"
+NO_TEXT = "no text layer"
 
 
 class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     """What became of one quote: where it stands, what differs, and what to be careful about.
 
-    `start` and `end` are offsets in the text of the source, in code points; `boxes` one rectangle a line.
+    `start` and `end` are offsets in the text of the source, in code points, `ranges` what lies between them
+    without what the quote leaves out; `boxes` one rectangle a line.
     """
 
     id: str | None
@@ -46,13 +50,16 @@ class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     warnings: tuple[str, ...] = ()
     edits: tuple[str, ...] = ()
     quote: str = ""
+    sha256: str | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 class Held:
-    """A document that is searched."""
+    """A document that is searched; `search` makes its text searchable."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, search: Callable[[str], Searchable] = Searchable) -> None:
         self.document = document
+        self._search = search
 
     @property
     def name(self) -> str:
@@ -60,8 +67,9 @@ class Held:
         return self.document.name or self.document.url or self.document.sha256[:12]
 
     @cached_property
-    def _whole(self) -> Searchable:
-        return Searchable(self.document.text)
+    def whole(self) -> Searchable:
+        """Its text, whatever stands apart included."""
+        return self._search(self.document.text)
 
     @cached_property
     def _body(self) -> tuple[Searchable, list[int], list[int]] | None:
@@ -82,26 +90,41 @@ class Held:
                 length += stop - at
             at = max(at, len(text) if aside is None else aside.end)
         return (
-            None if len(pieces) < 2 and length == len(text) else (Searchable("".join(pieces)), ours, theirs)
+            None if len(pieces) < 2 and length == len(text) else (self._search("".join(pieces)), ours, theirs)
         )
 
-    def judge(self, quote: str, pages: Sequence[int] = ()) -> Finding:
-        """What `quote` is here; of equally good places, one on these pages."""
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.document, self.whole)
+
+    def judge(self, quote: str, pages: Sequence[int] = (), *, thorough: bool = True) -> Finding:
+        """What `quote` is here; of equally good places, one on these pages. See `judge` of the policy."""
+        finding = allow_for_misreading(self._in_order(quote, pages, thorough), self.document)
+        if finding.status == "verified" or not thorough:
+            return finding
+        other = self._reader.judge(quote, pages)
+        if other is None or other.rank >= finding.rank:
+            return finding
+        return allow_for_misreading(other, self.document)
+
+    def _in_order(self, quote: str, pages: Sequence[int], thorough: bool) -> Finding:
         near = [(page.start, page.end) for page in self.document.pages if page.number in pages]
-        finding = judge(quote, self._whole, near)
+        finding = judge(quote, self.whole, near, thorough=thorough)
         if finding.status == "verified" or self._body is None:
             return finding
         body, ours, theirs = self._body
-        other = judge(quote, body)
+        other = judge(quote, body, thorough=thorough)
         if other.rank >= finding.rank:
             return finding
-
-        def back(offset: int) -> int:
-            piece = bisect_right(ours, offset) - 1
-            return theirs[piece] + offset - ours[piece]
-
-        start, end = back(other.start), back(max(other.end - 1, 0)) + 1
-        return replace(other, start=start, end=end)
+        ranges: list[tuple[int, int]] = []
+        for start, end in other.ranges:
+            # What comes between two pieces is not part of it.
+            first, last = bisect_right(ours, start) - 1, bisect_right(ours, max(start, end - 1)) - 1
+            for piece in range(first, last + 1):
+                stop = ours[piece + 1] if piece < last else end
+                shift = theirs[piece] - ours[piece]
+                ranges.append((max(start, ours[piece]) + shift, stop + shift))
+        return replace(other, start=ranges[0][0], end=ranges[-1][1], ranges=tuple(ranges))
 
     def warnings(self, finding: Finding, pages: Sequence[int]) -> Iterator[str]:
         """What is to be said of where a quote stands."""
@@ -123,6 +146,30 @@ class Held:
             ):
                 yield f"the text is {aside.kind}"
 
+    def checked(self, finding: Finding, pages: Sequence[int] = ()) -> Checked:
+        """What is to be said of a quote, and where it stands."""
+        if finding.status in ("missed", "skipped"):
+            pictures = sum(problem.code == "no_text_layer" for problem in self.document.problems)
+            unread = f"{pictures} of its pages are pictures that were not read"
+            return Checked(None, finding.status, finding.reason, warnings=(unread,) if pictures else ())
+        places = [place for start, end in finding.ranges for place in self.document.places(start, end)]
+        return Checked(
+            None,
+            finding.status,
+            finding.reason,
+            self.name,
+            places[0].page,
+            finding.start,
+            finding.end,
+            finding.found,
+            finding.diff,
+            tuple(box for place in places for box in place.boxes),
+            (*self.warnings(finding, pages), *finding.warnings),
+            finding.edits,
+            sha256=self.document.sha256,
+            ranges=finding.ranges,
+        )
+
 
 class Library:
     """Documents, by name, id and address."""
@@ -133,50 +180,50 @@ class Library:
     def named(self, name: str) -> list[Held]:
         """The documents that a name may mean: a file name with or without folders, an id, an address."""
         wanted = name.casefold()
-        return [held for held in self.held if wanted in _names(held.document)]
+        return [
+            held
+            for held in self.held
+            if wanted
+            in names(held.document.name, held.document.url, held.document.title, held.document.sha256)
+        ]
 
     def check(
         self, quote: str, source: str | None = None, pages: Sequence[int] = (), name: str | None = None
     ) -> Checked:
         """What becomes of `quote`, in the source that it names or in all of them."""
-        return replace(self._check(quote, source, pages, name), quote=quote)
+        return replace(self._check(quote, source, pages), id=name, quote=quote)
 
-    def _check(self, quote: str, source: str | None, pages: Sequence[int], name: str | None) -> Checked:
+    def _check(self, quote: str, source: str | None, pages: Sequence[int]) -> Checked:
         held = self.held if source is None else self.named(source)
         if not held:
             missing = "there is no source" if source is None else f"no source is called {for_log(source, 80)}"
-            return Checked(name, "skipped", missing)
+            return Checked(None, "skipped", missing)
         readable = [one for one in held if one.document.text.strip()]
         if not readable:
-            return Checked(name, "skipped", _NO_TEXT, held[0].name)
-        findings = [(one, one.judge(quote, pages)) for one in readable]
-        best, finding = min(findings, key=lambda pair: pair[1].rank)
-        return _checked(name, best, finding, pages)
+            return Checked(None, "skipped", NO_TEXT, held[0].name)
+        if source is None:
+            best, finding = self._search(quote, pages)
+        else:
+            best, finding = min(
+                ((one, one.judge(quote, pages)) for one in readable), key=lambda pair: pair[1].rank
+            )
+        return best.checked(finding, pages)
 
+    def _search(self, quote: str, pages: Sequence[int]) -> tuple[Held, Finding]:
+        """In all of them, where it may be; exhaustively only if it is not there as it is."""
+        readable, sketches = self._sketched
+        found: list[tuple[Held, Finding]] = []
+        for thorough in (False, True):
+            for number in sketches.likely(quote, thorough=thorough):
+                finding = readable[number].judge(quote, pages, thorough=thorough)
+                found.append((readable[number], finding))
+                if finding.is_perfect:
+                    return found[-1]
+        return min(found, key=lambda pair: pair[1].rank)
 
-def _names(document: Document) -> set[str]:
-    names = {document.sha256, document.url or "", document.name or "", document.title or ""}
-    if document.name:
-        path = PurePath(document.name)
-        names |= {path.name, path.stem}
-    return {name.casefold() for name in names if name}
-
-
-def _checked(name: str | None, held: Held, finding: Finding, pages: Sequence[int]) -> Checked:
-    if finding.status in ("missed", "skipped"):
-        return Checked(name, finding.status, finding.reason)
-    places = held.document.places(finding.start, finding.end)
-    return Checked(
-        name,
-        finding.status,
-        finding.reason,
-        held.name,
-        places[0].page,
-        finding.start,
-        finding.end,
-        finding.found,
-        finding.diff,
-        tuple(box for place in places for box in place.boxes),
-        (*held.warnings(finding, pages), *finding.warnings),
-        finding.edits,
-    )
+    @cached_property
+    def _sketched(self) -> tuple[list[Held], Sketches]:
+        readable, sketches = [one for one in self.held if one.document.text.strip()], Sketches()
+        for at, one in enumerate(readable):
+            sketches.insert(at, sketch(one.whole.letters.text))
+        return readable, sketches

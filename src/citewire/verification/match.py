@@ -7,30 +7,53 @@ right.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
-from citewire.verification.index import GRAM, Aligned, Index
+from citewire.verification.index import GRAM, Aligned, Index, Sorted
 from citewire.verification.views import View, canonical
 
-__all__ = ["Hit", "Searchable"]
+__all__ = ["Hit", "Letters", "Searchable"]
 
 Method = Literal["exact", "letters", "fuzzy"]
 
 # A gate for looking closer. Short texts are like each other by chance.
 _SHORT = 40
-_GATE, _SHORT_GATE = 0.75, 0.85
+_GATE, _SHORT_GATE = 0.7, 0.85
+# Words of a short text that must agree, at its start and its end, where one between them does not.
+_FEWEST_WORDS = 3
+# How much of a short text may differ where all words but one agree.
 _BUDGET = 0.35
+# Of a book, no more may differ: aligning takes time for each character and for what may differ.
+_MOST_EDITS = 10_000
 # Once a place was found, only those with at least this share of its grams can be as good.
 _AS_LIKELY = 0.5
 # Letters that are enough to find a place by letters alone.
 _FEWEST_LETTERS = 12
+# Scripts without spaces between words: Thai, Lao and Tibetan, Burmese, Khmer, and those of CJK but Korean.
+_UNSPACED = (
+    ("\u0e00", "\u0fff"),
+    ("\u1000", "\u109f"),
+    ("\u1780", "\u17ff"),
+    ("\u2e80", "\u9fff"),
+    ("\uf900", "\ufaff"),
+    ("\U00020000", "\U0003ffff"),
+)
+_WIDE = "".join(f"{first}-{last}" for first, last in _UNSPACED)
+_AROUND = r"\"'()\[\],;:.!?"
+_WORD = re.compile(rf"[{_WIDE}]|[.!?](?!\S)|[^\s{_WIDE}{_AROUND}](?:[^\s{_WIDE}]*[^\s{_WIDE}{_AROUND}])?")
 # Places that are given at most; more of them only say that the words are everywhere.
 _MOST_HITS = 100
+# Places that are looked at for one that is not within a word.
+_MOST_LOOKED = 100_000
+# Longer texts have grams enough to be found by; reading all of a text for them would take seconds.
+_MOST_EXHAUSTIVE = 1_000
 
 
 class Hit(Struct, frozen=True, gc=False):
@@ -42,20 +65,28 @@ class Hit(Struct, frozen=True, gc=False):
     method: Method
 
 
-class Searchable:
-    """A text that is searched again and again."""
+class Letters(NamedTuple):
+    """Letters and digits only, and where each stands in the canonical view."""
 
-    def __init__(self, text: str) -> None:
+    text: str
+    starts: NDArray[np.int32]
+
+
+class Searchable:
+    """A text that is searched again and again; what takes long to make of it may be known from before."""
+
+    def __init__(self, text: str, view: View | None = None, grams: Sorted | None = None) -> None:
         self.text = text
-        self.view: View = canonical(text)
+        self.view: View = view or canonical(text)
+        self._grams = grams
 
     @cached_property
     def index(self) -> Index:
-        return Index(self.view.text)
+        return Index(self.view.text, self._grams)
 
     @cached_property
-    def letters(self) -> View:
-        """Letters and digits only; its ranges are those of the canonical view."""
+    def letters(self) -> Letters:
+        """Letters and digits only of the canonical view."""
         return _letters_of(self.view.text)
 
     def find(self, words: str, thorough: bool = True) -> list[Hit]:
@@ -65,10 +96,12 @@ class Searchable:
         """
         if not words:
             return []
-        return self._exact(words) or self._fuzzy(words, thorough) or self._by_letters(words)
+        return self.find_exactly(words) or self._fuzzy(words, thorough) or self._by_letters(words)
 
-    def _exact(self, words: str) -> list[Hit]:
-        places = ((at, at + len(words)) for at in self.index.occurrences(words))
+    def find_exactly(self, words: str) -> list[Hit]:
+        """Where `words`, which are canonical, stand as they are."""
+        occurrences = islice(self.index.occurrences(words), _MOST_LOOKED)
+        places = ((at, at + len(words)) for at in occurrences)
         whole = (Hit(start, end, 0, "exact") for start, end in places if self._is_whole(start, end))
         return list(islice(whole, _MOST_HITS))
 
@@ -78,12 +111,13 @@ class Searchable:
         if len(letters) < _FEWEST_LETTERS:
             return []
         found: list[Hit] = []
-        at = self.letters.text.find(letters)
+        text, places = self.letters
+        at = text.find(letters)
         while at >= 0 and len(found) < _MOST_HITS:
-            start, end = self.letters.to_source(at, at + len(letters))
+            start, end = int(places[at]), int(places[at + len(letters) - 1]) + 1
             if self._is_whole(start, end):
                 found.append(Hit(start, end, abs(end - start - len(words)), "letters"))
-            at = self.letters.text.find(letters, at + 1)
+            at = text.find(letters, at + 1)
         return found
 
     def _is_whole(self, start: int, end: int) -> bool:
@@ -92,7 +126,8 @@ class Searchable:
     def _fuzzy(self, words: str, thorough: bool) -> list[Hit]:
         if len(words) < GRAM:
             return []
-        budget = max(1, int(len(words) * _BUDGET))
+        budget = max(1, int(len(words) * (_BUDGET if len(words) < _SHORT else 1 - _GATE)))
+        budget = min(budget, _MOST_EDITS)
         encoded = self.index.encode(words)
         best: list[Aligned] = []
         for start, end, share in self.index.candidates(words):
@@ -102,18 +137,55 @@ class Searchable:
             found = self.index.align(encoded, start, end, most)
             if found:
                 best = found if not best or found[0].distance < most else [*best, *found]
-        if thorough and (not best or best[0].distance > len(words) // 4):
+        exhaustive = thorough and len(words) <= _MOST_EXHAUSTIVE
+        if exhaustive and not best:
             most = best[0].distance - 1 if best else budget
             best = (most >= 0 and self.index.align(encoded, 0, self.index.length, most)) or best
-        gate = _SHORT_GATE if len(words) < _SHORT else _GATE
-        if not best or 1 - best[0].distance / len(words) < gate:
+        if not best:
             return []
-        return _clustered(best)
+        hits, alike = _clustered(best), 1 - best[0].distance / len(words)
+        if alike >= (_SHORT_GATE if len(words) < _SHORT else _GATE):
+            return hits
+        return [hit for hit in hits if len(words) < _SHORT and self._has_all_but_one(words, hit)]
+
+    def _has_all_but_one(self, words: str, hit: Hit) -> bool:
+        """Whether a place has the words, all but one within: replaced, put in or left out.
+
+        The end of a sentence counts as a word, and so do two characters of what has no blanks between words.
+        """
+        text, start, end = self.view.text, hit.start, hit.end
+        while _is_inside(text, start):
+            start -= 1
+        while _is_inside(text, end):
+            end += 1
+        ours, theirs = _words(words), _words(text[start:end])
+        first = _agreeing(ours, theirs)
+        last = _agreeing(ours[first:][::-1], theirs[first:][::-1])
+        agreed = "".join([*ours[:first], *ours[len(ours) - last :]])
+        wide = sum(map(_is_wide, agreed))
+        most = 2 if wide else 1
+        return (
+            min(first, last) > 0
+            and first + last >= max(_FEWEST_WORDS, len(ours) - most, len(theirs) - most)
+            and len(agreed) + wide >= _FEWEST_LETTERS
+        )
 
 
-def _letters_of(text: str) -> View:
+def _words(text: str) -> list[str]:
+    """Words without what stands around them, but for the end of a sentence."""
+    return _WORD.findall(text)
+
+
+def _agreeing(some: list[str], others: list[str]) -> int:
+    """How many words agree from the start on."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
+
+
+def _letters_of(text: str) -> Letters:
     places = np.arange(len(text), dtype=np.int32)
-    return View(text, places, places + 1).letters()
+    view = View(text, places, places).letters()
+    return Letters(view.text, view.starts)
 
 
 def _is_inside(text: str, at: int) -> bool:
@@ -131,7 +203,7 @@ def _is_inside(text: str, at: int) -> bool:
 
 def _is_wide(char: str) -> bool:
     """Of a script that does not put spaces between words."""
-    return "\u2e80" <= char <= "\u9fff" or "\u0e00" <= char <= "\u0eff" or char >= "\uf900"
+    return any(first <= char <= last for first, last in _UNSPACED)
 
 
 def _clustered(found: list[Aligned]) -> list[Hit]:

@@ -10,31 +10,42 @@ It says whether the words are there. Whether they support what is said with them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Status
+from citewire.verification.beside import beside
 from citewire.verification.match import Hit, Method, Searchable
-from citewire.verification.quotes import Piece, Quote, read_quote
-from citewire.verification.tokens import NEGATION, Token, TokenKind, tokens
+from citewire.verification.quotes import Gap, Piece, Quote, read_quote
+from citewire.verification.spelling import (
+    case_matters,
+    is_loud,
+    is_raising,
+    is_spacing,
+    typography,
+    with_raised,
+)
+from citewire.verification.tokens import ARTICLE, NEGATION, Token, TokenKind, tokens, word_set
 from citewire.verification.views import View, canonical
 
 __all__ = ["Difference", "Finding", "judge"]
 
-# Tokens that must agree for a place to be the one that was meant.
+# More than this share of the tokens must agree for a place to be the one that was meant.
 _SAME_PLACE = 0.5
 # What an ellipsis may leave out, and brackets may replace, in characters.
-_MOST_OMITTED, _MOST_REPLACED = 1000, 60
-# Places that are looked at closely.
-_MOST_PLACES = 40
+_REACH: dict[Gap, int] = {"none": 0, "words": 60, "text": 1000}
+# Words that brackets may put in, or replace: enough to say who or what is meant.
+_MOST_INSERTED = 4
+# Places that are looked at closely, and characters there: a long text that is everywhere is seen at a few.
+_MOST_PLACES, _MOST_COMPARED = 40, 1_000_000
 # Words beside a quote that are looked at for a negation.
 _BESIDE = 3
-_EXCEPTIONS = NEGATION | {"but", "however", "only", "provided", "although", "though", "if"}
+_EXCEPTIONS = NEGATION | word_set("but however only provided although though if aber mais pero")
 _RANK: dict[Status, int] = {
     "verified": 0,
     "partial": 1,
@@ -46,11 +57,24 @@ _RANK: dict[Status, int] = {
 
 DifferenceKind: TypeAlias = TokenKind | Literal["case"]
 # What a harmless difference is called among the edits.
-_EDITS: dict[DifferenceKind, str] = {"mark": "footnote mark", "word": "spacing"}
-# One letter of these is a prefix: a thousandth of it, or a million times it.
-_PREFIXED = frozenset({"W", "B", "b", "Hz", "V", "A", "J", "Pa", "g", "s"})
-# Words that are something else in capitals.
-_WORDS_AND_ACRONYMS = frozenset({"us", "it", "who", "is", "in", "or", "aids", "may", "nice", "care"})
+_EDITS: dict[DifferenceKind, str] = {"mark": "footnote mark", "word": "spacing", "identifier": "typography"}
+# Right at the edge of a quote, and part of the word or number there: it was cut within what it says.
+_CUT_BEFORE = re.compile(r"(?:\b(?:non|un|not|anti|pseudo|quasi|ex)-|[不没沒未無无非]|ไม่)$")
+_CUT_AFTER = re.compile(r"-(?:free|less|proof)\b|ない|なかっ|なけれ|ません|ずに")
+_NUMBER_BEFORE = re.compile(r"(?:\d ?[-/] ?|[<>≤≥±~≈] ?)$")
+# The hour or the day that something goes from says what it says without the other one.
+_MOMENT = re.compile(r"\d:\d\d$|\d[./]\d+[./]\d+$")
+_NUMBER_AFTER = re.compile(r" ?[-/] ?\d|\+|[¼-¾⅐-⅞]")
+# Negations of scripts without blanks, in what a quote leaves out or stands beside.
+_UNSPACED_NEGATION = re.compile(r"ない|なかっ|ません|않|없|못|아니|ไม่")
+# Words that brackets may put in or take away: they name what was named before.
+_POINTING = word_set(
+    """
+    i me my we us our you your he him his she her it its they them their this these those who which what there
+    here is are was were be been being has have had do does did of to in on at by for from with as also then
+    so such company firm group agency court plaintiff defendant author authors
+    """
+)
 
 
 class Difference(Struct, frozen=True, gc=False):
@@ -65,8 +89,9 @@ class Difference(Struct, frozen=True, gc=False):
 class Finding(Struct, frozen=True, gc=False):
     """What became of a quote in one text.
 
-    `start` and `end` are offsets in the text, `found` is what it says there; `edits` are the harmless changes
-    of a quote that is there, `warnings` what stands beside it, and `places` how many places are as good.
+    `start` and `end` are offsets in the text, `ranges` what lies between them without what was left out, and
+    `found` is what it says there; `edits` are the harmless changes of a quote that is there, `warnings` what
+    stands beside it, and `places` how many places are as good.
     """
 
     status: Status
@@ -80,75 +105,118 @@ class Finding(Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
     places: int = 0
     score: float = 0.0
+    ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def rank(self) -> tuple[int, float]:
         """Smaller is better."""
         return _RANK[self.status], -self.score
 
+    @property
+    def is_perfect(self) -> bool:
+        """Nothing elsewhere can be better."""
+        return self.status == "verified" and self.score >= 1
 
-def judge(quote: str, source: Searchable, near: Sequence[tuple[int, int]] = ()) -> Finding:
-    """What `quote` is in `source`. Of places that are equally good, one in the ranges of `near` is taken."""
+
+def judge(
+    quote: str, source: Searchable, near: Sequence[tuple[int, int]] = (), *, thorough: bool = True
+) -> Finding:
+    """What `quote` is in `source`. Of places that are equally good, one in the ranges of `near` is taken.
+
+    Without `thorough`, it is only looked for where its grams say.
+    """
     read = read_quote(quote)
-    if not read.pieces or not any(char.isalnum() for piece in read.pieces for char in piece.text):
+    if not read.pieces:
         return Finding("skipped", "the quote is empty")
-    pieces = [canonical(piece.text) for piece in read.pieces]
-    findings = list(islice(_findings(read, pieces, source), _MOST_PLACES))
+    most = min(_MOST_PLACES, 1 + _MOST_COMPARED // (len(quote) + _REACH["text"] * len(read.pieces)))
+    findings = list(islice(_as_it_is(quote, source), most)) if read.edits else []
+    if not any(finding.is_perfect for finding in findings):
+        findings += islice(_findings(read, source, thorough), most)
+    if not findings and read.edits:
+        # Brackets and dots may be those of the source.
+        findings += islice(_findings(Quote((Piece(quote),)), source, thorough=False), most)
     if not findings:
         return Finding("missed", "these words are not in the source")
     best = min(finding.rank for finding in findings)
     equal = [finding for finding in findings if finding.rank == best]
     chosen = next((one for one in equal if any(a <= one.start < b for a, b in near)), equal[0])
-    return replace(chosen, places=len(equal))
+    return replace(chosen, places=len({(one.start, one.end) for one in equal}))
 
 
-def _findings(quote: Quote, pieces: list[View], source: Searchable) -> Iterator[Finding]:
-    hits = [source.find(piece.text) for piece in pieces]
-    for first in hits[0]:
-        placed = _placed(first, quote.pieces, hits)
-        if placed is None:
-            continue
-        finding = _judged(quote, pieces, placed, source)
-        if finding is not None:
+def _as_it_is(quote: str, source: Searchable) -> Iterator[Finding]:
+    """Where a quote stands in so many words, with its brackets or with what they hold."""
+    whole = [Quote((Piece(quote),))]
+    if "[" in quote:
+        whole.append(Quote((Piece(re.sub(r"[\[\]]", "", quote)),), ("brackets",)))
+    for each in whole:
+        said = _Said.of(each.pieces[0])
+        for hit in source.find_exactly(said.view.text):
+            if finding := _judged(each, [said], [hit], source):
+                yield finding
+
+
+def _findings(quote: Quote, source: Searchable, thorough: bool) -> Iterator[Finding]:
+    """What the quote is at each place of its longest piece, with the others around it."""
+    said = [_Said.of(piece) for piece in quote.pieces]
+    longest = max(range(len(said)), key=lambda at: len(said[at].view.text))
+    for hit in source.find(said[longest].view.text, thorough):
+        placed = _placed(quote, said, longest, hit, source.view.text)
+        if placed is not None and (finding := _judged(quote, said, placed, source)):
             yield finding
 
 
-def _placed(first: Hit, pieces: tuple[Piece, ...], hits: list[list[Hit]]) -> list[Hit] | None:
+def _placed(quote: Quote, said: list[_Said], longest: int, hit: Hit, text: str) -> list[Hit] | None:
     """A place for each piece, in order and near enough, or None."""
-    placed = [first]
-    for piece, found in zip(pieces[1:], hits[1:], strict=True):
-        most = _MOST_OMITTED if piece.gap == "text" else _MOST_REPLACED
-        end = placed[-1].end
-        after = next((hit for hit in found if end <= hit.start <= end + most), None)
-        if after is None:
+    placed = [hit]
+    for at in range(longest - 1, -1, -1):
+        end, words = placed[0].start, said[at].view.text
+        found = _found_in(text, end - _REACH[quote.pieces[at + 1].gap] - 2 * len(words), end, words)
+        if not found:
             return None
-        placed.append(after)
+        placed.insert(0, found[-1])
+    for at in range(longest + 1, len(said)):
+        start, words = placed[-1].end, said[at].view.text
+        found = _found_in(text, start, start + _REACH[quote.pieces[at].gap] + 2 * len(words), words)
+        if not found:
+            return None
+        placed.append(found[0])
     return placed
 
 
-def _judged(quote: Quote, pieces: list[View], placed: list[Hit], source: Searchable) -> Finding | None:
+def _found_in(text: str, start: int, end: int, words: str) -> list[Hit]:
+    """Where words stand in a stretch of a text; the nearest ones even where they stand everywhere."""
+    start, end = max(0, start), min(len(text), end)
+    stretch = Searchable(text[start:end])
+    spans = ((hit, *stretch.view.to_source(hit.start, hit.end)) for hit in stretch.find(words))
+    return [replace(hit, start=first + start, end=last + start) for hit, first, last in spans]
+
+
+def _judged(quote: Quote, said: list[_Said], placed: list[Hit], source: Searchable) -> Finding | None:
     text = source.view.text
     differences: list[Difference] = []
     agreed = total = 0
     spans: list[tuple[int, int]] = []
-    for piece, view, hit in zip(quote.pieces, pieces, placed, strict=True):
-        ours, theirs = tokens(view.text), _tokens_at(text, hit)
-        if not theirs or not ours:
+    for piece, hit in zip(said, placed, strict=True):
+        theirs = _tokens_at(text, hit)
+        if not theirs or not piece.tokens:
             return None
-        spans.append((theirs[0].start, theirs[-1].end))
-        found, same = _compared(ours, theirs, view, piece.text, source)
-        differences += found
-        agreed, total = agreed + same, total + len(ours)
-    if agreed < total * _SAME_PLACE:
+        compared = _Compared(piece, source)
+        compared.walk(piece.tokens, theirs)
+        if compared.end <= compared.start:
+            return None
+        spans.append((compared.start, compared.end))
+        differences += compared.differences
+        agreed, total = agreed + compared.same, total + len(piece.tokens)
+    if agreed <= total * _SAME_PLACE:
         return None
-    omitted, inside = _gaps(quote.pieces, spans, text)
-    differences += inside
-    start, end = source.view.to_source(spans[0][0], spans[-1][1])
-    warnings = [*omitted, *_beside(text, spans[0][0], spans[-1][1])]
+    first, last = spans[0][0], spans[-1][1]
+    omitted, inside = _gaps(quote, spans, text)
+    differences += [*inside, *_cut(text, first, last)]
+    start, end = source.view.to_source(first, last)
+    warnings = [*omitted, *_beside(text, first, last)]
     edits: list[str] = list(quote.edits)
-    said = " ".join(piece.text for piece in quote.pieces)
     if not any(not each.harmless for each in differences) and not quote.edits:
-        edits += _typography(said, source.text[start:end])
+        edits += typography(quote.pieces[0].text, source.text[start:end])
     harmless = {_EDITS.get(each.kind, each.kind) for each in differences if each.harmless}
     edits += sorted(harmless - set(edits))
     return Finding(
@@ -156,18 +224,29 @@ def _judged(quote: Quote, pieces: list[View], placed: list[Hit], source: Searcha
         _reason(differences, omitted),
         start,
         end,
-        source.view.spelled(source.text, spans[0][0], spans[-1][1]),
+        source.view.spelled(source.text, first, last),
         placed[0].method,
         tuple(edits),
         tuple(each for each in differences if not each.harmless),
         tuple(warnings),
         score=agreed / total,
+        ranges=tuple(source.view.to_source(*span) for span in _together(quote, spans)),
     )
+
+
+def _together(quote: Quote, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans of the pieces, as one where no ellipsis is between them."""
+    made = spans[:1]
+    for piece, (start, end) in zip(quote.pieces[1:], spans[1:], strict=True):
+        made.append((start, end) if piece.gap == "text" else (made.pop()[0], end))
+    return made
 
 
 def _status(differences: list[Difference], omitted: bool) -> Status:
     real = [each for each in differences if not each.harmless]
-    if any(each.kind != "article" for each in real):
+    # An article that went from one place and came at another has moved.
+    moved = any(each.quote for each in real) and any(each.source for each in real)
+    if moved or any(each.kind != "article" for each in real):
         return "altered"
     return "partial" if real or omitted else "verified"
 
@@ -183,7 +262,9 @@ def _reason(differences: list[Difference], omitted: list[str]) -> str | None:
 def _tokens_at(text: str, hit: Hit) -> list[Token]:
     """The whole tokens of the text that a hit touches."""
     first, last = max(0, hit.start - 80), min(len(text), hit.end + 80)
-    while first > 0 and not text[first].isspace():
+    if text[hit.start].isalpha() and text[hit.start - 1 : hit.start] in ("", " "):
+        first = hit.start  # `dollars a year` is in `5 dollars a year`, though `5` is not in `5 million`
+    while 0 < first < hit.start and not text[first].isspace():
         first -= 1
     while last < len(text) and not text[last].isspace():
         last += 1
@@ -193,42 +274,98 @@ def _tokens_at(text: str, hit: Hit) -> list[Token]:
     return [token for token in found if token.start < hit.end and token.end > hit.start]
 
 
-def _compared(
-    ours: list[Token], theirs: list[Token], view: View, said: str, source: Searchable
-) -> tuple[list[Difference], int]:
-    """The differences between two lists of tokens, and how many agree."""
-    differences: list[Difference] = []
-    same = 0
-    there = source.text[slice(*source.view.to_source(theirs[0].start, theirs[-1].end))]
-    spelled = not (_is_loud(said) or _is_loud(there))
-    matcher = SequenceMatcher(None, [one.key for one in ours], [one.key for one in theirs], autojunk=False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag == "equal":
-            same += b - a
-            for one, other in zip(ours[a:b], theirs[c:d], strict=True):
-                raw = said[slice(*view.to_source(one.start, one.end))]
-                there = source.text[slice(*source.view.to_source(other.start, other.end))]
-                if spelled and _case_matters(raw, there):
-                    differences.append(Difference(raw, there, "case"))
+class _Said(NamedTuple):
+    """A piece of a quote, its canonical view, and what can differ in it."""
+
+    text: str
+    view: View
+    tokens: list[Token]
+
+    @classmethod
+    def of(cls, piece: Piece) -> _Said:
+        view = canonical(piece.text)
+        return cls(piece.text, view, tokens(view.text))
+
+
+class _Compared:
+    """A piece of a quote beside the source: what differs, how many tokens agree, from where to where."""
+
+    def __init__(self, said: _Said, source: Searchable) -> None:
+        self._view = said.view
+        self._said = said.text
+        self._source = source
+        self.differences: list[Difference] = []
+        self.same = self.start = self.end = 0
+
+    def walk(self, ours: list[Token], theirs: list[Token]) -> None:
+        steps = beside([one.key for one in ours], [one.key for one in theirs])
+        # What the source has more at the ends is not part of the quote, unless it is half of a token there.
+        if steps[0].a == steps[0].b and _are_apart(theirs, steps[0].d):
+            del steps[0]
+        if steps and steps[-1].a == steps[-1].b and _are_apart(theirs, steps[-1].c):
+            del steps[-1]
+        if not steps or steps[0].c == steps[-1].d:
+            return
+        self.start, self.end = theirs[steps[0].c].start, theirs[steps[-1].d - 1].end
+        spelled = not (is_loud(self._said) or is_loud(self._there(self.start, self.end)))
+        for same, a, b, c, d in steps:
+            if not same:
+                self._differ(ours, theirs, (a, b, c, d))
+                continue
+            self.same += b - a
+            for at in range(b - a) if spelled else ():
+                self._case(ours[a + at], theirs[c + at], ours[a + at - 1].kind if a + at else "word")
+
+    def _ours(self, token: Token) -> str:
+        return self._said[slice(*self._view.to_source(token.start, token.end))]
+
+    def _there(self, start: int, end: int) -> str:
+        return self._source.text[slice(*self._source.view.to_source(start, end))]
+
+    def _case(self, one: Token, other: Token, before: TokenKind) -> None:
+        said, there = self._ours(one), self._there(other.start, other.end)
+        if said != there and case_matters(said, there, before == "number"):
+            self.differences.append(Difference(said, there, "case"))
+
+    def _differ(self, ours: list[Token], theirs: list[Token], at: tuple[int, int, int, int]) -> None:
+        a, b, c, d = at
+        said, text = self._view.text, self._source.view.text
+        quote = said[ours[a].start : ours[b - 1].end] if b > a else ""
+        there = text[theirs[c].start : theirs[d - 1].end] if d > c else ""
+        both = [*ours[a:b], *theirs[c:d]]
+        if a == b and _is_reference(theirs[c:d], text):
+            self.differences.append(Difference(quote, there, "mark", harmless=True))
+        elif is_spacing(quote, there, both):
+            self.differences.append(Difference(quote, there, "word", harmless=True))
+            self.same += b - a
+        elif b > a and d > c and is_raising(with_raised(said, ours[a:b]), with_raised(text, theirs[c:d])):
+            self.differences.append(Difference(quote, there, "identifier", harmless=True))
+            self.same += b - a
         else:
-            differences.append(_difference(ours[a:b], theirs[c:d], view.text, source.view.text))
-    return differences, same
+            kind = _kind(both)
+            spelled = self._ours(ours[a]) if b > a else self._there(theirs[c].start, theirs[c].end)
+            beside = [*ours[max(0, a - 1) : a], *ours[b : b + 1]]
+            idle = kind == "article" and spelled != "A" and _is_idle(both[0], beside, ours[b : b + 1])
+            self.differences.append(
+                Difference(quote, there, "word" if kind == "article" and not idle else kind)
+            )
 
 
-def _difference(ours: list[Token], theirs: list[Token], said: str, text: str) -> Difference:
-    quote = said[ours[0].start : ours[-1].end] if ours else ""
-    there = text[theirs[0].start : theirs[-1].end] if theirs else ""
-    both = [*ours, *theirs]
-    if all(token.kind == "mark" for token in both) or (not ours and _is_reference(theirs, text)):
-        return Difference(quote, there, "mark", harmless=True)
-    if all(token.kind in ("word", "article") for token in both) and _letters(ours) == _letters(theirs):
-        return Difference(quote, there, "word", harmless=True)
-    if all(token.kind == "article" for token in both):
-        return Difference(quote, there, "article")
-    kinds: list[DifferenceKind] = [
-        token.kind for token in both if token.kind not in ("word", "article", "mark")
-    ]
-    return Difference(quote, there, kinds[0] if kinds else "word")
+def _are_apart(found: list[Token], at: int) -> bool:
+    """Whether the tokens before and at `at` are not of one word, as `can` and `not` of `cannot` are."""
+    return at in (0, len(found)) or found[at - 1].end <= found[at].start
+
+
+def _kind(both: list[Token]) -> DifferenceKind:
+    if len(both) == 1 and both[0].kind == "article":
+        return "article"
+    critical: list[DifferenceKind] = [each.kind for each in both if each.kind not in ("word", "article")]
+    return critical[0] if critical else "word"
+
+
+def _is_idle(article: Token, beside: list[Token], after: list[Token]) -> bool:
+    """Whether an article can come or go: not in `a few` and `the the`."""
+    return article.key not in {one.key for one in beside} and all(one.kind == "word" for one in after)
 
 
 def _is_reference(found: list[Token], text: str) -> bool:
@@ -238,65 +375,84 @@ def _is_reference(found: list[Token], text: str) -> bool:
     return enclosed and all(token.kind in ("number", "identifier") for token in found)
 
 
-def _letters(found: list[Token]) -> str:
-    return "".join(token.key for token in found).replace("'", "")
-
-
-def _is_loud(text: str) -> bool:
-    """Whether a text is in capitals throughout, as headings are: case says nothing there."""
-    letters = [char for char in text if char.isalpha()]
-    return sum(map(str.isupper, letters)) > len(letters) * 0.7
-
-
-def _case_matters(quote: str, source: str) -> bool:
-    """Whether two spellings that differ in case are two things: US and us, MW and mW."""
-    if quote == source or not quote.isalpha() or quote.casefold() != source.casefold():
-        return False
-    if quote[1:] == source[1:]:  # only the first letter: a sentence starts there, or a unit has a prefix
-        return quote[1:] in _PREFIXED and quote[0] in "mM"
-    return quote.isupper() != source.isupper() and quote.casefold() in _WORDS_AND_ACRONYMS
-
-
-def _gaps(
-    pieces: tuple[Piece, ...], spans: list[tuple[int, int]], text: str
-) -> tuple[list[str], list[Difference]]:
+def _gaps(quote: Quote, spans: list[tuple[int, int]], text: str) -> tuple[list[str], list[Difference]]:
     """What stands in the source between the pieces: a warning where it turns the meaning, a difference
     where brackets say something else."""
     warnings: list[str] = []
-    differences: list[Difference] = []
-    for piece, (_, end), (start, _) in zip(pieces[1:], spans, spans[1:], strict=False):
-        there = tokens(text[end:start])
-        turning = [token for token in there if token.kind == "negation" or token.key in _EXCEPTIONS]
-        if turning:
-            warnings.append(f"what is left out says {text[end + turning[0].start : end + turning[0].end]!r}")
-        put_in = [
-            token for token in tokens(canonical(piece.inserted).text) if token.kind in ("negation", "number")
-        ]
-        known = {token.key for token in there}
-        differences += [
-            Difference(token.key, text[end:start].strip(), token.kind)
-            for token in put_in
-            if token.key not in known
-        ]
+    first, last = spans[0][0], spans[-1][1]
+    differences = _put_in(quote.pieces[0].inserted, _before(text, first), False)
+    differences += _put_in(quote.inserted, _after(text, last), False)
+    for piece, (_, end), (start, _) in zip(quote.pieces[1:], spans, spans[1:], strict=False):
+        left_out = text[end:start]
+        turning = _turning(left_out)
+        if turning and (piece.gap == "text" or not piece.inserted):
+            warnings.append(f"what is left out says {turning!r}")
+        differences += _put_in(piece.inserted, left_out, piece.gap == "words")
     return warnings, differences
+
+
+def _turning(text: str) -> str | None:
+    """The first word that may turn what a sentence says, or None."""
+    unspaced = _UNSPACED_NEGATION.search(text)
+    words = (token for token in tokens(text) if token.kind == "negation" or token.key in _EXCEPTIONS)
+    turning = next(words, None)
+    return text[turning.start : turning.end] if turning else unspaced and unspaced[0]
+
+
+def _put_in(inserted: str, there: str, replaces: bool) -> list[Difference]:
+    """What words in brackets say that the source does not: anything but who or what is meant."""
+    if not inserted:
+        return []
+    put, found = tokens(canonical(inserted).text), tokens(there)
+    if replaces and there.strip().startswith("["):  # the brackets are those of the source
+        same = [one.key for one in put] == [one.key for one in found]
+        return [] if same else [Difference(inserted, there.strip(), "word")]
+    new, gone = _unlike(put, found), _unlike(found, put) if replaces else []
+    for token in (*new, *gone):
+        if token.kind not in ("word", "article"):
+            return [Difference(inserted, there.strip(), token.kind)]
+    names, named = ([each for each in some if each.key not in _POINTING | ARTICLE] for some in (new, gone))
+    if max(len(new), len(gone)) > _MOST_INSERTED or (names and named):
+        return [Difference(inserted, there.strip(), "word")]
+    return []
+
+
+def _unlike(some: list[Token], others: list[Token]) -> list[Token]:
+    """The tokens that are not among the others, not even in another form: increased for increases."""
+    stems = {token.key[:4] if token.kind == "word" and len(token.key) > 4 else token.key for token in others}
+    return [
+        token
+        for token in some
+        if token.key not in stems
+        and not (token.kind == "word" and len(token.key) > 4 and token.key[:4] in stems)
+    ]
+
+
+def _cut(text: str, start: int, end: int) -> list[Difference]:
+    """Differences where the quote was cut within a word that turns it, or within a range of numbers."""
+    before, after = text[max(0, start - 8) : start], text[end : end + 8]
+    cut: list[tuple[DifferenceKind, re.Match[str] | None]]
+    cut = [("negation", _CUT_BEFORE.search(before)), ("negation", _CUT_AFTER.match(after))]
+    if text[start].isdigit() and not _MOMENT.search(before.rstrip(" -")):
+        cut.append(("number", _NUMBER_BEFORE.search(before)))
+    if text[end - 1].isdigit() and not _MOMENT.search(text, max(0, end - 12), end):
+        cut.append(("number", _NUMBER_AFTER.match(after)))
+    return [Difference("", found[0].strip(), kind) for kind, found in cut if found]
 
 
 def _beside(text: str, start: int, end: int) -> list[str]:
     """Warnings where a negation or an exception stands right beside the quote, in the same sentence."""
-    before = text[max(0, start - 60) : start]
-    sentence = max(before.rfind(mark) for mark in ".!?;:") + 1
-    near = tokens(before[sentence:])[-_BESIDE:]
+    near, after = tokens(_before(text, start))[-_BESIDE:], _after(text, end)
     warnings = [f"{token.key!r} stands right before it" for token in near if token.kind == "negation"]
-    after = text[end : end + 60]
-    stops = [at for mark in ".!?;" if (at := after.find(mark)) >= 0]
-    follows = tokens(after[: min(stops)] if stops else after)[:_BESIDE]
-    return warnings + [f"it goes on with {token.key!r}" for token in follows if token.key in _EXCEPTIONS]
+    follows = [token.key for token in tokens(after)[:_BESIDE] if token.key in _EXCEPTIONS]
+    follows += [found[0] for found in _UNSPACED_NEGATION.finditer(after[:12])]
+    return warnings + [f"it goes on with {word!r}" for word in follows]
 
 
-def _typography(quote: str, source: str) -> list[str]:
-    """The kinds of harmless change between two spellings of the same words."""
-    if quote.split() == source.split():
-        return []
-    if quote.casefold().split() == source.casefold().split():
-        return ["case"]
-    return ["typography"]
+def _before(text: str, at: int) -> str:
+    """What stands before a place in the same sentence, as far as it matters."""
+    return re.split(r"[.!?;:。](?!\w)", text[max(0, at - 60) : at])[-1]
+
+
+def _after(text: str, at: int) -> str:
+    return re.split(r"[.!?;。](?!\w)", text[at : at + 60])[0]

@@ -12,21 +12,23 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import citewire
 from citewire.documents.document import Box, Document
 from citewire.rendering.safety import clean, link
+from citewire.verification.library import Checked
 
 __all__ = [
-    "Proof", "find_fragment", "links", "page_url", "prove", "selectors", "snippet", "text_fragment",
-    "text_fragment_url",
+    "Proof", "find_fragment", "links", "page_url", "prove", "prove_all", "selectors", "snippet",
+    "text_fragment", "text_fragment_url",
 ]  # fmt: skip
 
 # Characters on either side of a quote, as Hypothesis writes them.
@@ -85,6 +87,24 @@ def prove(document: Document, start: int, end: int) -> Proof:
         tuple(box for place in places for box in place.boxes),
         citewire.__version__, selectors(document, start, end), links(document, start, end),
     )  # fmt: skip
+
+
+def prove_all(checks: Iterable[Checked], documents: Iterable[Document]) -> list[Proof | None]:
+    """The record of each check; None where nothing was found, or not in these documents."""
+    known = {document.sha256: document for document in documents}
+    return [_proof(check, known.get(check.sha256 or "")) for check in checks]
+
+
+def _proof(check: Checked, document: Document | None) -> Proof | None:
+    if document is None or check.start is None or check.end is None:
+        return None
+    # A quote with an ellipsis, or that was read in another order than the text has, does not fill its range.
+    pieces = (selectors(document, start, end) for start, end in check.ranges)
+    return replace(
+        prove(document, check.start, check.end),
+        boxes=check.boxes,
+        selectors=tuple(selector for piece in pieces for selector in piece),
+    )
 
 
 def selectors(document: Document, start: int, end: int) -> tuple[dict[str, Any], ...]:

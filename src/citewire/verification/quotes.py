@@ -1,30 +1,57 @@
 """What a quote says of itself before it is looked for: pieces, insertions, markup.
 
-An ellipsis leaves something out, brackets put something in, and Markdown is not part of the words. What is
-left is the text of the pieces, in order, with the gaps between them.
+An ellipsis leaves something out, brackets put something in, and Markdown and HTML are not part of the words.
+What is left is the text of the pieces, in order, with the gaps between them.
 """
 
 from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Piece", "Quote", "read_quote"]
+__all__ = ["Gap", "Piece", "Quote", "read_quote"]
 
 Edit = Literal["ellipsis", "brackets", "markup"]
+Gap = Literal["none", "words", "text"]
 
-_ELLIPSIS = re.compile(r"\s*[\[(<]?\s*(?:\.\s?\.\s?\.(?:\s?\.)?|…)\s*[\])>]?\s*")
+# None of these may run along the same blanks or letters in two ways: a quote can be nothing but those.
 # The dots between a heading and its page number.
 _LEADERS = re.compile(r"(?:\.\s?){5,}")
-_BRACKETS = re.compile(r"\[([^\[\]]{0,200})\]")
-_MARKUP = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
+_ELLIPSIS = r"(?:[\[(<]\s*)?(?:\.\s?\.\s?\.(?:\s?\.)?|[…⋯‥]+|。{3,}|\*\s\*\s\*)(?:\s*[\])>])?"
+_CUT = re.compile(rf"{_ELLIPSIS}|\[(?P<inserted>[^\[\]]{{0,200}})\]")
+# A letter in brackets is one of the word: `[T]he`.
+_LETTERS = re.compile(r"\[(\w{1,3})\](?=\w)|(?<=\w)\[(\w{1,3})\]")
+# What an editor says of the quote, not in it.
+_REMARK = re.compile(
+    r"[\[(]\s*(?:sic\b[.!]?|(?:my |our )?(?:emphasis|italics)\b[^\[\]()]{0,30}"
+    r"|[^\[\]()]{0,40}\bomitted|citation needed)\s*[\])]",
+    re.IGNORECASE,
+)
+_FOOTNOTE = re.compile(
+    r"\[\^[^\]\s]{1,60}\]|\[[\w-]{0,12}[\d⁰¹²³⁴-⁹][\w-]*(?:(?:\s*[,;–]\s*|\s+-\s+)[\w-]{0,12}\d[\w-]*)*\]|【[^【】]{0,60}†[^【】]{0,60}】"
+)
+_MARKUP = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`+)(?=\S)(.{1,1000}?)(?<=\S)\1(?!\w)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*\)")
-_LINE_MARKS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+)", re.MULTILINE)
-_FOOTNOTE = re.compile(r"\[\^?[\w-]{0,12}\d[\w-]*\]|\[\^[^\]\s]+\]")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+# Not what may be `greater than`, unless it stands before every line.
+_LINE_MARKS = re.compile(r"^(?:[ \t]*(?:#{1,6}[ \t]+|>(?![ \t]*\d)[ \t]?|[-*+•][ \t]+))+", re.MULTILINE)
+_QUOTED = re.compile(r"\s*>.*(?:\n[ \t]*>.*)+\s*")
+_ESCAPE = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
+_ATTRIBUTES = r"(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>]+))*\s*/?>"
+_BLOCK = re.compile(
+    rf"</?(?:p|br|div|li|ul|ol|h[1-6]|hr|tr|td|th|table|blockquote|pre|dd|dt){_ATTRIBUTES}", re.IGNORECASE
+)
+_INLINE = re.compile(
+    r"</?(?:a|abbr|b|cite|code|del|em|font|i|ins|kbd|mark|q|s|small|span|strong|sub|sup|tt|u|var)"
+    + _ATTRIBUTES,
+    re.IGNORECASE,
+)
+_RAISED = re.compile(r"<(sup|sub)>\s*([-+]?\d+)\s*</\1>", re.IGNORECASE)
+_RAISE = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_LOWER = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -34,52 +61,63 @@ class Piece(Struct, frozen=True, gc=False):
     """
 
     text: str
-    gap: Literal["none", "words", "text"] = "none"
+    gap: Gap = "none"
     inserted: str = ""
 
 
 class Quote(Struct, frozen=True, gc=False):
-    """A quote as pieces, and what was done to it to get them."""
+    """A quote as pieces, what was done to it to get them, and what it put in brackets after the last."""
 
     pieces: tuple[Piece, ...]
     edits: tuple[Edit, ...] = ()
+    inserted: str = ""
 
 
 def read_quote(text: str) -> Quote:
     """The pieces of a quote."""
-    plain = _LEADERS.sub(" ", _without_markup(text))
-    edits: list[Edit] = ["markup"] if plain != text else []
+    text = unicodedata.normalize("NFC", text)
+    unmarked = _LEADERS.sub(" ", _without_markup(text))
+    plain = _LETTERS.sub(lambda found: found[1] or found[2], _REMARK.sub("", unmarked))
+    edits: set[Edit] = {"markup"} if unmarked != text else set()
+    if plain != unmarked:
+        edits.add("brackets")
     pieces: list[Piece] = []
-    for number, part in enumerate(_ELLIPSIS.split(plain)):
-        pieces += _bracketed(part, first="text" if number else "none")
-    if _ELLIPSIS.search(plain):
-        edits.append("ellipsis")
-    if _BRACKETS.search(plain):
-        edits.append("brackets")
-    return Quote(tuple(piece for piece in pieces if piece.text.strip()), tuple(edits))
+    gaps: list[str | None] = []  # since the last piece: what brackets put in, or None for an ellipsis
+    at = 0
+    for cut in (*_CUT.finditer(plain), None):
+        words = plain[at : cut.start() if cut else len(plain)]
+        if any(map(str.isalnum, words)):
+            pieces.append(Piece(words, _gap(gaps), _inserted(gaps)))
+            gaps.clear()
+        if cut is not None:
+            at = cut.end()
+            gaps.append(cut["inserted"])
+            edits.add("ellipsis" if cut["inserted"] is None else "brackets")
+    return Quote(tuple(pieces), tuple(sorted(edits)), _inserted(gaps))
+
+
+def _gap(gaps: list[str | None]) -> Gap:
+    return "none" if not gaps else "text" if None in gaps else "words"
+
+
+def _inserted(gaps: list[str | None]) -> str:
+    return " ".join(filter(None, gaps))
 
 
 def _without_markup(text: str) -> str:
-    plain = html.unescape(_TAG.sub("", text)) if "<" in text or "&" in text else text
+    plain = text
+    if "<" in plain or "&" in plain:
+        plain = _RAISED.sub(
+            lambda tag: tag[2].translate(_LOWER if tag[1].lower() == "sub" else _RAISE), plain
+        )
+        plain = html.unescape(_INLINE.sub("", _BLOCK.sub(" ", plain)))
     plain = _LINK.sub(r"\1", plain)
     plain = _FOOTNOTE.sub("", plain)
+    if _QUOTED.fullmatch(plain):
+        plain = re.sub(r"^[ \t]*>", "", plain, flags=re.MULTILINE)
     plain = _LINE_MARKS.sub("", plain)
     for _ in range(3):
         plain, changed = _MARKUP.subn(r"\2", plain)
         if not changed:
             break
-    return plain
-
-
-def _bracketed(part: str, first: Literal["none", "text"]) -> list[Piece]:
-    """The pieces around words in brackets. A letter in brackets is one of the word: `[T]he`."""
-    joined = re.sub(r"\[(\w{1,3})\](?=\w)|(?<=\w)\[(\w{1,3})\]", lambda found: found[1] or found[2], part)
-    pieces: list[Piece] = []
-    at, gap, inserted = 0, first, ""
-    for found in _BRACKETS.finditer(joined):
-        pieces.append(Piece(joined[at : found.start()], gap, inserted))
-        at, gap, inserted = found.end(), "words", "" if found[1].lower() == "sic" else found[1]
-        if pieces[-1].text.strip() == "" and len(pieces) == 1 and first == "none":
-            gap = "none"
-    pieces.append(Piece(joined[at:], gap, inserted))
-    return pieces
+    return _ESCAPE.sub("", plain)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Answer, Citation, Lines, Pages, Source, SourceRef, Span, Status, Verification
 from citewire.verification.library import Checked, Library
+from citewire.verification.verifier import Asked
 
-__all__ = ["Report", "verify_answer"]
+__all__ = ["Report", "questions", "report", "verify_answer"]
 
 _WORST: tuple[Status, ...] = ("altered", "missed", "partial", "pending", "skipped", "verified")
 _SENTENCE = re.compile(r"[^.!?\n]*[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
@@ -35,26 +37,45 @@ class Report(Struct, frozen=True, gc=False):
 
 
 def verify_answer(answer: Answer, library: Library) -> Report:
-    """Check every quote of `answer`. A citation with several is as good as the worst of them."""
+    """Check every quote of `answer`, here and now."""
+    return report(answer, [_check(library, asked) for asked in questions(answer)])
+
+
+def _check(library: Library, asked: Asked) -> Checked:
+    named = next((name for name in asked.likely if library.named(name)), None)
+    return library.check(asked.quote, named, asked.pages, asked.id)
+
+
+def questions(answer: Answer) -> list[Asked]:
+    """The quotes of `answer`, each with what its source may be called."""
     sources = {source.id: source for source in answer.sources}
-    checks: list[Checked] = []
+    return [
+        Asked(
+            citation.id, ref.quote, pages=_pages(ref), likely=tuple(_names(sources.get(ref.source_id), ref))
+        )
+        for citation in answer.citations
+        for ref in citation.refs
+        if ref.quote
+    ]
+
+
+def report(answer: Answer, checks: Sequence[Checked]) -> Report:
+    """What became of the quotes of `answer`, given in their order, as verdicts on its citations.
+
+    A citation with several is as good as the worst of them.
+    """
+    each = iter(checks)
+    told: list[Checked] = []
     citations: list[Citation] = []
     for citation in answer.citations:
-        found = [
-            _check(citation, ref, sources.get(ref.source_id), library) for ref in citation.refs if ref.quote
-        ]
-        found = found or [Checked(citation.id, "skipped", "it has no quote")]
-        checks += found
+        found = list(islice(each, sum(bool(ref.quote) for ref in citation.refs)))
+        found = found or [Checked(citation.id, "skipped", "nothing quoted")]
+        told += found
         worst = min(found, key=lambda check: _WORST.index(check.status))
         verdict = Verification(worst.status, worst.reason, worst.found, worst.page)
         citations.append(replace(citation, verification=verdict))
     checked = replace(answer, citations=tuple(citations))
-    return Report(checked, tuple(checks), tuple(_uncited(answer)))
-
-
-def _check(citation: Citation, ref: SourceRef, source: Source | None, library: Library) -> Checked:
-    named = next((name for name in _names(source, ref) if library.named(name)), None)
-    return library.check(ref.quote or "", named, _pages(ref), citation.id)
+    return Report(checked, tuple(told), tuple(_uncited(answer)))
 
 
 def _names(source: Source | None, ref: SourceRef) -> Iterator[str]:

@@ -2,21 +2,23 @@
 
 A token has a key, which is what is compared, and knows its place. Quantities are compared by value with
 their sign, currency and percent sign, whatever the spelling: `1,204` is `1204`, and `$3.4 million` is
-`$3,400,000`. What is an identifier stays as it is written: version 3.10 is not 3.1.
+`$3,400,000`. Digits behind a point stay as written, except in money and percent: version 3.10 is not 3.1.
+Raised digits are a power behind a number or a unit and a footnote behind a word; lowered ones are of a name.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from decimal import Decimal
+from collections.abc import Iterator
+from decimal import Decimal, getcontext
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Token", "TokenKind", "tokens"]
+__all__ = ["ARTICLE", "NEGATION", "Token", "TokenKind", "tokens", "word_set"]
 
 TokenKind = Literal[
     "word", "number", "negation", "quantifier", "direction", "month", "identifier", "sign", "mark", "article"
@@ -32,28 +34,34 @@ class Token(Struct, frozen=True, gc=False):
     end: int
 
 
-def _set(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
+    """The words of a table."""
     return frozenset(words.split())
 
 
-NEGATION = _set(
+NEGATION = word_set(
     """
     not no never none nor neither without nobody nothing nowhere hardly scarcely barely unless except
     lack lacks lacked lacking fail fails failed failing deny denies denied refuse refuses refused cannot
-    nicht kein keine keiner keinen keinem nie niemals ohne weder außer ne pas jamais aucun aucune sans
-    rien sauf ningún ninguna nunca jamás sin nada salvo excepto non mai nessun nessuna senza niente não
-    nem nunca sem niet geen nooit zonder inte ikke ei nie bez без не нет ни никогда
+    nicht kein keine keiner keinen keinem keines nie niemals ohne weder außer ausser
+    ne pas jamais aucun aucune sans rien sauf ni no ningún ninguna ninguno nunca jamás sin nada salvo excepto
+    tampoco non mai nessun nessuno nessuna senza niente nulla não nem nenhum nenhuma sem exceto
+    niet geen nooit zonder niets inte ikke ei ingen inga aldrig nie bez nikdy není без не нет ни никогда кроме
+    لا لم لن ليس ليست غير بدون دون إلا לא אין בלי אל नहीं न मत बिना 안 못 없이 不 没 沒 未 無 无 非 别 莫 勿
     """
 )
-QUANTIFIER = _set(
+QUANTIFIER = word_set(
     """
-    all some most many few several any every each only always often sometimes rarely usually both half
-    may might must shall should can could will would need ought approximately about nearly almost
-    exactly alle einige viele wenige nur immer oft muss kann soll darf tous quelques plusieurs peu
-    seulement toujours souvent doit peut todos algunos muchos pocos solo siempre debe puede
+    all some most many few little several any every each only always often sometimes rarely usually both half
+    may might must shall should can could will would need ought approximately about nearly almost exactly
+    alle einige viele wenige manche nur immer oft selten muss kann soll darf
+    tous toutes quelques plusieurs peu seulement toujours souvent doit peut
+    todos todas algunos muchos pocos solo siempre debe puede tutti alcuni molti
+     pochi sempre deve può alguns muitos poucos pode alleen altijd moet mag все некоторые только всегда
+    может должен
     """
 )
-DIRECTION = _set(
+DIRECTION = word_set(
     """
     more less fewer greater smaller higher lower above below over under before after since until up down
     rise rises rose risen rising fall falls fell fallen falling increase increases increased increasing
@@ -61,25 +69,18 @@ DIRECTION = _set(
     worst better worse larger longer shorter earlier later first last maximum minimum least than between
     within outside left right north south east west import export buy sell buyer seller lend borrow true
     false open closed allowed prohibited mehr weniger vor nach über unter höher niedriger plus moins
-    avant après más menos antes después
+    avant après más menos antes después più meno prima dopo mais depois meer minder voor na
+    больше меньше до после
     """
 )
-ARTICLE = _set("the a an that")
+ARTICLE = word_set("the a an")
 _MONTHS = """
     january february march april may june july august september october november december
 """
 _MONTH = {form: month for month in _MONTHS.split() for form in (month, month[:3])} | {"sept": "september"}
 _SCALE = {
-    "thousand": 3,
-    "million": 6,
-    "billion": 9,
-    "trillion": 12,
-    "mn": 6,
-    "mln": 6,
-    "bn": 9,
-    "bln": 9,
-    "tn": 12,
-}
+    "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "mn": 6, "mln": 6, "bn": 9, "bln": 9, "tn": 12,
+}  # fmt: skip
 _SHORT_SCALE = {"k": 3, "m": 6, "b": 9, "t": 12}
 _UP_TO_TWENTY = """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
@@ -89,89 +90,153 @@ _TENS = "thirty forty fifty sixty seventy eighty ninety"
 _NUMBER_WORDS = {word: number for number, word in enumerate(_UP_TO_TWENTY.split())} | {
     word: 10 * ten for ten, word in enumerate(_TENS.split(), 3)
 }
-# What comes after these is a name, even where it looks like a number.
-_NAMING = _set(
-    """
-    version v release section sections chapter article articles clause rule rules figure fig table
-    appendix part no paragraph § ios android python java level build revision rev update patch
-    """
-)
 _CURRENCY_WORDS = {
     "dollar": "$", "dollars": "$", "usd": "$", "euro": "€", "euros": "€", "eur": "€", "pound": "£",
     "pounds": "£", "gbp": "£", "yen": "¥", "jpy": "¥", "rupees": "₹", "inr": "₹", "chf": "chf",
     "francs": "chf",
 }  # fmt: skip
+_PERCENT = word_set("% ٪ percent prozent procent процент процента процентов")
+_PERCENT_IN_TWO = frozenset(
+    {("per", "cent"), ("pour", "cent"), ("por", "ciento"), ("por", "cento"), ("per", "cento")}
+)
 _CONTRACTIONS = {"can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "shall not"}
+# What a raised digit is a power of; behind any other word it is a footnote.
+_POWERED = word_set("mm cm dm km ft yd mi nm μm in sec kg")
+_YEAR = re.compile(r"1[89]\d\d|20\d\d")
+
+# Addresses and names of code, in which every character counts. None starts within another: that would take
+# a second for a long run of letters and points.
+_ADDRESS = re.compile(
+    r"(?:https?://|www\.)\S*[\w/]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\w[^\W_]*_+\w+"
+    r"|(?<![a-z0-9-])(?<!\w\.)(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov)\b(?:/\S*[\w/])?"
+)
+# Letters that are written in two ways, and what chooses between two shapes of one.
+_SPELLED = str.maketrans({"œ": "oe", "æ": "ae", "ё": "е"} | dict.fromkeys(map(chr, range(0xFE00, 0xFE10))))
+# Stands for each character of an address; no canonical text has it.
+_OF_ADDRESS = "\0"
 
 # Each character is one of these to the tokeniser.
 _SHAPE = re.compile(
-    r"(?P<time>d{1,2}(?::dd)+)"
-    r"|(?P<number>d{1,3}(?:_ddd)+(?!d)|d+(?:[.,]d+)*)"
-    r"|(?P<identifier>a+d[ad]*)"
+    r"(?P<address>u+)"
+    r"|(?P<clock>d+(?::d+)+)"
+    r"|(?P<number>d{1,3}(?:[_']ddd)+(?!d)(?:[.,]d+)?|(?:(?<![^_$s\-])(?<!\._)\.)?d+(?:[.,]d+)*)"
+    r"|(?P<identifier>a+[dv][adv]*)"
+    r"|(?P<initials>(?<![a.])a(?:\.a)+(?!a))"
+    r"|(?P<dollar>a{1,3}(?=\$d))"
     r"|(?P<word>a+(?:'a+)*)"
     r"|(?P<cjk>c)"
-    r"|(?P<mark>\^+)"
-    r"|(?P<sign>[$%s])"
+    r"|(?P<fraction>f)"
+    r"|(?P<power>p-?d+)"
+    r"|(?P<mark>-?\^+)"
+    r"|(?P<sign>[$%s/?@#+&-])"
 )
+_OWN_SHAPE = dict.fromkeys(".,:'/?@#+&-", "") | {
+    _OF_ADDRESS: "u",
+    "٫": ".",
+    "٬": ",",
+    "؟": "?",
+    "^": "p",
+    "⁄": "/",
+    "∕": "/",
+}
+# Symbols that only lead a line.
+_DECORATION = frozenset("|∙⋅∗⋆■□▪▫▬●○◦◉◆◇◊★☆✦✧❖➢➤➔►▶▷◁◀◄¦�")
+# Thai and Lao, Burmese, Khmer, Kana and Han.
+_UNSPACED = (
+    "\u0e00\u0eff",
+    "\u1000\u109f",
+    "\u1780\u17ff",
+    "\u3040\u9fff",
+    "\uf900\ufaff",
+    "\U00020000\U0003ffff",
+)
+_BY_CATEGORY = {"Sc": "$", "Sm": "s", "So": "s", "Nl": "c"}
+_BY_DECOMPOSITION = {"<super>": "^", "<sub>": "v", "<fraction>": "f"}
 
 
 @lru_cache(maxsize=4096)
 def _shape(char: str) -> str:
+    if char in _OWN_SHAPE:
+        return _OWN_SHAPE[char] or char
     if char.isdecimal():
         return "d"
+    if char.isspace():
+        return "_"
+    if char in _DECORATION or "\ufe00" <= char <= "\ufe0f":
+        return " "
+    if char in "%‰٪":
+        return "%"
     category = unicodedata.category(char)
     if category == "No":
-        return "^"
+        return _BY_DECOMPOSITION.get(unicodedata.decomposition(char).partition(" ")[0], "c")
     if category[0] in "LM":
-        return "c" if _is_cjk(char) else "a"
-    if category == "Sc":
-        return "$"
-    if char in "%‰":
-        return "%"
-    if char in "+-±<>=≤≥≈~°×÷/":
-        return "s"
-    if char in ".,:'":
-        return char
-    return "_" if char.isspace() else " "
+        return "c" if _is_unspaced(char) else "a"
+    return _BY_CATEGORY.get(category, " ")
 
 
-def _is_cjk(char: str) -> bool:
-    code = ord(char)
-    return 0x3040 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
+def _is_unspaced(char: str) -> bool:
+    """Of a script that puts no blanks between words: there every character is a token."""
+    return any(first <= char <= last for first, last in _UNSPACED)
 
 
 def tokens(text: str) -> list[Token]:
     """The tokens of `text`, which is canonical, in order."""
-    shapes = "".join(map(_shape, text))
-    found = [_raw_token(text, shapes, match) for match in _SHAPE.finditer(shapes)]
-    return _combined(text, [token for token in found if token is not None])
+    marked = text
+    if "_" in text or "." in text:
+        marked = _ADDRESS.sub(lambda found: _OF_ADDRESS * len(found[0]), text)
+    shapes = "".join(map(_shape, marked))
+    raw = (token for match in _SHAPE.finditer(shapes) for token in _raw_tokens(text, shapes, match))
+    return _combined(text, list(raw))
 
 
-def _raw_token(text: str, shapes: str, match: re.Match[str]) -> Token | None:
+def _raw_tokens(text: str, shapes: str, match: re.Match[str]) -> Iterator[Token]:
     start, end = match.span()
     word = text[start:end]
     match match.lastgroup:
         case "number":
-            return Token(word, "number", start, end)
-        case "time" | "identifier":
-            return Token(word, "identifier", start, end)
-        case "mark":
-            return Token(word, "mark", start, end)
+            yield Token(word, "number", start, end)
+        case "address" | "clock" | "identifier":
+            yield Token(_in_ascii(word), "identifier", start, end)
+        case "mark" | "power":
+            yield Token(_in_ascii(word.strip("^")), "mark", start, end)
+        case "fraction":
+            above, _, below = unicodedata.normalize("NFKC", word).partition("⁄")
+            yield Token(above, "number", start, end)
+            yield Token("/", "sign", start, end)
+            yield Token(below, "number", start, end)
+        case "dollar":
+            yield Token(word, "sign", start, end)
         case "sign":
-            return _sign(text, shapes, start, end)
+            if _means_something(text, shapes, start):
+                yield Token({"×": "x", "&": "and"}.get(word, word), "sign", start, end)
         case _:
-            return Token(word, _word_kind(word), start, end)
+            key = word.translate(_SPELLED)
+            if match.lastgroup == "initials":
+                key = key.replace(".", "")
+            if key:
+                yield Token(key, _word_kind(key), start, end)
 
 
-def _sign(text: str, shapes: str, start: int, end: int) -> Token | None:
-    """A symbol that means something where it stands: a hyphen only right before a number."""
-    char = text[start]
-    if char not in "-/+":
-        return Token(char, "sign", start, end)
-    before, after = shapes[start - 1 : start], shapes[end : end + 2]
-    if char in "-+" and before in ("", "_", " ") and (after[:1] == "d" or after == "$d"):
-        return Token(char, "sign", start, end)
-    return None
+def _in_ascii(word: str) -> str:
+    return "".join(str(unicodedata.digit(char, char)) for char in word)
+
+
+def _means_something(text: str, shapes: str, at: int) -> bool:
+    """Whether a symbol does, where it stands: a hyphen only before a number or between two."""
+    if text[at] == "#":
+        return shapes[at - 1 : at] == "a"
+    if shapes[at] != "-":
+        return True
+    if _is_prefix(shapes, at):
+        return True
+    before, after = shapes[max(0, at - 2) : at].rstrip("_")[-1:], shapes[at + 1 : at + 3].lstrip("_")[:1]
+    return before in ("d", "%") and after in ("d", "$")
+
+
+def _is_prefix(shapes: str, at: int) -> bool:
+    """Whether a sign belongs to the number right behind it."""
+    before, after = shapes[at - 1 : at] if at else "", shapes[at + 1 : at + 3]
+    return before in ("", "_", " ", "$", "s") and (after[:1] == "d" or after in ("$d", ".d"))
 
 
 def _word_kind(word: str) -> TokenKind:
@@ -193,12 +258,16 @@ def _combined(text: str, found: list[Token]) -> list[Token]:
     while at < len(found):
         token = found[at]
         if token.kind in ("number", "sign") or token.key in _NUMBER_WORDS or token.key in _CURRENCY_WORDS:
-            end, quantity = _quantity(text, found, at, made)
+            at, quantity = _quantity(text, found, at)
             made.append(quantity)
-            at = end
-            continue
-        made.extend(_written_out(token))
-        at += 1
+        elif at + 1 < len(found) and _is_raised(text, token, found[at + 1]):
+            after = found[at + 1]
+            made.append(Token(f"{token.key}^{after.key}", "identifier", token.start, after.end))
+            at += 2
+        else:
+            # A raised digit that is no power is the mark of a footnote.
+            made.extend(_written_out(token) if token.kind != "mark" else ())
+            at += 1
     return made
 
 
@@ -215,56 +284,88 @@ def _written_out(token: Token) -> list[Token]:
     return [token]
 
 
-def _quantity(text: str, found: list[Token], at: int, before: list[Token]) -> tuple[int, Token]:
+def _is_raised(text: str, token: Token, after: Token) -> bool:
+    """Whether two tokens are a word and its power, like m², an ion, or an isotope, like ¹⁴C."""
+    if token.end != after.start:
+        return False
+    if token.kind == "mark":
+        return len(token.key) > 1 and len(after.key) <= 2 and after.key.isalpha() and after.key.isascii()
+    if after.kind != "mark":
+        return False
+    if text[after.start] in "^-" or text[after.end : after.end + 1] in ("+", "-"):
+        return True
+    return after.key != "1" and (len(token.key) == 1 or token.key in _POWERED)
+
+
+def _quantity(text: str, found: list[Token], at: int) -> tuple[int, Token]:
     """The quantity that starts at `at`, and where the tokens after it start."""
-    first = at
-    sign = currency = ""
-    while at < len(found) and found[at].kind == "sign" and found[at].key in "+-$€£¥₹" + currency:
-        if found[at].key in "+-":
-            sign = found[at].key.strip("+")
-        else:
-            currency = found[at].key
-        at += 1
-    if at < len(found) and found[at].key in _CURRENCY_WORDS and _is_number(found, at + 1):
-        currency, at = _CURRENCY_WORDS[found[at].key], at + 1
-    if not _is_number(found, at) or (at > first and text[found[at - 1].end : found[at].start].strip()):
+    first, start = at, found[at].start
+    sign, currency, at = _prefix(text, found, at)
+    if not _is_number(found, at):
         return first + 1, found[first]
     number = found[at]
-    if _has_exponent(found, at):
-        power = found[at + 1]
-        return at + 2, Token(text[number.start : power.end], "identifier", found[first].start, power.end)
-    if before and before[-1].key in _NAMING and number.kind == "number" and not currency:
-        return at + 1, replace(number, kind="identifier", start=found[first].start)
+    at += 1
+    if at < len(found) and _is_power(text, number, found[at]):
+        key = f"{sign}{currency}{_in_ascii(number.key)}^{found[at].key}"
+        return at + 1, Token(key, "identifier", start, found[at].end)
     value = Decimal(_NUMBER_WORDS[number.key]) if number.key in _NUMBER_WORDS else _value(number.key)
     if value is None:
-        return at + 1, replace(number, kind="identifier")
-    at += 1
+        return at, Token(f"{sign}{currency}{_in_ascii(number.key)}", "identifier", start, number.end)
     scale, at = _scale(text, found, at, bool(currency))
     unit, at = _unit(found, at)
     if not currency and _is_currency_after(text, found, at):
         currency, at = _CURRENCY_WORDS.get(found[at].key, found[at].key), at + 1
-    amount = (value.scaleb(scale)).normalize()
-    return at, Token(f"{sign}{currency}{amount:f}{unit}", "number", found[first].start, found[at - 1].end)
+    amount = value.scaleb(scale)
+    amount = f"{amount.normalize() if currency or unit else amount:f}"
+    end = found[at - 1].end
+    enclosed = text[start - 1 : start] == "(" and ")" in text[number.end : end + 1]
+    if enclosed and re.search(r"\W", text[start:end]):  # in accounts, an amount in parentheses is a loss
+        amount = f"({amount})"
+    return at, Token(f"{sign}{currency}{amount}{unit}", "number", start, end)
 
 
-_YEAR = re.compile(r"1[89]\d\d|20\d\d")
+def _prefix(text: str, found: list[Token], at: int) -> tuple[str, str, int]:
+    """The sign and the currency in front of a number, and where that is."""
+    sign = currency = ""
+    while at + 1 < len(found):
+        token, after = found[at], found[at + 1]
+        if (
+            not sign
+            and token.key in ("+", "-")
+            and token.end == after.start
+            and not _continues(text, token.start)
+        ):
+            sign = token.key.strip("+")
+        elif not currency and _is_currency(token) and not text[token.end : after.start].strip():
+            currency = _CURRENCY_WORDS.get(token.key, token.key)
+        else:
+            break
+        at += 1
+    return sign, currency, at
 
 
-def _has_exponent(found: list[Token], at: int) -> bool:
-    """Whether a raised number is right behind this one; behind a year it is rather a footnote."""
-    if at + 1 >= len(found) or found[at + 1].kind != "mark" or found[at + 1].start != found[at].end:
+def _continues(text: str, at: int) -> bool:
+    """Whether something is right before this place that a sign would stand behind, as in 5-10."""
+    return at > 0 and (text[at - 1].isalnum() or text[at - 1] in "%)")
+
+
+def _is_currency(token: Token) -> bool:
+    return token.key in _CURRENCY_WORDS or (len(token.key) == 1 and unicodedata.category(token.key) == "Sc")
+
+
+def _is_power(text: str, number: Token, after: Token) -> bool:
+    """Whether a raised number is right behind this one. Behind a year, or if it is 1, it is a footnote."""
+    if after.kind != "mark" or after.start != number.end:
         return False
-    return _YEAR.fullmatch(found[at].key) is None
+    return text[after.start] in "^-" or (after.key != "1" and _YEAR.fullmatch(number.key) is None)
 
 
 def _is_currency_after(text: str, found: list[Token], at: int) -> bool:
     """Whether the token at `at` names the currency of the number before it, rather than of the next one."""
-    if at >= len(found) or text[found[at - 1].end : found[at].start].strip():
+    if at >= len(found) or not _is_currency(found[at]) or text[found[at - 1].end : found[at].start].strip():
         return False
-    if found[at].key in _CURRENCY_WORDS:
-        return True
     touches_next = at + 1 < len(found) and found[at].end == found[at + 1].start
-    return found[at].kind == "sign" and found[at].key in "$€£¥₹" and not touches_next
+    return found[at].key in _CURRENCY_WORDS or not touches_next
 
 
 def _is_number(found: list[Token], at: int) -> bool:
@@ -284,20 +385,21 @@ def _scale(text: str, found: list[Token], at: int, has_currency: bool) -> tuple[
 
 
 def _unit(found: list[Token], at: int) -> tuple[str, int]:
-    words = [token.key for token in found[at : at + 2]]
-    if words[:1] == ["%"] or words[:1] == ["percent"]:
+    words = tuple(token.key for token in found[at : at + 2])
+    if words and words[0] in _PERCENT:
         return "%", at + 1
-    if words == ["per", "cent"]:
+    if words in _PERCENT_IN_TWO:
         return "%", at + 2
-    if words[:1] == ["percentage"] and words[1:] in (["point"], ["points"]):
+    if words in (("percentage", "point"), ("percentage", "points")):
         return "pp", at + 2
     return "", at
 
 
 def _value(digits: str) -> Decimal | None:
-    """The number that `digits` write; None where they are rather a name, like 1.2.3."""
-    plain = "".join(char for char in digits if not char.isspace())
-    plain = "".join(str(unicodedata.decimal(char)) if char.isdecimal() else char for char in plain)
+    """The number that `digits` write; None where they are rather a name, like 1.2.3 or 007."""
+    if len(digits) > getcontext().prec:
+        return None
+    plain = re.sub(r"[\s']", "", "".join(_OWN_SHAPE.get(char) or char for char in digits))
     commas, dots = plain.count(","), plain.count(".")
     if commas and dots:
         decimal = max(",.", key=plain.rfind)
@@ -312,4 +414,4 @@ def _value(digits: str) -> Decimal | None:
         if not grouped and commas > 1:
             return None
         return Decimal(plain.replace(",", "" if grouped else "."))
-    return Decimal(plain)
+    return None if re.fullmatch(r"0\d{2,}", plain) else Decimal(plain)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,26 +30,41 @@ _SOFT_HYPHEN = "\u00ad"
 _BREAKING_HYPHENS = "\ufffe\x02"
 _HYPHENS = "-\u2010\u2011" + _SOFT_HYPHEN + _BREAKING_HYPHENS
 _BREAKS = "\n\r\v\f\x85\u2028\u2029"
+# Without width, or only width (the Arabic letter mark, the bar that lengthens a word), or who owns a name.
 _GONE_CHARACTERS = (
     "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    "\u061c\u0640©®™℠"
 )
-_PUNCTUATION = str.maketrans(
+# Points that Hebrew and Arabic are mostly written without; some letters have them built in.
+_POINTS = dict.fromkeys(
+    (*range(0x591, 0x5BE), 0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7, *range(0x64B, 0x653), 0x670)
+)
+# Vowels and finals of Hangul, and the sound marks of narrow Kana: with what is before them, one character.
+_COMPOSED = (("\u1160", "\u11ff"), ("\uff9e", "\uff9f"))
+_ALIKE = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\uff07`\u00b4", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u05be\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+        # Letters that Persian has codes of its own for.
+        "\u064a": "\u06cc",
+        "\u0643": "\u06a9",
     }
 )
+# Scripts without blanks between words, and their punctuation: not Hangul, nor wide letters and digits.
 _CJK = (
-    (0x2E80, 0x9FFF),
-    (0xAC00, 0xD7AF),
+    (0x2E80, 0x312F),
+    (0x3190, 0x9FFF),
     (0xF900, 0xFAFF),
     (0xFE30, 0xFE4F),
-    (0xFF00, 0xFFEF),
+    (0xFF01, 0xFF0F),
+    (0xFF1A, 0xFF20),
+    (0xFF5F, 0xFF9F),
     (0x20000, 0x3FFFF),
 )
 
 _class = np.full(0x110000, _UNKNOWN, np.uint8)
+_word = np.full(0x110000, _UNKNOWN, np.uint8)
 _single = np.zeros(0x110000, np.uint32)
 _many: dict[int, str] = {}
 
@@ -119,10 +133,7 @@ def _text(codes: NDArray[np.uint32]) -> str:
 
 def _learn(codes: NDArray[np.uint32]) -> None:
     """Look up the characters that were not met before."""
-    new = np.zeros(0x110000, bool)
-    new[codes] = True
-    new &= _class == _UNKNOWN
-    for code in np.flatnonzero(new).tolist():
+    for code in np.unique(codes[_class[codes] == _UNKNOWN]).tolist():
         kind, mapped = _look_up(chr(code))
         _class[code] = kind
         if len(mapped) == 1:
@@ -138,10 +149,10 @@ def _look_up(char: str) -> tuple[int, str]:
         return _BREAK, " "
     if char.isspace():
         return _SPACE, " "
-    if char in _GONE_CHARACTERS:
+    if char in _GONE_CHARACTERS or ord(char) in _POINTS:
         return _GONE, ""
     category = unicodedata.category(char)
-    if category.startswith("M"):
+    if category.startswith("M") or any(first <= char <= last for first, last in _COMPOSED):
         return _MARK, char
     if category == "Cc":
         return _GONE, ""
@@ -151,20 +162,28 @@ def _look_up(char: str) -> tuple[int, str]:
 
 def _folded(cluster: str) -> str:
     """A character with its marks, canonical. Superscripts and fractions stay apart from the digits beside."""
-    if unicodedata.category(cluster[0]) == "No":
+    category = unicodedata.category(cluster[0])
+    if category == "No":
         return cluster
-    composed = unicodedata.normalize("NFKC", cluster.translate(_PUNCTUATION))
+    if category == "Nd":
+        return str(unicodedata.decimal(cluster[0])) + cluster[1:]
+    composed = unicodedata.normalize("NFKC", cluster.translate(_ALIKE))
     if composed.startswith(" "):  # an accent by itself, which would become a blank with an accent
         composed = cluster
-    return composed.translate(_PUNCTUATION).casefold()
+    return composed.translate(_ALIKE | _POINTS).casefold()
 
 
 def _is_word(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    present = np.zeros(0x110000, bool)
-    present[codes] = True
-    for code in np.flatnonzero(present).tolist():
-        present[code] = unicodedata.category(chr(code))[0] in "LMN"
-    return present[codes]
+    for code in np.unique(codes[_word[codes] == _UNKNOWN]).tolist():
+        _word[code] = unicodedata.category(chr(code))[0] in "LMN"
+    return _word[codes] == 1
+
+
+def _is_cjk(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    found = np.zeros(len(codes), bool)
+    for first, last in _CJK:
+        found |= (codes >= first) & (codes <= last)
+    return found
 
 
 class _Pass:
@@ -265,20 +284,12 @@ class _Pass:
         self._counts[starts] = 1
         self._chars[starts] = 0x20
         self._ends[starts] = lasts + 1
-        for start, last in zip(starts.tolist(), lasts.tolist(), strict=True) if self._has_cjk else ():
-            broken = bool((self._kinds[start : last + 1] == _BREAK).any())
-            if broken and self._is_cjk(start - 1) and self._is_cjk(last + 1):
+        inner = (starts > 0) & (lasts < len(self._codes) - 1)
+        starts, lasts = starts[inner], lasts[inner]
+        between = _is_cjk(self._codes[starts - 1]) & _is_cjk(self._codes[lasts + 1])
+        for start, last in zip(starts[between].tolist(), lasts[between].tolist(), strict=True):
+            if (self._kinds[start : last + 1] == _BREAK).any():
                 self._counts[start] = 0
-
-    @cached_property
-    def _has_cjk(self) -> bool:
-        return bool((self._codes >= _CJK[0][0]).any())
-
-    def _is_cjk(self, at: int) -> bool:
-        if not 0 <= at < len(self._codes):
-            return False
-        code = int(self._codes[at])
-        return any(first <= code <= last for first, last in _CJK)
 
     def _assembled(self) -> View:
         index = np.repeat(np.arange(len(self._codes), dtype=np.int32), self._counts)

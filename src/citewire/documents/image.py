@@ -1,0 +1,121 @@
+"""Pictures as text, as far as there are words in them: PNG, JPEG, TIFF with all its pages, and others.
+
+Boxes and sizes are in pixels of the picture as it is shown, one to the point: what a picture says about its
+resolution is often wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from citewire.documents.document import Document, Page
+from citewire.documents.errors import DocumentError
+from citewire.documents.ocr import MOST_PICTURES, NOTHING, Ocr, Reading, fitting
+from citewire.model import Problem
+
+__all__ = ["read_image"]
+
+# A page of A3 at 600 dots per inch has 70 million. Pillow warns at 89 million, and gives up at twice that.
+MOST_PIXELS = 100_000_000
+# Small print of screens is too small for tesseract: a picture gets this many pixels to a side, or this scale.
+_SHARP, _MOST_SCALE = 2000, 3
+_FORMATS = ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP", "JPEG2000", "AVIF")
+# What Pillow raises for pictures that are damaged, depending on where.
+_DAMAGE = (
+    OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, ArithmeticError, struct.error,
+)  # fmt: skip
+
+
+class _Sheet(NamedTuple):
+    reading: Reading
+    width: int = 0
+    height: int = 0
+
+
+def read_image(data: bytes, *, sha256: str, name: str | None = None, ocr: str | None = None) -> Document:
+    """What the picture says, in the languages `ocr`; without them, a document without words and a problem
+    that says so. Raises DocumentError."""
+    problems: list[Problem] = []
+    reader = Ocr(ocr, problems)
+    with warnings.catch_warnings():
+        # Of large pictures, which are measured here; and of oddities in metadata.
+        warnings.simplefilter("ignore")
+        image, count = _opened(data)
+        sheets = [_sheet(image, index, reader, problems) for index in range(min(count, MOST_PICTURES))]
+    if all(not sheet.width for sheet in sheets):
+        raise DocumentError(problems[0].message)
+    if count > MOST_PICTURES:
+        message = f"only {MOST_PICTURES} of {count:,} pages were read"
+        problems.append(Problem("too_many_pages", f"page {MOST_PICTURES + 1}", message))
+    edges = np.cumsum([0, *(len(sheet.reading.text) for sheet in sheets)]).tolist()
+    pages = tuple(
+        Page(number, start, end, sheet.width, sheet.height, ocr=sheet.reading is not NOTHING)
+        for number, (sheet, start, end) in enumerate(zip(sheets, edges, edges[1:], strict=False), 1)
+    )
+    text = "".join(sheet.reading.text for sheet in sheets)
+    lines = [0, *(at for at, char in enumerate(text[:-1], 1) if char == "\n")]
+    return Document(
+        sha256, "image", text, pages, np.array(lines, np.int32),
+        np.concatenate([sheet.reading.boxes for sheet in sheets]),
+        np.concatenate([sheet.reading.confidence for sheet in sheets]),
+        name=name, problems=tuple(problems),
+    )  # fmt: skip
+
+
+def _opened(data: bytes) -> tuple[Image.Image, int]:
+    """The picture, and how many pages it has."""
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        count = getattr(image, "n_frames", 1)
+    except UnidentifiedImageError as exc:
+        raise DocumentError("it is a damaged picture, or one of a kind that is not read") from exc
+    except Image.DecompressionBombError as exc:
+        raise DocumentError(f"it is a picture of more than {MOST_PIXELS:,} pixels") from exc
+    except _DAMAGE as exc:
+        raise DocumentError(f"it is a damaged picture: {exc}") from exc
+    # Cameras put a small copy or a second view behind the picture.
+    if count == 1 or image.format == "MPO":
+        return image, 1
+    if image.format != "TIFF":
+        raise DocumentError("it is an animation, not a picture of a page")
+    return image, count
+
+
+def _sheet(image: Image.Image, index: int, reader: Ocr, problems: list[Problem]) -> _Sheet:
+    where = f"page {index + 1}"
+    try:
+        image.seek(index)
+        grey = _grey(image)
+    except (*_DAMAGE, DocumentError) as exc:
+        problems.append(Problem("bad_page", where, f"the picture is damaged or too large: {exc}"))
+        return _Sheet(NOTHING)
+    longer = max(grey.size)
+    scale = fitting(*grey.size, min(_MOST_SCALE, max(1, -(-_SHARP // longer))))
+    size = max(1, round(grey.width * scale)), max(1, round(grey.height * scale))
+    reading = reader.read(where, partial(grey.resize, size, Image.Resampling.LANCZOS))
+    if reading is not NOTHING:
+        reading = reading._replace(boxes=reading.boxes / np.float32(scale))
+    return _Sheet(reading, *grey.size)
+
+
+def _grey(image: Image.Image) -> Image.Image:
+    """The picture the right way up, on white where it is transparent."""
+    if image.width * image.height > MOST_PIXELS:
+        raise DocumentError(f"it has more than {MOST_PIXELS:,} pixels")
+    shown = ImageOps.exif_transpose(image)
+    if shown.mode[0] in "IF":
+        # Pillow would cut off whatever is brighter than 255.
+        values = np.nan_to_num(np.asarray(shown, np.float32)).clip(0)
+        return Image.fromarray((values * (255 / max(1.0, values.max()))).astype(np.uint8))
+    if shown.has_transparency_data:
+        white = Image.new("RGBA", shown.size, "white")
+        white.alpha_composite(shown.convert("RGBA"))
+        shown = white
+    return shown.convert("L")

@@ -1,0 +1,168 @@
+"""The words in a picture, with their boxes and how sure it is of each: the `tesseract` command.
+
+It is called with one picture at a time. A caller that dies takes it along.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from citewire.documents.document import Boxes
+from citewire.documents.errors import DocumentError
+from citewire.model import Problem
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "MOST_PICTURES",
+    "SECONDS",
+    "Ocr",
+    "OcrFailed",
+    "Reading",
+    "die_with_parent",
+    "fitting",
+    "languages",
+]
+
+# For one picture, which takes three on a quiet machine; and pictures of one source.
+SECONDS, MOST_PICTURES = 60.0, 200
+# Tesseract ends at 32,767 pixels to a side; more pixels in all take long and show no more words.
+_MOST_SIDE, _MOST_PIXELS = 30_000, 40_000_000
+# In percent. What is upside down is read with next to none: then it is looked at the other way round.
+_UPSIDE_DOWN = 50.0
+_WORD = "5"
+_LACKING = re.compile(r"Failed loading language '(?!osd')([^']*)'")
+_PR_SET_PDEATHSIG = 1
+
+
+class OcrFailed(DocumentError):
+    """Tesseract does not work, for instance because it lacks a language."""
+
+    code = "ocr_failed"
+
+
+class Reading(NamedTuple):
+    """A text that ends with a line break, and for each of its characters the box of its word and how sure."""
+
+    text: str
+    boxes: Boxes
+    confidence: NDArray[np.uint8]
+
+
+NOTHING = Reading("\n", np.full((1, 4), np.nan, np.float32), np.zeros(1, np.uint8))
+
+
+def languages() -> str | None:
+    """What pictures are read in, as tesseract names languages; None where it is not installed."""
+    return os.environ.get("CITEWIRE_OCR_LANGUAGES", "eng") if shutil.which("tesseract") else None
+
+
+def fitting(width: float, height: float, scale: float) -> float:
+    """The scale at which to look at something of that size: less than `scale` where it is large."""
+    return min(scale, _MOST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
+
+
+class Ocr:
+    """Reads the pictures of one source in the languages given; without one it says that they are not read."""
+
+    def __init__(self, languages: str | None, problems: list[Problem]) -> None:
+        self.languages = languages
+        self._problems = problems
+        self._left = MOST_PICTURES
+
+    def read(self, where: str, picture: Callable[[], Image], dpi: int | None = None) -> Reading:
+        """What a grey picture says. Raises `OcrFailed`."""
+        if self.languages is None:
+            message = "the page is a picture: it has no text layer, and was not read by tesseract"
+            self._problems.append(Problem("no_text_layer", where, message))
+            return NOTHING
+        self._left -= 1
+        if self._left < 0:
+            if self._left == -1:
+                message = f"only {MOST_PICTURES} pages that are pictures were read"
+                self._problems.append(Problem("too_many_pages", where, message))
+            return NOTHING
+        try:
+            reading = _read(picture(), self.languages, dpi)
+        except subprocess.TimeoutExpired:
+            self._problems.append(Problem("ocr_timeout", where, f"a picture not read within {SECONDS:g} s"))
+            return NOTHING
+        if reading is NOTHING:
+            self._problems.append(Problem("no_words", where, "the page is a picture without words"))
+        return reading
+
+
+def _read(picture: Image, languages: str, dpi: int | None) -> Reading:
+    reading = _recognised(picture, languages, dpi)
+    if reading is NOTHING or reading.confidence.mean() >= _UPSIDE_DOWN:
+        return reading
+    turned = _recognised(picture.rotate(180), languages, dpi)
+    if turned.confidence.mean() <= reading.confidence.mean():
+        return reading
+    size = np.array([picture.width, picture.height] * 2, np.float32)
+    return turned._replace(boxes=size - turned.boxes[:, [2, 3, 0, 1]])
+
+
+def _recognised(picture: Image, languages: str, dpi: int | None) -> Reading:
+    data = io.BytesIO()
+    picture.save(data, "PPM")
+    # Mode 1 finds out which way up the page is, and its columns.
+    command = ["tesseract", "stdin", "stdout", "-l", languages, "--psm", "1", "-c", "tessedit_create_tsv=1"]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command + (["--dpi", str(dpi)] if dpi else []), input=data.getvalue(), capture_output=True,
+            check=True, timeout=SECONDS / 2, env=os.environ | {"OMP_THREAD_LIMIT": "1"},
+            preexec_fn=die_with_parent,  # a reader has no other threads
+        )  # fmt: skip
+    except subprocess.CalledProcessError as exc:
+        said = " ".join(exc.stderr.decode("utf-8", "replace").split())
+        raise OcrFailed(f"tesseract ended with status {exc.returncode}: {said[:300]}") from exc
+    except OSError as exc:
+        raise OcrFailed(f"tesseract cannot be run: {exc}") from exc
+    # It goes on with the others, and says what they make of it.
+    lacking = _LACKING.search(done.stderr.decode("utf-8", "replace"))
+    if lacking:
+        raise OcrFailed(f"tesseract does not have the language {lacking[1]!r}")
+    return _parsed(done.stdout.decode("utf-8", "replace"))
+
+
+def _parsed(table: str) -> Reading:
+    """The words of a table with the columns level, page, block, paragraph, line, word, left, top, width,
+    height, confidence and text."""
+    rows = [row.split("\t", 11) for row in table.split("\n")]
+    words = [row for row in rows if row[0] == _WORD and row[11].strip()]
+    if not words:
+        return NOTHING
+    lines = [row[1:5] for row in words] + [[]]
+    text = "".join(
+        row[11].strip() + (" " if here == after else "\n")
+        for row, (here, after) in zip(words, pairwise(lines), strict=True)
+    )
+    sizes = [len(row[11].strip()) + 1 for row in words]
+    places = np.array([row[6:10] for row in words], np.float32)
+    places[:, 2:] += places[:, :2]
+    sure = np.array([row[10] for row in words], np.float32).clip(0, 100).astype(np.uint8)
+    boxes = np.repeat(places, sizes, axis=0)
+    boxes[np.cumsum(sizes) - 1] = np.nan
+    return Reading(text, boxes, np.repeat(sure, sizes))
+
+
+def die_with_parent() -> None:
+    """Have this process killed when the one that started it ends, where the system can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

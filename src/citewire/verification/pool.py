@@ -1,0 +1,69 @@
+"""Workers, a thread for each, and who is asked what.
+
+Each document belongs to one worker. A quote that names its documents is looked for by the worker that has
+least to do; any other by all of them, each among its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from citewire.verification.shelf import Answer, Numbered, Search
+from citewire.verification.worker import Open, Setup, Worker
+
+__all__ = ["Pool"]
+
+# Requests by which the worker of a document may be busier than the rest and still be asked: it has it open.
+_PATIENCE = 4
+
+
+class Pool:
+    """So many workers."""
+
+    def __init__(self, count: int, setup: Setup) -> None:
+        self._workers = [Worker(setup) for _ in range(count)]
+        self._threads = [ThreadPoolExecutor(1, "citewire-search") for _ in self._workers]
+        self._busy = [0] * count
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            # While sources are being read there is time for it.
+            thread.submit(worker.start)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that there are."""
+        return [worker.pid for worker in self._workers if worker.pid]
+
+    async def open(self, document: Numbered, seconds: float) -> Answer:
+        """Give a document to its worker."""
+        return await self._ask(self._home(document), Open(document, seconds))
+
+    async def search(self, search: Search) -> list[Answer]:
+        """The answers of those who were asked. Cancelled, what has not begun is not worked on."""
+        if not search.documents:
+            return await asyncio.gather(*(self._ask(number, search) for number in range(len(self._workers))))
+        home = self._home(search.documents[0])
+        load = [busy - _PATIENCE * (number == home) for number, busy in enumerate(self._busy)]
+        return [await self._ask(load.index(min(load)), search)]
+
+    def _home(self, document: Numbered) -> int:
+        return document.number % len(self._workers)
+
+    async def _ask(self, number: int, request: Open | Search) -> Answer:
+        self._busy[number] += 1
+        try:
+            asked = self._threads[number].submit(self._workers[number].ask, request)
+            return await asyncio.wrap_future(asked)
+        finally:
+            self._busy[number] -= 1
+
+    def close(self) -> None:
+        """End all processes and threads. Who waits is cancelled."""
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.kill()
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            # It ends as soon as its process does.
+            thread.shutdown()
+            worker.end()

@@ -1,0 +1,95 @@
+"""The port through which quotes are checked, whoever does it and wherever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from citewire.documents.draw import Format
+from citewire.verification.library import Checked
+from citewire.verification.sources import Source
+
+__all__ = ["Asked", "Verifier", "each", "in_order"]
+
+
+class Asked(Struct, frozen=True, gc=False):
+    """A quote to check: in its `source`, or else in the first of `likely` that there is, or else in all.
+
+    A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `pages` only
+    break ties. With a `scope`, the sources of that scope count as well.
+    """
+
+    id: str | None
+    quote: str
+    source: str | None = None
+    pages: tuple[int, ...] = ()
+    likely: tuple[str, ...] = ()
+    scope: str | None = None
+
+
+class Verifier(Protocol):
+    """**Protocol:** checks quotes against the sources that it knows."""
+
+    def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+        """What becomes of each quote, exactly once, as it is known: not in the order in which they come.
+
+        Nothing that a quote or a source does is raised; what a producer of quotes raises is, after what it
+        gave before. Quotes are taken only as fast as what became of them is. Whoever stops early closes the
+        iterator.
+        """
+        ...
+
+    async def add(self, *sources: Source, scope: str | None = None) -> None:
+        """Make sources known. A quote that is taken after this returns is looked for in them as well.
+
+        It does not wait for them to be read: a quote that needs one does. Those of a scope are there for
+        quotes of the same scope only, until `forget`.
+        """
+        ...
+
+    async def forget(self, scope: str) -> None:
+        """The sources of a scope are needed no longer."""
+        ...
+
+    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+        """How each looks in its source; None where that has no looks, or is gone."""
+        ...
+
+    async def prewarm(self) -> None:
+        """Wait until all that is known was read, and the next quote need not wait for anything."""
+        ...
+
+
+async def each(quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Asked]:
+    """Quotes, from wherever they come."""
+    if isinstance(quotes, AsyncIterable):
+        async for asked in quotes:
+            yield asked
+    else:
+        for asked in quotes:
+            yield asked
+
+
+async def in_order(
+    verifier: Verifier, quotes: Iterable[Asked] | AsyncIterable[Asked]
+) -> AsyncGenerator[Checked]:
+    """As `check`, but in the order in which the quotes come; their ids need not be unique."""
+    ids: dict[str, str | None] = {}
+    early: dict[str | None, Checked] = {}
+
+    async def numbered() -> AsyncGenerator[Asked]:
+        number = 0
+        async for asked in each(quotes):
+            ids[str(number)] = asked.id
+            yield replace(asked, id=str(number))
+            number += 1
+
+    async with aclosing(verifier.check(numbered())) as results:
+        async for checked in results:
+            early[checked.id] = checked
+            while (first := next(iter(ids), None)) in early:
+                yield replace(early.pop(first), id=ids.pop(first or ""))

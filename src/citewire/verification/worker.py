@@ -1,0 +1,200 @@
+"""A process that searches documents: long-lived, with the documents it was asked about open, and killable.
+
+The parent's end is `Worker`, for one thread; `serve` is the child. Messages are msgpack on stdin and stdout,
+one answer for each request, and documents are entries of a cache that both sides know. A request that takes
+too long, or too much memory, ends the process; the next one starts another.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TypeAlias, TypeVar
+
+from msgspec import Struct, msgpack
+from msgspec.structs import replace
+
+from citewire.documents.cache import Cache
+from citewire.errors import CitewireError
+from citewire.verification.shelf import Answer, Numbered, Search, Shelf
+
+__all__ = ["Open", "Setup", "Worker"]
+
+_COMMAND = ("-P", "-c", "from citewire.verification.worker import serve; serve()")
+# A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+# What a process ends with that was too slow, which is up to the watchdog, or had not enough memory.
+_TOO_SLOW, _OUT_OF_MEMORY = 1, 86
+# Seconds for a process to be there, on a machine that has much else to do.
+_STARTING = 60.0
+_CLOSED = "the engine was closed"
+
+_T = TypeVar("_T")
+
+
+class Setup(Struct, frozen=True):
+    """Where documents are, how large that cache may become, and the memory there is to search them."""
+
+    folder: str
+    limit: int
+    memory: int
+    opened: tuple[Numbered, ...] = ()
+
+
+class Open(Struct, frozen=True, tag=True):
+    """A document to search from now on, when a request names none."""
+
+    document: Numbered
+    seconds: float
+
+
+Request: TypeAlias = Open | Search
+
+_SETUP, _ANSWER = msgpack.Decoder(Setup), msgpack.Decoder(Answer)
+_REQUEST: msgpack.Decoder[Request] = msgpack.Decoder(Request)
+
+
+class Worker:
+    """A process that is started when it is needed, and again when it has died."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._child: subprocess.Popen[bytes] | None = None
+        self._killed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if there is one."""
+        return self._child.pid if self._child else None
+
+    def ask(self, request: Request, *, again: bool = False) -> Answer:
+        """The answer of the process; an error in it where there can be none."""
+        try:
+            answer = _exchanged(self._child or self._started(), request)
+        except (EOFError, OSError) as exc:
+            status = self.end()
+            # It may have died of something else.
+            if not (again or self._killed or status == _TOO_SLOW):
+                return self.ask(request, again=True)
+            return Answer(error=_CLOSED if self._killed else _reason(status, request, exc))
+        if isinstance(request, Open) and not answer.error:
+            self._setup = replace(self._setup, opened=(*self._setup.opened, request.document))
+        return answer
+
+    def start(self) -> None:
+        """Have a process, before it is asked anything."""
+        with suppress(EOFError, OSError):
+            self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        child = self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+            (sys.executable, *_COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT, start_new_session=True,
+        )  # fmt: skip
+        # Seen by `kill`, or sees that it was there.
+        if self._killed:
+            child.kill()
+        _exchanged(child, self._setup)
+        return child
+
+    def kill(self) -> None:
+        """End it for good, from any thread: who waits for an answer gets one."""
+        self._killed = True
+        if self._child:
+            self._child.kill()
+
+    def end(self) -> int | None:
+        """The status with which the process has ended, whatever it was doing."""
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            # It may not have read all that it was sent.
+            with suppress(BrokenPipeError):
+                if pipe:
+                    pipe.close()
+        return child.wait()
+
+
+def _reason(status: int | None, request: Request, failure: Exception) -> str:
+    if status is None:
+        return f"no process to search in: {failure}"
+    names = {-number: number.name for number in signal.Signals}
+    return {
+        _TOO_SLOW: f"not done within {request.seconds:g} s",
+        _OUT_OF_MEMORY: "it takes too much memory",
+    }.get(status, f"the search ended with {names.get(status, f'status {status}')}")
+
+
+def _exchanged(child: subprocess.Popen[bytes], message: Setup | Request) -> Answer:
+    if not child.stdin or not child.stdout:
+        raise EOFError
+    _send(child.stdin, message)
+    return _receive(child.stdout, _ANSWER)
+
+
+def _send(pipe: IO[bytes], message: Struct) -> None:
+    data = msgpack.encode(message)
+    pipe.write(len(data).to_bytes(8, "big") + data)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes], decoder: msgpack.Decoder[_T]) -> _T:
+    head = pipe.read(8)
+    data = pipe.read(int.from_bytes(head, "big"))
+    if not data:
+        raise EOFError
+    return decoder.decode(data)
+
+
+def serve() -> None:
+    """The child: requests until there are no more."""
+    out = os.fdopen(os.dup(1), "wb")
+    # What a library prints must not end up among the answers.
+    os.dup2(2, 1)
+    # The parent may be gone at any time.
+    with suppress(EOFError, BrokenPipeError):
+        setup = _receive(sys.stdin.buffer, _SETUP)
+        _limit(setup.memory)
+        shelf = Shelf(Cache(Path(setup.folder), limit=setup.limit))
+        for document in setup.opened:
+            _answer(shelf, Open(document, _STARTING))
+        _send(out, Answer())
+        while True:
+            _send(out, _answer(shelf, _receive(sys.stdin.buffer, _REQUEST)))
+
+
+def _answer(shelf: Shelf, request: Request) -> Answer:
+    # Ends the process by itself, whatever that is doing.
+    faulthandler.dump_traceback_later(request.seconds, exit=True)
+    try:
+        if isinstance(request, Search):
+            return shelf.search(request)
+        shelf.add(request.document)
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)
+    except CitewireError as exc:
+        return Answer(error=exc.message)
+    except Exception as exc:  # noqa: BLE001  # a bug that a quote shows is told of that quote
+        return Answer(error=f"the search failed: {type(exc).__name__}: {exc}")
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    return Answer()
+
+
+def _limit(memory: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource  # noqa: PLC0415  # POSIX only
+
+    # No core file either: it would be as large as the memory.
+    for limit, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+        # Not everywhere is there such a limit, and a lower one may be set already.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))

@@ -3,10 +3,13 @@
     answer = citewire.read(payload)                 # whatever the provider or front end speaks
     written = citewire.write(answer, "salesforce")  # what another one speaks, and what that lost
     print(citewire.render(answer, "markdown"))
+    found = citewire.extract(text)                  # what the text of a model cites
     report = citewire.verify(answer, ["report.pdf"])  # are the quoted words there?
 
 Importing the package loads nothing beyond the standard library and msgspec.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from citewire.dialects import detect, dialects, open_stream, read, read_all, write
 from citewire.errors import CitewireError
@@ -27,6 +30,9 @@ from citewire.model import (
 from citewire.rendering import render
 from citewire.verification import verify
 
+if TYPE_CHECKING:
+    from citewire.extraction import extract, prompt
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -45,10 +51,25 @@ __all__ = [
     "citation_status",
     "detect",
     "dialects",
+    "extract",
     "open_stream",
+    "prompt",
     "read",
     "read_all",
     "render",
     "verify",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`extract` and `prompt`, once asked for: to compile their patterns takes as long as all the rest."""
+    if name not in ("extract", "prompt"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from citewire import extraction  # noqa: PLC0415
+
+    return getattr(extraction, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

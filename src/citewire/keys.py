@@ -8,8 +8,7 @@ key, a different one that would collide gets its v2 key, and nothing is ever ren
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
+from hashlib import sha1
 
 from citewire.model import Lines, Pages, Source, SourceRef, Times
 
@@ -20,52 +19,52 @@ _LENGTH = 16
 
 def key(ref: SourceRef, source: Source) -> str:
     """The v1 key of one source of a citation."""
-    return _digest("|".join(_fields(ref, source)).encode("utf-8", "surrogatepass"))
+    return _digest(_utf8("|".join(_fields(ref, source))))
 
 
 def key_v2(ref: SourceRef, source: Source) -> str:
     """The v2 key: the same fields and the attachment, encoded so that no two lists look alike."""
-    fields = [source.file_id or source.id, *_fields(ref, source)]
-    return _digest(b"v2" + b"".join(b"%d:%s" % (len(data), data) for data in map(_utf8, fields)))
+    return _digest_v2((source.file_id or source.id, *_fields(ref, source)))
 
 
 class Keys:
     """The keys of one thread, handed out in the order in which citations appear."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, tuple[str, ...]] = {}
+        self._owners: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def assign(self, ref: SourceRef, source: Source) -> str:
         """The key of this citation: always the same for the same one, never shared by two."""
-        owner = (source.file_id or source.id, *_fields(ref, source))
-        for make in (key, key_v2):
-            name = make(ref, source)
-            if self._owners.setdefault(name, owner) == owner:
-                return name
-        return _digest("\0".join(owner).encode("utf-8", "surrogatepass"))
+        fields = _fields(ref, source)
+        owner = (source.file_id or source.id, fields)
+        name = _digest("|".join(fields).encode("utf-8", "surrogatepass"))
+        if self._owners.setdefault(name, owner) == owner:
+            return name
+        name = _digest_v2((owner[0], *fields))
+        if self._owners.setdefault(name, owner) == owner:
+            return name
+        return _digest(_utf8("\0".join((owner[0], *fields))))
 
 
-def _fields(ref: SourceRef, source: Source) -> list[str]:
-    locator = ref.locator
-    phrase = [ref.quote or "", ref.anchor or ""]
-    if isinstance(locator, Times):
-        return [*phrase, "", "", source.file_id or "", locator.start or "", locator.end or ""]
-    place = [str(_page(locator) or ""), _lines(locator)]
-    if source.kind == "web" and source.url is not None:
-        return [*phrase, *place, source.url, source.title or "", source.domain or ""]
-    return [*phrase, *place]
-
-
-def _page(locator: Any) -> int | None:
-    match locator:
-        case Pages(first=page) | Lines(page=page):
-            return page
+def _fields(ref: SourceRef, source: Source) -> tuple[str, ...]:
+    quote, anchor = ref.quote or "", ref.anchor or ""
+    page, lines = "", ""
+    match ref.locator:
+        case Lines() as locator:
+            page, lines = str(locator.page or ""), ",".join(map(str, locator.ids))
+        case Pages() as locator:
+            page = str(locator.first or "")
+        case Times() as locator:
+            return (quote, anchor, "", "", source.file_id or "", locator.start or "", locator.end or "")
         case _:
-            return None
+            pass
+    if source.kind == "web" and source.url is not None:
+        return (quote, anchor, page, lines, source.url, source.title or "", source.domain or "")
+    return (quote, anchor, page, lines)
 
 
-def _lines(locator: Any) -> str:
-    return ",".join(map(str, locator.ids)) if isinstance(locator, Lines) else ""
+def _digest_v2(fields: tuple[str, ...]) -> str:
+    return _digest(b"v2" + b"".join(b"%d:%s" % (len(data), data) for data in map(_utf8, fields)))
 
 
 def _utf8(text: str) -> bytes:
@@ -73,4 +72,4 @@ def _utf8(text: str) -> bytes:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:_LENGTH]
+    return sha1(data, usedforsecurity=False).hexdigest()[:_LENGTH]

@@ -2,7 +2,7 @@
 
 | written | kind | labels |
 |---|---|---|
-| `[1]`, `[1, 5]` | number | `1`; `1`, `5` |
+| `[1]`, `[1, 5]`, and `[1-3]` where all are known | number | `1`; `1`, `5`; `1`, `2`, `3` |
 | `[^id]` | footnote | `id` |
 | `【4:0†source】` | lenticular | `4:0` |
 | U+E200 `cite` U+E202 `turn0search0` U+E201 | private | `turn0search0` |
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from heapq import merge
+from itertools import chain
 from typing import Literal, NamedTuple
 
 __all__ = ["Marker", "MarkerKind", "code_ranges", "find_markers"]
@@ -39,23 +40,28 @@ class Marker(NamedTuple):
 # Each class leaves its own opening character out, so that a failed try ends where the next one starts.
 _MARKER = re.compile(
     r"""
-      \[(?P<number>\d{1,6}(?:[ ]?,[ ]?\d{1,6})*)\](?!\()
+      \[(?P<number>\d{1,6}(?:[ ]?[,–-][ ]?\d{1,6})*)\](?!\()
     | \[\^(?P<footnote>[^\[\]\s]{1,200})\]
     | \[cite:[ ]?(?P<cite>\d{1,6}(?:[ ]?,[ ]?\d{1,6})*)\]
-    | \[(?:[^\[\]\n]|\\[\[\]])*\]\(cite:(?P<link>\d{1,6})(?:[ ](?:'[^'\n()]*'|"[^"\n()]*"))?\)
+    | \[(?:[^\[\]\n]|\\[\[\]])*\]\(cite:(?P<link>\d{1,6})(?:[ ](?:'[^\n]{0,300}?'|"[^\n]{0,300}?"))?\)
     | 【(?P<lenticular>\d{1,6}(?::\d{1,6})?)†[^【】\n]*】
     | \ue200(?:file)?cite(?P<private>(?:\ue202[^\ue200-\ue206\n]+)+)\ue201
     """,
     re.VERBOSE,
 )
+# Most markers look like this: words, a space, a number, and nothing behind it that code or a link has.
+_PLAIN = re.compile(r"[^\s=,\\][ ]\[(?!(?:1[5-9]|2[01])\d\d\])([1-9]\d{0,5})\](?![](:])")
 _OTHER_OPENING = re.compile("[【\ue200]")
 _SEPARATOR = re.compile(r"[ ]?,[ ]?")
+_RANGE = re.compile(r"(\d+)[ ]?[–-][ ]?(\d+)")
+# A longer list has no ranges, and a longer range is none: work stays linear.
+_LONG = 50
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
 _TICKS = re.compile("`+")
 
-_YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
+_ODD = re.compile(r"(?<!\d)(?:(?:1[5-9]|20|21)\d\d|0+)(?!\d)")
 # The word in front of a bracket, and what in front of or behind it only code would write.
-_WORD = re.compile(r"[\w$]{1,40}\Z")
+_WORD = re.compile(r"(?<![\w$])[\w$]+\Z")
 _CODE_WORD = re.compile(r"_|\$(?=[A-Za-z])|^[a-z]$|^[a-z]{2,}[A-Z]|^(?:arr|array|args|argv|buf|lst|tmp|vec)$")
 _CHAIN = re.compile(r"(?:\[\d+\])*")
 _CALL = re.compile(r"\w\($")
@@ -66,12 +72,15 @@ _BEFORE = 48
 def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
     """The markers of `text` in order.
 
-    A number that is in `known` counts even if it looks like a year; nothing that stands as an array
-    index or in code does.
+    A number that is in `known` counts even if it looks like a year, and a range counts only if all of it is
+    known; nothing that stands as an array index or in code does.
     """
     done, no_marker = 0, -1
     for start, end in _prose(text):
         for at in _openings(text, start, end):
+            if plain := _PLAIN.match(text, at - 2, end):
+                yield Marker(at, plain.end(), "number", (plain[1],))
+                continue
             if at < done or _is_escaped(text, at):
                 continue
             match = _MARKER.match(text, at)
@@ -120,19 +129,29 @@ def _read(match: re.Match[str]) -> tuple[MarkerKind, tuple[str, ...]]:
     body: str = match[kind]
     match kind:
         case "number" | "cite":
-            return kind, tuple(_SEPARATOR.split(body))
+            parts = _SEPARATOR.split(body)
+            return kind, tuple(chain.from_iterable(map(_counted, parts)) if len(parts) < _LONG else parts)
         case "private":
             return kind, tuple(body[1:].split("\ue202"))
         case _:
             return kind, (body,)
 
 
+def _counted(part: str) -> Iterable[str]:
+    """The numbers of `1-3`; none where it runs backwards or too far to be meant."""
+    ends = _RANGE.fullmatch(part)
+    if ends is None:
+        return (part,)
+    first, last = int(ends[1]), int(ends[2])
+    return map(str, range(first, last + 1)) if last - first < _LONG else ()
+
+
 def _is_number_marker(
     text: str, match: re.Match[str], labels: tuple[str, ...], known: Container[str]
 ) -> bool:
-    if any(_YEAR.fullmatch(label) and label not in known for label in labels):
-        return False
-    if any(int(label) == 0 and label not in known for label in labels):
+    # A range may also be an interval or a class of characters, so all of it must be known.
+    is_list = _RANGE.search(match[0]) is None
+    if not labels or any(label not in known for label in labels if not is_list or _ODD.fullmatch(label)):
         return False
     before = text[max(0, match.start() - _BEFORE) : match.start()]
     if before.rstrip(" ").endswith("=") or before.endswith("["):
@@ -142,8 +161,9 @@ def _is_number_marker(
     word = _WORD.search(before)
     if word is None:
         return True
-    chain = _CHAIN.match(text, match.end())
-    return not (_CODE_WORD.search(word[0]) or _CODE_AFTER.match(text, chain.end() if chain else match.end()))
+    indexes = _CHAIN.match(text, match.end())
+    after = indexes.end() if indexes else match.end()
+    return not (_CODE_WORD.search(word[0]) or _CODE_AFTER.match(text, after))
 
 
 def _prose(text: str) -> Iterator[tuple[int, int]]:

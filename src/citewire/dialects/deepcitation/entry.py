@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, cast
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple, cast
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from citewire.dialects.base import Json, is_list, is_object
@@ -79,6 +81,7 @@ IN_BLOCK = {name: next((s for s in spellings if "_" in s), name) for name, spell
 IN_BLOCK.update(citationNumber="id", startPageId="page_id")
 PROMPTED = ("fullPhrase", "anchorText", "startPageId", "lineIds")
 _PAGE = re.compile(r"(?:page[_a-z]{0,30})?(\d{1,9})(?:_(?:index_)?(\d{1,9}))?", re.IGNORECASE)
+_LONGEST_PAGE = 64
 _DIGITS = re.compile(r"[0-9]{1,15}")
 # What JavaScript can count to.
 LARGEST = 2**53
@@ -129,6 +132,25 @@ class Fields(NamedTuple):
             ref = replace(ref, locator=Lines(tuple(sorted(self.locator.ids)), self.locator.page))
         source = Source("", self.kind, self.url, self.title, file_id=self.file_id, domain=self.domain)
         return keys.assign(ref, source)
+
+
+class PromptedEntry(Struct, forbid_unknown_fields=True, gc=False):
+    """An entry just as the published prompt asks for it, with nothing to be guessed."""
+
+    id: Annotated[int, Meta(ge=0, le=LARGEST)]
+    full_phrase: str
+    reasoning: str | None = None
+    anchor_text: str | None = None
+    page_id: str | None = None
+    line_ids: tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...] = ()
+
+    def fields(self, attachment: str | None) -> Fields:
+        """The same as `read_fields` of it."""
+        page = None if self.page_id is None else _page_of(self.page_id[:_LONGEST_PAGE]) or None
+        pages = None if page is None else Pages(page, page)
+        locator = Lines(self.line_ids, page) if self.line_ids else pages
+        quote, anchor = self.full_phrase, self.anchor_text
+        return Fields(self.id, quote, anchor, locator, "document", attachment, None, None, None, ())
 
 
 def read_fields(raw: Any, attachment: str | None) -> Fields:
@@ -223,9 +245,7 @@ def _read_page(raw: Json, entry: Json) -> int | None:
     for name in ("pageNumber", "startPageId"):
         value = entry.get(name)
         if isinstance(value, str):
-            # Pages count from one, but models also write the first page as 0_0.
-            found = _PAGE.fullmatch(value)
-            page = int(found[1]) or int(found[2] is not None and int(found[2]) == 0) if found else 0
+            page = _page_of(value[:_LONGEST_PAGE])
         elif value is None:
             continue
         elif _whole(value) is None:
@@ -235,6 +255,13 @@ def _read_page(raw: Json, entry: Json) -> int | None:
         if page:
             return page
     return None
+
+
+@lru_cache
+def _page_of(page_id: str) -> int:
+    """Pages count from one, but models also write the first page as `0_0`."""
+    found = _PAGE.fullmatch(page_id)
+    return int(found[1]) or int(found[2] is not None and int(found[2]) == 0) if found else 0
 
 
 def as_json(fields: Fields) -> Json:

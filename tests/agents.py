@@ -4,26 +4,35 @@ Each builder gives an ASGI app that takes a RunAgentInput at PATH. It imports it
 they take seconds to load. A test asks `need_agents` first.
 """
 
+import json
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from cases import need
+from pdfs import Line, Sheet, make_pdf
 
 if TYPE_CHECKING:
     from pydantic_ai import ToolReturn
     from pydantic_ai.models import Model
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/agui"
 # What every agent says, piece by piece, and the one document that its tool finds.
 PIECES = ("Paris ", "is the ", "capital ", "[1].")
 ANSWER = "".join(PIECES)
 DOCUMENT = {"id": "doc1", "title": "France", "text": "Paris is the capital of France."}
+# What an agent says that cites it: once what it says, once what it does not.
+VISIBLE = "Paris is the capital [1], and Rome is older [2]."
+CITING = (
+    f"{VISIBLE}\n\n<<<CITATION_DATA>>>\n"
+    '{"doc1": [{"id": 1, "full_phrase": "Paris is the capital of France.", "anchor_text": "capital"},'
+    ' {"id": 2, "full_phrase": "Rome was founded by two brothers and a wolf."}]}\n<<<END_CITATION_DATA>>>'
+)
 
 _PACKAGES = ("ag_ui", "ag_ui_langgraph", "agno", "fastapi", "langgraph", "pydantic_ai", "uvicorn")
 # Seconds. A server starts and stops in a fraction of one; what takes this long hangs.
@@ -113,8 +122,13 @@ def pydantic_ai_test_model() -> "ASGIApp":
     return _pydantic_ai(TestModel(custom_output_text=ANSWER), lookup)
 
 
-def pydantic_ai_function_model() -> "ASGIApp":
-    """Thinks, calls its tool in two fragments, then says PIECES.
+def in_pieces(text: str, size: int = 9) -> tuple[str, ...]:
+    """A text as a model streams it."""
+    return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
+def pydantic_ai_function_model(pieces: Sequence[str] = PIECES) -> "ASGIApp":
+    """Thinks, calls its tool in two fragments, then says `pieces`.
 
     With its result the tool gives a STATE_DELTA, which applies to any object, and a CUSTOM event.
     """
@@ -126,7 +140,7 @@ def pydantic_ai_function_model() -> "ASGIApp":
         messages: list[ModelMessage], _info: AgentInfo
     ) -> AsyncIterator[str | dict[int, DeltaThinkingPart] | dict[int, DeltaToolCall]]:
         if any(part.part_kind == "tool-return" for part in messages[-1].parts):
-            for piece in PIECES:
+            for piece in pieces:
                 yield piece
         else:
             yield {0: DeltaThinkingPart(content="Look it up.")}
@@ -143,8 +157,8 @@ def pydantic_ai_function_model() -> "ASGIApp":
     return _pydantic_ai(FunctionModel(stream_function=script), lookup)
 
 
-def langgraph_scripted() -> "ASGIApp":
-    """A graph of a model and a tool: calls the tool in two fragments, then says PIECES.
+def langgraph_scripted(pieces: Sequence[str] = PIECES) -> "ASGIApp":
+    """A graph of a model and a tool: calls the tool in two fragments, then says `pieces`.
 
     Most events are RAW, or carry the same as `rawEvent`.
     """
@@ -175,7 +189,7 @@ def langgraph_scripted() -> "ASGIApp":
             # A message whose id the thread has already would take the place of the old one.
             new = f"ai{len(messages)}"
             if messages[-1].type == "tool":
-                return [AIMessageChunk(content=piece, id=new) for piece in PIECES]
+                return [AIMessageChunk(content=piece, id=new) for piece in pieces]
             start = call(new, "", name="lookup", id=f"call_{len(messages)}")
             return [start, call(new, '{"query":'), call(new, '"capital"}')]
 
@@ -212,8 +226,8 @@ def langgraph_scripted() -> "ASGIApp":
     return app
 
 
-def agno_scripted() -> "ASGIApp":
-    """Says PIECES, between a STATE_SNAPSHOT before and one after. It has no tool."""
+def agno_scripted(pieces: Sequence[str] = PIECES) -> "ASGIApp":
+    """Says `pieces`, between a STATE_SNAPSHOT before and one after. It has no tool."""
     from agno.agent import Agent
     from agno.models.base import Model
     from agno.models.response import ModelResponse
@@ -222,13 +236,13 @@ def agno_scripted() -> "ASGIApp":
 
     class Scripted(Model):
         def invoke(self, *_: Any, **__: Any) -> ModelResponse:
-            return ModelResponse(role="assistant", content=ANSWER)
+            return ModelResponse(role="assistant", content="".join(pieces))
 
         async def ainvoke(self, *_: Any, **__: Any) -> ModelResponse:
             return self.invoke()
 
         def invoke_stream(self, *_: Any, **__: Any) -> Iterator[ModelResponse]:
-            for piece in PIECES:
+            for piece in pieces:
                 yield ModelResponse(role="assistant", content=piece)
 
         async def ainvoke_stream(self, *_: Any, **__: Any) -> AsyncIterator[ModelResponse]:
@@ -244,3 +258,63 @@ def agno_scripted() -> "ASGIApp":
     model = Scripted(id="scripted", name="scripted", provider="offline")
     agent = Agent(name="scripted", model=model, telemetry=False)
     return AgentOS(agents=[agent], interfaces=[AGUI(agent=agent)], telemetry=False).get_app()
+
+
+def scripted(events: Iterable[dict[str, Any] | bytes]) -> "ASGIApp":
+    """Streams these events, whatever it is asked; bytes as they are, each in a write of its own."""
+
+    async def app(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        assert scope["type"] == "http"
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for event in events:
+            body = event if isinstance(event, bytes) else b"data: %b\n\n" % json.dumps(event).encode()
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+def said(text: str, name: str = "m", size: int = 9) -> list[dict[str, Any]]:
+    """A whole run with one answer."""
+    run = {"threadId": "t", "runId": "r"}
+    deltas = [
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": name, "delta": piece} for piece in in_pieces(text, size)
+    ]
+    return [
+        {"type": "RUN_STARTED", **run},
+        {"type": "TEXT_MESSAGE_START", "messageId": name, "role": "assistant"},
+        *deltas,
+        {"type": "TEXT_MESSAGE_END", "messageId": name},
+        {"type": "RUN_FINISHED", **run},
+    ]
+
+
+def fifty() -> tuple[dict[str, bytes], str, str]:
+    """Three PDFs by name, an answer with fifty citations of them, and the same without its block.
+
+    Every fifth citation says another number than its source.
+    """
+    facts = [f"Station {n} recorded {n * 7 + 100} millimetres of rain in spring." for n in range(1, 51)]
+    sheets = [
+        [Line(fact, y=760 - 40 * at) for at, fact in enumerate(facts[low : low + 9])]
+        for low in range(0, 50, 9)
+    ]
+    names = ("north.pdf", "middle.pdf", "south.pdf")
+    files = {name: make_pdf(*map(Sheet, sheets[2 * at : 2 * at + 2])) for at, name in enumerate(names)}
+    entries: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for n, fact in enumerate(facts, 1):
+        words = fact.replace(" millimetres", "9 millimetres") if n % 5 == 0 else fact
+        page = (n - 1) // 9 % 2 + 1
+        entry = {
+            "id": n,
+            "full_phrase": words,
+            "anchor_text": f"Station {n}",
+            "page_id": f"{page}_{page - 1}",
+        }
+        entries[names[(n - 1) // 18]].append(entry)
+    visible = "\n".join(f"- Station {n} had rain [{n}]." for n in range(1, 51))
+    block = f"<<<CITATION_DATA>>>\n{json.dumps(entries)}\n<<<END_CITATION_DATA>>>"
+    return files, f"{visible}\n\n{block}", visible

@@ -69,8 +69,12 @@ class RealClient:
         """What the client makes of the raw events in `stream`. To the client, a null state is none."""
         return self.run_many([{"stream": stream, "messages": messages, "state": state}])[0]
 
+    def run_at(self, url: str, version: str = "1.0.0", **given: Any) -> Answer:
+        """What the client of this version makes of a run of the agent at `url`."""
+        return self.run_many([{"url": url, "version": version, **given}])[0]
+
     def run_many(self, requests: Iterable[dict[str, Any]]) -> list[Answer]:
-        """The answers to many `{"stream", "messages"?, "state"?}`, in their order.
+        """The answers to many `{"stream" or "url", "messages"?, "state"?, …}`, in their order.
 
         Raises TimeoutError when the process is silent for too long, ConnectionError when it is gone; it is
         ended then, and the next call starts another.

@@ -1,12 +1,14 @@
 // The real @ag-ui/client as a long-lived process: a JSON line {id, stream, messages?, state?} in, a JSON line
-// out with what a fresh agent made of the stream. Input must be ASCII: readline also ends lines at U+2028.
+// out with what a fresh agent made of the stream. With {id, url, version?, threadId?, …} the agent is that at
+// a URL, and the client one of two versions. Input must be ASCII: readline also ends lines at U+2028.
 
 import { Console } from "node:console";
 import { createInterface } from "node:readline";
 import { setImmediate as macrotask } from "node:timers/promises";
 import { format } from "node:util";
 
-import { AbstractAgent } from "@ag-ui/client";
+import { AbstractAgent, HttpAgent } from "@ag-ui/client";
+import { HttpAgent as HttpAgentBefore1 } from "ag-ui-client-0.0.59";
 import { Observable } from "rxjs";
 
 // The client looks at these as it runs: in development it freezes, in tests it throws, warnings can be off.
@@ -37,11 +39,13 @@ class Replay extends AbstractAgent {
 }
 
 /** What the client delivers, keeps and warns of for one stream. */
-async function replay({ id, stream, messages, state }) {
+async function run({ id, stream, url, version, threadId, messages, state }) {
   const events = [];
   const warnings = [];
   console.warn = (...args) => warnings.push(format(...args));
-  const agent = new Replay(stream, { initialMessages: messages, initialState: state });
+  const config = { url, threadId, initialMessages: messages, initialState: state };
+  const Remote = version === "0.0.59" ? HttpAgentBefore1 : HttpAgent;
+  const agent = url ? new Remote(config) : new Replay(stream, config);
   let error = null;
   try {
     // Cloned: later events append to the very messages that a snapshot event holds.
@@ -63,5 +67,5 @@ console.error = (...args) => args[0] === "Agent execution failed:" || complain(.
 
 // One after the other: the console is shared.
 for await (const line of createInterface({ input: process.stdin })) {
-  process.stdout.write(`${JSON.stringify(await replay(JSON.parse(line)))}\n`);
+  process.stdout.write(`${JSON.stringify(await run(JSON.parse(line)))}\n`);
 }

@@ -1,21 +1,52 @@
-"""AG-UI for Python: events, the order rules, threads, and agents to talk to."""
+"""AG-UI for Python: events, the order rules, threads, agents to talk to, and citations checked on the way."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from citewire.agui.agent import Agent
 from citewire.agui.citations import bridge_citations_state
 from citewire.agui.client import HttpAgent
 from citewire.agui.protocol import ProtocolError, check
 from citewire.agui.sources import LocalAgent, Replay
+from citewire.agui.state import INITIAL_DEEPCITATION_STATE
 from citewire.agui.thread import Thread
 
+if TYPE_CHECKING:
+    from citewire.agui.asgi import CitationMiddleware
+    from citewire.agui.citing import CitingAgent
+    from citewire.agui.middleware import Citing, RunSink
+    from citewire.agui.weaving import Options
+
 __all__ = [
+    "INITIAL_DEEPCITATION_STATE",
     "Agent",
+    "CitationMiddleware",
+    "Citing",
+    "CitingAgent",
     "HttpAgent",
     "LocalAgent",
+    "Options",
     "ProtocolError",
     "Replay",
+    "RunSink",
     "Thread",
     "bridge_citations_state",
     "check",
 ]
+
+# What checks quotes brings numpy along, which those who only read events need not wait for.
+_HEAVY = {
+    "CitationMiddleware": "asgi",
+    "Citing": "middleware",
+    "CitingAgent": "citing",
+    "Options": "weaving",
+    "RunSink": "middleware",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HEAVY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)

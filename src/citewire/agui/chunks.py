@@ -105,6 +105,11 @@ class Chunks:
         twin._lanes, twin._holders = self._lanes.copy(), self._holders.copy()
         return twin
 
+    @property
+    def is_speaking(self) -> bool:
+        """Whether a chunk without an id may follow, which an event of the agent's own lane would orphan."""
+        return None in self._lanes
+
     def concern(self, event: Event) -> bool:
         """Whether `event` is a chunk, or may end a chunk stream."""
         return bool(self._lanes) or type(event) in _KINDS

@@ -67,6 +67,11 @@ class Frames:
         self._id: str | None = None
         self._event: str | None = None
 
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of a frame has come that has not ended."""
+        return not (self._partial or self._data or self._after_cr) and self._id is self._event is None
+
     def feed(self, piece: bytes) -> list[Frame]:
         """The frames that end in `piece`.
 

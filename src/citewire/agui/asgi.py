@@ -1,0 +1,266 @@
+"""`CitationMiddleware`: around any ASGI app that answers a POST with a stream of AG-UI events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, MutableMapping
+from typing import Any, TypeAlias, cast
+
+from citewire import codec
+from citewire.agui import events
+from citewire.agui.events import Json, RunInput, write_json
+from citewire.agui.middleware import Citing, Put, RunSink, Sent
+from citewire.agui.sse import Frame, Frames, FrameTooLarge, frame
+from citewire.errors import CitewireError
+from citewire.verification.sources import Source
+from citewire.verification.verifier import Verifier
+
+__all__ = ["CitationMiddleware"]
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# Bytes of a request that are read to know what it asks for.
+_LARGEST_INPUT = 64 << 20
+_CODED = {b"content-encoding", b"content-length"}
+
+
+class CitationMiddleware:
+    """Checks the citations of what `app` streams: `app = CitationMiddleware(app, sources="docs/")`.
+
+    All else goes through untouched: other requests, and answers that are no event stream or are compressed.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        sources: Source | Iterable[Source] = (),
+        *,
+        verifier: Verifier | None = None,
+        sink: RunSink | None = None,
+        **options: Any,
+    ) -> None:
+        self.app = app
+        self._citing = Citing(sources, verifier=verifier, sink=sink, **options)
+
+    @staticmethod
+    def over(
+        sources: Source | Iterable[Source] = (),
+        *,
+        verifier: Verifier | None = None,
+        sink: RunSink | None = None,
+        **options: Any,
+    ) -> Citing:
+        """The same around an agent elsewhere: `HttpAgent(url).use(CitationMiddleware.over(…))`."""
+        return Citing(sources, verifier=verifier, sink=sink, **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] != "http" or scope.get("method") != "POST":
+            await self.app(scope, receive, send)
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The engine starts with the first stream, and ends with the server, whether or not the app knows."""
+        life = _Life(receive, send)
+        try:
+            try:
+                await self.app(scope, life.receive, life.send)
+            except Exception:
+                if life.has_answered:
+                    raise
+            if not life.has_answered:
+                await life.stand_in()
+        finally:
+            await self._citing.aclose()
+        if life.stands_in:
+            await send({"type": "lifespan.shutdown.complete"})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _Request(scope, receive)
+        posted = await request.read()
+        if posted is None:
+            await self.app(scope, request.replay, send)
+            return
+        run_input = _run_input(posted)
+        state = self._citing.input_for_agent(run_input).state
+        if state != run_input.state:
+            request.change({**posted, "state": state})
+        response = _Response(send)
+        stream = await self._citing.stream(run_input)
+
+        async def receive_next() -> Message:
+            message = await request.replay()
+            if message["type"] == "http.disconnect":
+                stream.leave()
+            return message
+
+        async def produce(put: Put) -> None:
+            response.put = put
+            await self.app(request.scope, receive_next, response.take)
+
+        async def send_on(sent: list[Sent]) -> None:
+            await send({"type": "http.response.body", "body": _bytes(sent), "more_body": True})
+
+        await stream.run(produce, send_on)
+        if response.is_events:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Life:
+    """The start and the end of the server, for an app that takes no part in them."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.has_answered = self.stands_in = self._has_started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._has_started = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        self.has_answered = True
+        await self._send(message)
+
+    async def stand_in(self) -> None:
+        """Until the server ends."""
+        self.stands_in = True
+        if not self._has_started:
+            await self._receive()
+        await self._send({"type": "lifespan.startup.complete"})
+        await self._receive()
+
+
+class _Request:
+    """A request whose body is known before the app reads it."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope, self._receive = scope, receive
+        self._messages: list[Message] = []
+
+    async def read(self) -> Json | None:
+        """The input of a run, or None where the body is something else."""
+        size, more = 0, True
+        while more and size <= _LARGEST_INPUT:
+            message = await self._receive()
+            self._messages.append(message)
+            size += len(message.get("body", b""))
+            more = message["type"] == "http.request" and message.get("more_body", False)
+        try:
+            posted = codec.decode(b"".join(message.get("body", b"") for message in self._messages))
+        except CitewireError:
+            return None
+        if more or not isinstance(posted, dict):
+            return None
+        fields = cast("Json", posted)
+        return fields if isinstance(fields.get("messages"), list) and "threadId" in fields else None
+
+    def change(self, posted: Json) -> None:
+        body = write_json(posted)
+        headers = [pair for pair in self.scope["headers"] if pair[0].lower() not in _CODED]
+        length = (b"content-length", str(len(body)).encode())
+        self.scope = {**self.scope, "headers": [*headers, length]}
+        self._messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay(self) -> Message:
+        return self._messages.pop(0) if self._messages else await self._receive()
+
+
+def _run_input(posted: Json) -> RunInput:
+    """What the middleware needs of an input; the app is given the whole."""
+    context = posted.get("context")
+    return RunInput(
+        thread_id=str(posted["threadId"]),
+        run_id=str(posted.get("runId", "")),
+        messages=posted["messages"],
+        state=posted.get("state"),
+        context=cast("list[Any]", context) if isinstance(context, list) else [],
+    )
+
+
+class _Response:
+    """What the app answers: events to be put into the stream, or something else, which goes through."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.put: Put = _nowhere
+        self.is_events = self._is_cut = False
+        self._frames = Frames()
+
+    async def take(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.is_events = _is_event_stream(message)
+            if self.is_events:
+                headers = [pair for pair in message["headers"] if pair[0].lower() != b"content-length"]
+                message = {**message, "headers": headers}
+            await self._send(message)
+        elif not self.is_events or message["type"] != "http.response.body":
+            await self._send(message)
+        else:
+            async for sent in self._events(message):
+                await self.put(sent)
+
+    async def _events(self, message: Message) -> AsyncIterator[Sent]:
+        body: bytes = message.get("body", b"")
+        try:
+            for sent in self._read(body):
+                yield sent
+            if not message.get("more_body", False):
+                for each in self._frames.finish():
+                    yield _sent(each, b"")
+        except FrameTooLarge as exc:
+            # No client takes it, nor anything after it.
+            if not self._is_cut:
+                self._is_cut = True
+                yield events.RunError(exc.message, exc.code), b""
+
+    def _read(self, body: bytes) -> Iterator[Sent]:
+        was_between = self._frames.is_between
+        frames = self._frames.feed(body)
+        is_between = self._frames.is_between
+        if not frames and was_between and is_between and body:
+            yield None, body  # comments, which keep a connection awake
+        elif len(frames) == 1 and was_between and is_between and b"\r" not in body:
+            yield _sent(frames[0], body)
+        else:
+            for each in frames:
+                yield _sent(each, b"")
+
+
+async def _nowhere(_: Sent) -> None:
+    """Before the stream runs nothing is put into it."""
+
+
+def _sent(found: Frame, raw: bytes) -> Sent:
+    raw = raw or _framed(found)
+    try:
+        return events.decode(found.data), raw
+    except CitewireError:
+        # The client says what is wrong with it; of this, which others end their streams with, it need not.
+        return None, b"" if found.data == b"[DONE]" else raw
+
+
+def _framed(found: Frame) -> bytes:
+    lines = [b"event: " + found.event.encode()] if found.event is not None else []
+    if found.id is not None:
+        lines.append(b"id: " + found.id.encode())
+    if found.data:
+        lines += (b"data: " + line for line in found.data.split(b"\n"))
+    return b"\n".join(lines) + b"\n\n"
+
+
+def _bytes(sent: list[Sent]) -> bytes:
+    return b"".join(raw or (frame(event) if event is not None else b"") for event, raw in sent)
+
+
+def _is_event_stream(start: Message) -> bool:
+    headers = {name.lower(): value for name, value in start.get("headers", ())}
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    coding = headers.get(b"content-encoding", b"identity").strip().lower()
+    return kind == b"text/event-stream" and coding == b"identity" and start["status"] == 200

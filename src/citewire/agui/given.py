@@ -1,0 +1,99 @@
+"""Citations that an agent hands over itself, beside its text: in shared state, in metadata, in events of its
+own, and in what its provider sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, cast
+
+from citewire.agui.citations import normalised
+from citewire.agui.events import Json
+from citewire.agui.records import Cited
+from citewire.agui.state import entry_id
+from citewire.dialects import detect, open_stream, read_all, stream_dialects
+from citewire.dialects.base import Stream
+from citewire.errors import CitewireError
+from citewire.model import Answer, Citation, Source, SourceRef
+
+__all__ = ["Provider", "in_custom", "in_entries", "in_metadata"]
+
+# Where people put them.
+_LISTS = ("citations", "sources", "references", "annotations", "source_documents", "sourceDocuments")
+# What tells an answer of a provider from all else that agents pass on.
+_WHOLE = {"object": ("response", "chat.completion"), "type": ("message",)}
+# With what another answer of the same provider begins.
+_STARTS = ("message_start", "response.created")
+_MOST = 10_000
+
+
+def in_entries(entries: Iterable[Any], listed: bool = False) -> list[Cited]:
+    """The citations in a list of entries in any spelling; `listed` where they stand in the state."""
+    return [
+        _cited(fields, _number(entry, at), entry_id(entry, at) if listed else None)
+        for at, entry in enumerate(islice(entries, _MOST))
+        for fields in normalised([entry])
+    ]
+
+
+def _cited(fields: Json, number: int, name: str | None) -> Cited:
+    url, title = fields.get("url"), fields.get("title")
+    source = Source(url or title or fields["id"], "web" if url else "unknown", url, title)
+    return Cited(SourceRef(source.id, quote=fields.get("snippet")), source, number, entry_id=name)
+
+
+def _number(entry: Any, at: int) -> int:
+    """What an entry is cited by: its index, else its place."""
+    index = cast("Json", entry).get("index") if isinstance(entry, dict) else None
+    return index if type(index) is int and index >= 0 else at + 1
+
+
+def in_metadata(metadata: Json) -> list[Cited]:
+    """The citations in the metadata of a message."""
+    lists = (metadata[name] for name in _LISTS if isinstance(metadata.get(name), list))
+    return [cited for each in lists for cited in in_entries(each)]
+
+
+def in_custom(name: str, value: Any) -> tuple[str | None, list[Cited]]:
+    """The citations in a CUSTOM event, and the message that it names."""
+    if isinstance(value, list):
+        is_meant = any(word in name.lower() for word in ("source", "citation", "reference"))
+        return None, in_entries(cast("list[Any]", value)) if is_meant else []
+    fields = cast("Json", value) if isinstance(value, dict) else {}
+    named = (fields.get(key) for key in ("messageId", "message_id"))
+    return next((each for each in named if isinstance(each, str)), None), in_metadata(fields)
+
+
+class Provider:
+    """What an agent passes on of its provider, event by event or as a whole."""
+
+    def __init__(self) -> None:
+        self._stream: Stream | None = None
+
+    def take(self, event: Any) -> list[Cited]:
+        """The citations that `event` completes. Nothing in it raises."""
+        fields = cast("Json", event) if isinstance(event, dict) else {}
+        if not isinstance(fields.get("type", fields.get("object")), str):
+            return []
+        try:
+            if any(fields.get(name) in words for name, words in _WHOLE.items()):
+                return [cited for answer in read_all(fields, detect(fields)) for cited in _of(answer)]
+            return self._go_on(fields)
+        except CitewireError:
+            return []
+
+    def _go_on(self, fields: Json) -> list[Cited]:
+        if self._stream is None or fields.get("type") in _STARTS:
+            name = next((name for name, each in stream_dialects().items() if each.detect([fields])), None)
+            if name is None:
+                return []
+            self._stream = open_stream(name)
+        found = self._stream.feed(fields)
+        return [] if not found else list(_of(self._stream.answer(), found))
+
+
+def _of(answer: Answer, citations: Iterable[Citation] | None = None) -> Iterator[Cited]:
+    sources = {source.id: source for source in answer.sources}
+    for citation in answer.citations if citations is None else citations:
+        for ref in citation.refs:
+            yield Cited(ref, sources.get(ref.source_id, Source(ref.source_id)), citation.ordinal)

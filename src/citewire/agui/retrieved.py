@@ -1,0 +1,211 @@
+"""What an agent was given to answer from: the texts in its tools' results and in the input of its run.
+
+Nobody agrees on how a search result is spelled, so a text with something that names it is one wherever it
+stands: the items of LangChain, LlamaIndex and MCP, of vector stores and of web searches.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from citewire.agui.events import Json
+from citewire.codec import decode
+from citewire.errors import CitewireError
+
+__all__ = ["Retrieved", "in_input", "in_result"]
+
+# Values of a result that are looked at, and how deep.
+_MOST, _DEEPEST = 20_000, 12
+
+_TEXT = (
+    "text", "content", "page_content", "pageContent", "raw_content", "rawContent", "body", "passage", "chunk",
+    "excerpt", "snippet", "quote", "highlights", "description", "document", "answer",
+)  # fmt: skip
+_TITLE = ("title", "name", "filename", "file_name", "fileName", "document_title", "documentTitle", "heading")
+_URL = ("url", "uri", "link", "href", "source_url", "sourceUrl", "document_uri", "source", "permalink")
+_ID = (
+    "id", "id_", "doc_id", "document_id", "documentId", "chunk_id", "file_id", "fileId", "ref", "index",
+    "number",
+)  # fmt: skip
+_PAGE = ("page", "page_number", "pageNumber", "page_label")
+# Members that say more of the text beside them.
+_ABOUT = ("metadata", "meta", "source", "document", "resource", "node", "location", "web", "retrievedContext")
+
+
+class Retrieved(Struct, frozen=True, gc=False):
+    """A text that was given to the agent, and what it may be called. `data` is a file that came whole."""
+
+    text: str
+    id: str | None = None
+    title: str | None = None
+    url: str | None = None
+    page: int | None = None
+    data: bytes | None = None
+
+
+def in_result(content: Any, name: str | None = None) -> list[Retrieved]:
+    """The texts in what a tool returned. One that names nothing goes by the name of the tool."""
+    walk = _Walk()
+    found = walk.in_text(content, 0) if isinstance(content, str) else walk.texts(content, False, 0)
+    return [each if each.title or each.url or each.id else replace(each, title=name) for each in found]
+
+
+def in_input(messages: Iterable[Any], context: Iterable[Any]) -> Iterator[Retrieved]:
+    """The texts and files in the input of a run: attachments, what tools returned before, and context."""
+    for entry in context:
+        fields = cast("Json", entry) if isinstance(entry, dict) else {}
+        if isinstance(value := fields.get("value"), str) and value.strip():
+            described = fields.get("description")
+            yield from in_result(value, described if isinstance(described, str) else None)
+    for message in messages:
+        fields = cast("Json", message) if isinstance(message, dict) else {}
+        content = fields.get("content")
+        if fields.get("role") == "tool":
+            yield from in_result(content, _first(fields, ("name", "toolCallId")))
+        elif fields.get("role") == "user" and isinstance(content, list):
+            yield from _attachments(cast("list[Any]", content))
+
+
+def _attachments(parts: list[Any]) -> Iterator[Retrieved]:
+    for part in parts:
+        found = _attachment(cast("Json", part) if isinstance(part, dict) else {})
+        if found is not None:
+            yield found
+
+
+def _attachment(part: Json) -> Retrieved | None:
+    """The file in a part of a message or of a result."""
+    source = part.get("source")
+    if part.get("type") not in ("document", "image") or not isinstance(source, dict):
+        return None
+    held = cast("Json", source)
+    about = cast("Json", part.get("metadata")) if isinstance(part.get("metadata"), dict) else {}
+    title, name, value = _first(about, _TITLE), _first(part, ("id",)), held.get("value")
+    if held.get("type") == "url" and isinstance(value, str):
+        return Retrieved("", name, title, url=value)
+    if held.get("type") != "data" or not isinstance(value, str):
+        return None
+    try:
+        return Retrieved("", name, title, data=b64decode(value, validate=True))
+    except (Error, ValueError):
+        return None
+
+
+def _parsed(text: str) -> Any:
+    """The JSON in a text, or None where it is none."""
+    if not text.lstrip().startswith(("{", "[", '"')):
+        return None
+    try:
+        return decode(text)
+    except CitewireError:
+        return None
+
+
+class _Walk:
+    """A look through a result that ends, whatever it holds."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def in_text(self, text: str, depth: int) -> Iterator[Retrieved]:
+        """What a text holds where it is JSON, else itself."""
+        value = _parsed(text)
+        if isinstance(value, dict | list):
+            found = list(self.texts(value, False, depth + 1))
+            lines = [] if found else [line for line in islice(_lines(value), _MOST) if line.strip()]
+            yield from found or ([Retrieved("\n".join(lines))] if lines else [])
+        elif (plain := value if isinstance(value, str) else text).strip():
+            yield Retrieved(plain)
+
+    def texts(self, value: Any, named: bool, depth: int) -> Iterator[Retrieved]:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            return
+        if isinstance(value, list):
+            for item in cast("list[Any]", value):
+                if isinstance(item, str) and item.strip():
+                    yield Retrieved(item)
+                else:
+                    yield from self.texts(item, True, depth + 1)
+        elif isinstance(value, dict):
+            fields = cast("Json", value)
+            found = _attachment(fields) or _retrieved(fields, named)
+            if found is not None and found == Retrieved(found.text):
+                # A part of MCP or AG-UI, in which may be the JSON of what the tool returned.
+                yield from self.in_text(found.text, depth)
+            elif found is not None:
+                yield found
+            else:
+                for inner in fields.values():
+                    if isinstance(inner, dict | list):
+                        yield from self.texts(cast("Any", inner), False, depth + 1)
+
+
+def _retrieved(fields: Json, named: bool) -> Retrieved | None:
+    """The text of an item with what names it; None for an object that only holds others."""
+    about = [fields, *_about(fields)]
+    about += [inner for each in about[1:] for inner in _about(each)]
+    title, url, name = (
+        next((said for each in about if (said := _first(each, keys)) is not None), None)
+        for keys in (_TITLE, _URL, _ID)
+    )
+    text = next((said for each in about if (said := _text(each)) is not None), None)
+    if text is None or not (named or title or url or name):
+        return None
+    page = next((page for each in about for key in _PAGE if type(page := each.get(key)) is int), None)
+    return Retrieved(text, name, title, url, page)
+
+
+def _about(fields: Json) -> list[Json]:
+    return [cast("Json", fields[key]) for key in _ABOUT if isinstance(fields.get(key), dict)]
+
+
+def _lines(value: Any, name: str = "", depth: int = 0) -> Iterator[str]:
+    """What an object says that is no text with a name, one value a line."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, dict):
+        for key, inner in cast("Json", value).items():
+            yield from _lines(inner, key, depth + 1)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _lines(inner, name, depth + 1)
+    else:
+        yield f"{name}: {value}" if name else str(value)
+
+
+def _text(fields: Json) -> str | None:
+    for key in _TEXT:
+        value = fields.get(key)
+        if isinstance(value, str) and value.strip():
+            return value
+        if isinstance(value, list):
+            parts = [_part(part) for part in cast("list[Any]", value)]
+            if any(parts) and all(part is not None for part in parts):
+                return "\n".join(cast("list[str]", parts))
+    return None
+
+
+def _part(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    inner = cast("Json", part) if isinstance(part, dict) else {}
+    plain = inner.keys() <= {"type", "text", "annotations", "citations", "id"}
+    return inner["text"] if plain and isinstance(inner.get("text"), str) else None
+
+
+def _first(fields: Json, names: Iterable[str]) -> str | None:
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, str) and value.strip():
+            return value
+        if type(value) is int:
+            return str(value)
+    return None

@@ -137,10 +137,8 @@ class Searchable:
             found = self.index.align(encoded, start, end, most)
             if found:
                 best = found if not best or found[0].distance < most else [*best, *found]
-        exhaustive = thorough and len(words) <= _MOST_EXHAUSTIVE
-        if exhaustive and not best:
-            most = best[0].distance - 1 if best else budget
-            best = (most >= 0 and self.index.align(encoded, 0, self.index.length, most)) or best
+        if thorough and not best and len(words) <= _MOST_EXHAUSTIVE:
+            best = self.index.align(encoded, 0, self.index.length, budget)
         if not best:
             return []
         hits, alike = _clustered(best), 1 - best[0].distance / len(words)

@@ -69,6 +69,8 @@ HARMFUL = {
     "triangle": "Sales {▲→▼} 5% in the north and in the south.",
     "box": "{☑→☐} I agree with the terms of the contract above.",
     "C++": "The program was written in {C++→C} by two students.",
+    "C++ cut": "{They wrote all of the program in C++.→They wrote all of the program in C+}",
+    "C++ cut more": "{They wrote all of the program in C++.→They wrote all of the program in C}",
     "C#": "The program was written in {C#→C} by two students.",
     "circled": "See {①→②} in the table below for what it costs.",
     "ideographic zero": "{会议在二〇二〇年召开并通过了决议。→会议在二二年召开并通过了决议。}",

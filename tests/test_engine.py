@@ -453,3 +453,19 @@ def test_a_run_that_is_cancelled_leaves_nothing(stuck: Path) -> None:
             await task
 
     asyncio.run(cancelled())
+
+
+def test_where_nothing_is_quoted_the_closest_passage_is_context() -> None:
+    claim = "Member 4 has to pay a fee of 44 dollars, due on day 7"
+    asked = [
+        Asked("near", "", claim=claim),
+        Asked("far", "", claim="Whales sing at night"),
+        Asked("none", ""),
+    ]
+    found = run(asked)
+    assert {(one.status, one.reason) for one in found.values()} == {("skipped", "nothing quoted")}
+    near = found["near"].context
+    assert near is not None
+    assert (near.source, near.page) == ("part4.txt", 1)
+    assert "fee of member 4 is 44 dollars" in near.text
+    assert found["far"].context is found["none"].context is None

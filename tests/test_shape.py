@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from citewire.edits import join_parts, sentence_before, split_refs, take_markers_out, with_claims
+from citewire.edits import Sentences, join_parts, split_refs, take_markers_out, with_claims
 from citewire.model import Answer, Citation, Native, Part, Point, SourceRef, Span
 from citewire.shape import Fitting
 from strategies import answers, texts
@@ -201,15 +201,16 @@ def test_inserted_markers_read_as_they_were_written(answer: Answer) -> None:
 def test_sentence_before(text: str, sentence: str | None) -> None:
     at = text.index("|")
     text = text.replace("|", "", 1)
-    found = sentence_before(text, Point(3, at))
+    found = Sentences(text).before(Point(3, at))
     assert (found and text[found.start : found.end]) == sentence
     assert found is None or found.part == 3
 
 
 @given(texts)
 def test_a_sentence_ends_at_its_point(text: str) -> None:
+    sentences = Sentences(text)
     for at in range(len(text) + 1):
-        found = sentence_before(text, Point(0, at))
+        found = sentences.before(Point(0, at))
         if found:
             sentence = text[found.start : found.end]
             assert sentence.strip() == sentence != ""
@@ -218,8 +219,9 @@ def test_a_sentence_ends_at_its_point(text: str) -> None:
 
 def test_sentences_without_end_finish() -> None:
     text = "word " * 200_000
+    sentences = Sentences(text)
     for at in range(0, len(text), 50):
-        sentence_before(text, Point(0, at))
+        sentences.before(Point(0, at))
 
 
 @given(answers())

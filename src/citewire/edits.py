@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -18,11 +19,11 @@ from msgspec.structs import replace
 from citewire.model import Answer, Citation, Part, Point, Span
 
 __all__ = [
+    "Sentences",
     "insert_markers",
     "is_edge",
     "join_parts",
     "place_for_marker",
-    "sentence_before",
     "split_refs",
     "take_markers_out",
     "with_claims",
@@ -256,25 +257,35 @@ _LIST_MARK = re.compile(r"\s*(?:(?:[-*•+>#]+|\d{1,3}[.)])(?:\s+|\Z))?")
 
 def with_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
     """The answer with a claim, origin `derived`, for every citation in `which` that has only a point."""
+    sentences = [Sentences(part.text) for part in answer.parts]
 
     def derived(citation: Citation) -> Citation:
         point = citation.insert_at
         if point is None or citation.claim is not None or not which(citation):
             return citation
-        claim = sentence_before(answer.parts[point.part].text, point)
+        claim = sentences[point.part].before(point)
         return replace(citation, claim=claim, span_origin="derived") if claim else citation
 
     return replace(answer, citations=tuple(map(derived, answer.citations)))
 
 
-def sentence_before(text: str, point: Point) -> Span | None:
-    """The sentence that ends at `point`, without the mark of a list item."""
-    low = max(0, point.at - _SENTENCE)
-    end = low + len(text[low : point.at].rstrip())
-    start = low
-    for boundary in _SENTENCE_END.finditer(text, low, end):
-        if boundary.end() < end:
-            start = boundary.end()
-    mark = _LIST_MARK.match(text, start, end)
-    start = mark.end() if mark else start
-    return Span(point.part, start, end) if start < end else None
+class Sentences:
+    """The sentences of a text, looked for once, however many points are asked about."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(boundary.end() for boundary in _SENTENCE_END.finditer(self._text))]
+
+    def before(self, point: Point) -> Span | None:
+        """The sentence that ends at `point`, without the mark of a list item."""
+        text, low = self._text, max(0, point.at - _SENTENCE)
+        end = low + len(text[low : point.at].rstrip())
+        if end == low:
+            return None
+        start = max(low, self._starts[bisect_left(self._starts, end) - 1])
+        mark = _LIST_MARK.match(text, start, end)
+        start = mark.end() if mark else start
+        return Span(point.part, start, end) if start < end else None

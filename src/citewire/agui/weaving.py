@@ -7,24 +7,32 @@ wait in lists for whoever drives it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from citewire.agui import events as ev
-from citewire.agui import given, records, state
+from citewire.agui import given
 from citewire.agui.chunks import Chunks, ProtocolError
 from citewire.agui.events import AnyEvent, Event, Json, RunInput
+from citewire.agui.ledger import (
+    CitationSeen,
+    Ledger,
+    Message,
+    Options,
+    Record,
+    ReviewGiven,
+    Time,
+    VerdictReached,
+    Wanted,
+)
 from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved, in_input, in_result
-from citewire.agui.state import MessageStatus, SharedState, is_safe_key
+from citewire.agui.state import is_safe_key
 from citewire.extraction import Scanner, extract
-from citewire.keys import Keys
-from citewire.model import Citation, Lines, Source, Span, Status
-from citewire.text import for_log
+from citewire.model import Citation, Source, Span
 from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 
@@ -32,127 +40,77 @@ __all__ = ["CitationSeen", "Options", "Record", "ReviewGiven", "Time", "VerdictR
 
 # Characters of what tools returned that are searched, for one stream, and how many texts.
 _MOST_RETRIEVED, _MOST_TEXTS = 32 << 20, 1000
-# Citations of one message that are looked at: past that a message is no answer any more.
-_MOST_CITED = 10_000
-ImageFormat = Literal["avif", "webp", "jpeg", "png"]
 _TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
-
-
-class Options(Struct, frozen=True, kw_only=True):
-    """How citations are woven in; the table in docs/reference says more of each.
-
-    `deadline` is in seconds, and None waits for every verdict; `max_text` counts characters of a message.
-    """
-
-    state_key: str = "deepcitation"
-    emit_deepcitation: bool = True
-    emit_ngaf: bool = True
-    incremental: bool = True
-    strip_block: bool = True
-    custom_events: bool = True
-    max_text: int = 1 << 20
-    deadline: float | None = 30.0
-    keep_last: int | None = None
-    image_format: ImageFormat | None = "avif"
-    proof_urls: str | None = None
-    fetch_urls: bool = False
-
-
-class CitationSeen(Struct, frozen=True, gc=False):
-    """For the record: a message cites something."""
-
-    message_id: str
-    key: str
-    citation: Json
-
-
-class VerdictReached(Struct, frozen=True, gc=False):
-    """For the record: what became of it."""
-
-    message_id: str
-    key: str
-    verification: Json
-
-
-class ReviewGiven(Struct, frozen=True, gc=False):
-    """For the record: what a client says of somebody who looked at it."""
-
-    message_id: str
-    key: str
-    review: Json
-
-
-Record = CitationSeen | VerdictReached | ReviewGiven
-
-
-class Wanted(NamedTuple):
-    """A picture that is to be drawn of where a quote stands."""
-
-    id: str
-    checked: Checked
-
-
-class Time(NamedTuple):
-    """The clocks: seconds that only grow, and what is written down."""
-
-    seconds: Callable[[], float]
-    date: Callable[[], str]
-
-
-class _Message:
-    """An answer that is being written, or was."""
-
-    def __init__(self, name: str, began: float) -> None:
-        self.id, self.began = name, began
-        self.scanner: Scanner | None = None
-        self.cited: dict[str, Cited] = {}
-        self.seen: dict[str, float] = {}
-        self.taken = 0
-        self.pending: set[str] = set()
-        self.counts: Counter[Status] = Counter()
-        self.digest: int | None = None
-        self.error: str | None = None
 
 
 class Weaver:
     """The citations of one stream."""
 
     def __init__(self, run_input: RunInput, options: Options, time: Time) -> None:
-        self._options, self._time, self._state_key = options, time, options.state_key
-        self._state = SharedState(
-            run_input.state, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf
-        )
-        self._chunks, self._keys, self._provider = Chunks(), Keys(), given.Provider()
-        self._messages: dict[str, _Message] = {}
-        self._last: _Message | None = None
+        self._options = options
+        self._ledger = Ledger(run_input.state, map(_id_of, run_input.messages), options, time)
+        self._messages = self._ledger.messages
+        self._chunks, self._provider = Chunks(), given.Provider()
         # Citations that came before the message that they must be of.
         self._loose: list[Cited] = []
-        # Messages of earlier runs: what they cite is known.
-        self._earlier = {_id_of(message) for message in run_input.messages} | {
-            *self._state.record["messages"]
-        }
         self._tools: dict[str, str] = {}
         self._retrieved: list[Retrieved] = []
+        # The first of them that goes by an id, a title or an address.
+        self._named: dict[str | None, Retrieved] = {}
         self._room = _MOST_RETRIEVED
         self._fetched: set[str] = set()
-        self._undecided: dict[str, tuple[_Message, str]] = {}
-        self._undrawn: dict[str, tuple[_Message, str]] = {}
-        self._customs: list[Event] = []
-        self._repeated: list[str] = []
-        self.asked: list[Asked] = []
-        self.wanted: list[Wanted] = []
         self.sources: list[Retrieved] = []
-        self.records: list[Record] = list(_reviews(self._state.record))
         self.held: AnyEvent | None = None
         # Before a run starts and after it has ended a client takes nothing.
         self._is_over = True
         self._retrieve(in_input(run_input.messages, run_input.context))
-        self._ask_again()
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What is to be checked."""
+        return self._ledger.asked
+
+    @asked.setter
+    def asked(self, left: list[Asked]) -> None:
+        self._ledger.asked = left
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """What is to be drawn."""
+        return self._ledger.wanted
+
+    @wanted.setter
+    def wanted(self, left: list[Wanted]) -> None:
+        self._ledger.wanted = left
+
+    @property
+    def records(self) -> list[Record]:
+        """What is to be recorded."""
+        return self._ledger.records
+
+    @records.setter
+    def records(self, left: list[Record]) -> None:
+        self._ledger.records = left
 
     @property
     def has_to_wait(self) -> bool:
         """Whether a verdict or a picture is still to come in this run."""
-        return not self._is_over and bool(self._undecided or self._undrawn)
+        return not self._is_over and self._ledger.is_waiting
+
+    def judge(self, checked: Checked) -> list[AnyEvent]:
+        """What to send for a verdict."""
+        self._ledger.judge(checked)
+        return self._flush()
+
+    def show(self, name: str, address: str | None) -> list[AnyEvent]:
+        """What to send for a picture that was drawn, or could not be."""
+        self._ledger.show(name, address)
+        return self._flush()
+
+    def fail(self, reason: str) -> list[AnyEvent]:
+        """What to send when nothing more will be checked."""
+        self._ledger.fail(reason)
+        return self._flush()
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -197,19 +155,9 @@ class Weaver:
         out = [sent for step in ends for sent in self._end_chunks(step)]
         for message in left:
             if message.scanner is not None:
-                out += self._tail(message, ev.TextMessageContent(message.id, ""))
+                shown, ours = self._end(message, message.scanner, ev.TextMessageContent(message.id, ""))
+                out += [*shown, *ours]
         return out
-
-    def fail(self, reason: str) -> list[AnyEvent]:
-        """Nothing more will be checked."""
-        waiting = {message.id: message for message, _ in self._undecided.values()}
-        self._undecided.clear()
-        self._undrawn.clear()
-        for message in waiting.values():
-            message.error = reason
-            message.pending.clear()
-            self._complete(message)
-        return self._flush()
 
     def _handle(self, event: Event) -> list[AnyEvent]:
         handler = self._HANDLERS.get(type(event))
@@ -217,21 +165,7 @@ class Weaver:
 
     def _flush(self) -> list[AnyEvent]:
         """Ours, unless chunks are under way that it would cut in two."""
-        if self._is_over or self._chunks.is_speaking:
-            return []
-        operations = self._state.flush()
-        if self._repeated:
-            operations += self._state.repeat(self._repeated)
-            self._repeated = []
-        customs, self._customs = self._customs, []
-        return [ev.StateDelta(operations), *customs] if operations else [*customs]
-
-    def _tell(self, name: str, message: _Message, **value: Any) -> None:
-        if self._options.custom_events:
-            self._customs.append(ev.Custom(f"citewire.{name}", {"messageId": message.id, **value}))
-
-    def _milliseconds(self, since: float) -> float:
-        return round((self._time.seconds() - since) * 1000, 1)
+        return [] if self._is_over or self._chunks.is_speaking else [*self._ledger.flush()]
 
     def _on_run(self, event: ev.RunStarted) -> list[AnyEvent]:
         self._is_over = False
@@ -246,27 +180,11 @@ class Weaver:
 
     def _on_start(self, event: ev.TextMessageStart) -> list[AnyEvent]:
         if event.role in (UNSET, "assistant"):
-            message = self._last = self._begin(event.message_id)
+            message = self._ledger.last = self._ledger.begin(event.message_id)
             self._take_metadata(message, event)
             self._cite(message, self._loose)
             self._loose = []
         return [event]
-
-    def _begin(self, name: str) -> _Message:
-        """A message that starts, or goes on after it had ended, maybe in an earlier run."""
-        message, known = self._messages.get(name), self._state.record["messages"].get(name)
-        if message is None and known is not None:
-            message = self._recall(name, known)
-        if message is None:
-            message = self._messages[name] = _Message(name, self._time.seconds())
-            if is_safe_key(name):
-                self._evict()
-                self._state.patch(state.message_patches(name, self._state_key))
-        elif message.scanner is None:
-            self._say_status(message, "streaming")
-        if message.scanner is None:
-            message.scanner, message.taken = Scanner(limit=self._options.max_text), 0
-        return message
 
     def _on_content(self, event: ev.TextMessageContent) -> list[AnyEvent]:
         message = self._messages.get(event.message_id)
@@ -278,7 +196,7 @@ class Weaver:
             return [event]
         return [replace(event, delta=shown)] if shown or event.metadata is not UNSET else []
 
-    def _say(self, message: _Message, scanner: Scanner, delta: str) -> str:
+    def _say(self, message: Message, scanner: Scanner, delta: str) -> str:
         """What of `delta` a reader sees."""
         shown = scanner.feed(delta)
         if self._options.incremental and len(scanner.citations) > message.taken:
@@ -291,7 +209,7 @@ class Weaver:
             return [event]
         self._take_metadata(message, event)
         tail = ev.TextMessageContent(message.id, "", subagent_run_id=event.subagent_run_id)
-        shown, *ours = self._ended(message, tail)
+        shown, ours = self._end(message, message.scanner, tail)
         return [*shown, event, *ours]
 
     def _take_chunk(self, chunk: ev.TextMessageChunk, steps: list[Event]) -> list[AnyEvent]:
@@ -317,61 +235,35 @@ class Weaver:
             return self._flush()
         owner = cast("ev.TextMessageEnd", step).subagent_run_id
         tail = ev.TextMessageChunk(message_id=message.id, delta="", subagent_run_id=owner)
-        return [*self._tail(message, tail), *self._flush()]
+        shown, ours = self._end(message, message.scanner, tail)
+        return [*shown, *ours, *self._flush()]
 
-    def _tail(self, message: _Message, tail: ev.TextMessageContent | ev.TextMessageChunk) -> list[AnyEvent]:
-        shown, *ours = self._ended(message, tail)
-        return [*shown, *ours]
-
-    def _ended(self, message: _Message, tail: ev.TextMessageContent | ev.TextMessageChunk) -> Iterator[Any]:
-        """First what is still to be shown, as `tail`; then ours, for all that it cites is known now."""
-        scanner = cast("Scanner", message.scanner)
+    def _end(
+        self, message: Message, scanner: Scanner, tail: ev.TextMessageContent | ev.TextMessageChunk
+    ) -> tuple[list[AnyEvent], list[AnyEvent]]:
+        """What is still to be shown, as `tail`, and ours: all that the message cites is known now."""
         rest = scanner.close()
         message.scanner = None
-        yield [replace(tail, delta=rest)] if rest and self._options.strip_block else []
         found = scanner.extraction()
-        message.digest = hash(found.visible_text)
-        sources = {source.id: source for source in found.sources}
         text = found.visible_text
+        message.digest = hash(text)
+        sources = {source.id: source for source in found.sources}
         cited = [each for citation in found.citations for each in self._resolved(citation, sources, text)]
+        ours: list[AnyEvent] = []
         if cited or message.cited:
-            self._say_status(message, "extracting")
-            yield from self._flush()
+            self._ledger.say_status(message, "extracting")
+            ours = self._flush()
         self._cite(message, cited)
         if scanner.is_cut:
             message.error = f"what it cites after {self._options.max_text} characters was not looked at"
         if message.pending:
-            self._say_status(message, "verifying")
-        self._complete(message)
-
-    def _say_status(self, message: _Message, status: MessageStatus) -> None:
-        if is_safe_key(message.id):
-            error = message.error if status == "error" else None
-            self._state.patch(state.status_patches(message.id, status, error, self._state_key))
-
-    def _complete(self, message: _Message) -> None:
-        """Say so where nothing more is to come for a message."""
-        if message.scanner is None and not message.pending:
-            self._say_status(message, "error" if message.error else "complete")
-            summary = state.summary_of(message.counts)
-            self._tell("message_complete", message, summary=summary, ms=self._milliseconds(message.began))
-
-    def _evict(self) -> None:
-        most, known = self._options.keep_last, self._state.known
-        if most is None or len(known) < most:
-            return
-        busy = {message.id for message in self._messages.values() if message.scanner or message.pending}
-        busy |= {message.id for message, _ in self._undrawn.values()}
-        gone = {name for name in known[: len(known) - most + 1] if name not in busy}
-        self._state.evict(gone)
-        self._earlier |= gone
-        for name in gone:
-            if self._messages.pop(name, None) is self._last:
-                self._last = None
+            self._ledger.say_status(message, "verifying")
+        self._ledger.complete(message)
+        return [replace(tail, delta=rest)] if rest and self._options.strip_block else [], ours
 
     # --- citations ----------------------------------------------------------------------------------------
 
-    def _take_found(self, message: _Message, scanner: Scanner) -> None:
+    def _take_found(self, message: Message, scanner: Scanner) -> None:
         """Those that are complete while the text goes on. One without words of its own waits for the text."""
         found = scanner.citations[message.taken :]
         message.taken = len(scanner.citations)
@@ -396,44 +288,13 @@ class Weaver:
             yield Cited(replace(ref, source_id=source.id), source, citation.ordinal, label)
 
     def _meant(self, label: str) -> Retrieved | None:
-        for text in self._retrieved:
-            if label in (text.id, text.title, text.url):
-                return text
         place = int(label) if label.isascii() and label.isdecimal() else 0
-        return self._retrieved[place - 1] if 0 < place <= len(self._retrieved) else None
+        nth = self._retrieved[place - 1] if 0 < place <= len(self._retrieved) else None
+        return self._named.get(label, nth)
 
-    def _cite(self, message: _Message, found: Iterable[Cited]) -> None:
-        new: dict[str, Cited] = {}
-        for cited in found:
-            key = self._key(cited)
-            if key not in message.cited and len(message.cited) < _MOST_CITED:
-                message.cited[key] = new[key] = cited
-            elif cited.label is not None:
-                self._state.label(message.id, key, cited.label)
-        if not new or not is_safe_key(message.id):
-            return
-        made = {key: records.record(cited) for key, cited in new.items()}
-        message.counts["pending"] += len(new)
-        message.pending.update(new)
-        together = not self._options.incremental and len(message.cited) == len(new)
-        self._state.patch(state.citation_patches(message.id, made, self._state_key, together=together))
-        self._state.patch(state.summary_patches(message.id, message.counts, self._state_key))
-        for key, cited in new.items():
-            if cited.entry_id is None:
-                entry = records.entry(cited, key, len(self._state.own(message.id)) + 1)
-                self._state.list_citation(message.id, entry)
-            message.seen[key] = self._time.seconds()
-            self._tell("citation_seen", message, key=key, ms=self._milliseconds(message.began))
-            self.records.append(CitationSeen(message.id, key, made[key]))
+    def _cite(self, message: Message, found: Iterable[Cited]) -> None:
+        for cited in self._ledger.cite(message, found):
             self._fetch(cited)
-            self._ask(message, key, cited)
-
-    def _key(self, cited: Cited) -> str:
-        """The published key, for which lines are in order."""
-        ref, source = cited.ref, cited.source
-        if isinstance(ref.locator, Lines):
-            ref = replace(ref, locator=Lines(tuple(sorted(ref.locator.ids)), ref.locator.page))
-        return self._keys.assign(ref, replace(source, id=source.record_id or ""))
 
     def _fetch(self, cited: Cited) -> None:
         """Have the page of a citation read, unless a tool returned it."""
@@ -443,79 +304,6 @@ class Weaver:
             if url not in self._fetched and not known:
                 self._fetched.add(url)
                 self.sources.append(Retrieved("", url=url))
-
-    def _ask(self, message: _Message, key: str, cited: Cited) -> None:
-        name = f"{message.id}\n{key}"
-        self._undecided[name] = message, key
-        self.asked.append(Asked(name, cited.ref.quote or "", None, cited.pages, cited.names))
-
-    def judge(self, checked: Checked) -> list[AnyEvent]:
-        """What to send for a verdict. One that was not reached in time stays pending."""
-        message, key = self._undecided.pop(checked.id or "", (None, ""))
-        if message is None or checked.status == "pending":
-            return []
-        cited = message.cited[key]
-        picture = self._picture(checked, key)
-        verdict = records.verification(checked, cited, picture, self._time.date())
-        message.pending.discard(key)
-        message.counts["pending"] -= 1
-        message.counts[checked.status] += 1
-        self._state.patch(state.verification_patches(message.id, key, verdict, self._state_key))
-        self._state.patch(state.summary_patches(message.id, message.counts, self._state_key))
-        note = {"key": key, **records.note(checked)}
-        self._state.annotate(message.id, key, cited.entry_id, note)
-        self.records.append(VerdictReached(message.id, key, verdict))
-        if picture is None and self._options.image_format and checked.boxes and checked.id:
-            self._undrawn[checked.id] = message, key
-            self.wanted.append(Wanted(checked.id, checked))
-        else:
-            self._tell(
-                "evidence_ready", message, key=key, status=checked.status, ms=self._since(message, key)
-            )
-        self._complete(message)
-        return self._flush()
-
-    def _since(self, message: _Message, key: str) -> float:
-        return self._milliseconds(message.seen[key])
-
-    def _picture(self, checked: Checked, key: str) -> str | None:
-        """The address at which somebody serves the picture."""
-        if self._options.proof_urls is None or not checked.boxes:
-            return None
-        return self._options.proof_urls.format(key=key, format=self._options.image_format or "png")
-
-    def show(self, name: str, address: str | None) -> list[AnyEvent]:
-        """What to send for a picture that was drawn, or could not be."""
-        message, key = self._undrawn.pop(name, (None, ""))
-        if message is None:
-            return []
-        if address is not None:
-            self._state.patch(state.evidence_patches(message.id, key, {"src": address}, self._state_key))
-        self._tell("evidence_ready", message, key=key, ms=self._since(message, key))
-        return self._flush()
-
-    def _ask_again(self) -> None:
-        """What an earlier run did not decide in time."""
-        for name, message in self._state.record["messages"].items():
-            left = [key for key in message["citations"] if key not in message["verifications"]]
-            if not left:
-                continue
-            known = self._recall(name, message)
-            for key in left:
-                if (cited := known.cited.get(key)) is not None:
-                    known.pending.add(key)
-                    self._ask(known, key, cited)
-
-    def _recall(self, name: str, raw: Json) -> _Message:
-        """A message of an earlier run, as far as the client says."""
-        message = self._messages[name] = _Message(name, self._time.seconds())
-        citations, verdicts = raw["citations"], raw["verifications"]
-        for key, each in citations.items():
-            if (cited := records.read_record(each)) is not None:
-                message.cited[key], message.seen[key] = cited, message.began
-        undecided = len(citations.keys() - verdicts)
-        message.counts.update(records.counts(verdicts.values()), pending=undecided)
-        return message
 
     # --- what the agent says beside its text -----------------------------------------------------------
 
@@ -529,6 +317,8 @@ class Weaver:
                 continue
             self._room -= size
             self._retrieved.append(text)
+            for name in (text.id, text.title, text.url):
+                self._named.setdefault(name, text)
             self.sources.append(text)
 
     def _on_tool(self, event: ev.ToolCallStart) -> list[AnyEvent]:
@@ -539,52 +329,52 @@ class Weaver:
         self._retrieve(in_result(event.content, self._tools.get(event.tool_call_id)))
         return [event]
 
-    def _take_metadata(self, message: _Message, event: Event) -> None:
+    def _take_metadata(self, message: Message, event: Event) -> None:
         if event.metadata is not UNSET:
             self._cite(message, given.in_metadata(event.metadata))
 
     def _on_custom(self, event: ev.Custom) -> list[AnyEvent]:
         name, cited = given.in_custom(event.name, event.value)
-        message = self._last if name is None else self._messages.get(name)
+        message = self._ledger.last if name is None else self._messages.get(name)
         if message is not None:
             self._take_given(message, cited)
         return [event]
 
     def _on_raw(self, event: ev.RawEvent) -> list[AnyEvent]:
         cited = self._provider.take(event.event)
-        if self._last is None:
+        if self._ledger.last is None:
             self._loose += cited
         else:
-            self._take_given(self._last, cited)
+            self._take_given(self._ledger.last, cited)
         return [event]
 
-    def _take_given(self, message: _Message, cited: list[Cited]) -> None:
+    def _take_given(self, message: Message, cited: list[Cited]) -> None:
         self._cite(message, cited)
         if cited and message.scanner is None and message.pending:
-            self._say_status(message, "verifying")
+            self._ledger.say_status(message, "verifying")
 
     def _on_snapshot(self, event: ev.StateSnapshot) -> list[AnyEvent]:
         ours = self._flush()
-        self._state.take_snapshot(event.snapshot)
+        self._ledger.state.take_snapshot(event.snapshot)
         self._take_entries()
         return [*ours, event]
 
     def _on_delta(self, event: ev.StateDelta) -> list[AnyEvent]:
         ours = self._flush()
-        if self._state.take_delta(event.delta):
+        if self._ledger.state.take_delta(event.delta):
             self._take_entries()
         return [*ours, event]
 
     def _take_entries(self) -> None:
         """Citations that the agent put into the state are checked like those in its text."""
-        for name, entries in self._state.agent_entries():
+        for name, entries in self._ledger.state.agent_entries():
             cited = given.in_entries(entries, listed=True)
-            if cited and name not in self._earlier and is_safe_key(name):
+            if cited and name not in self._ledger.earlier and is_safe_key(name):
                 self._take_given(self._messages.get(name) or self._silent(name), cited)
 
-    def _silent(self, name: str) -> _Message:
+    def _silent(self, name: str) -> Message:
         """A message of which no text was seen yet."""
-        message = self._begin(name)
+        message = self._ledger.begin(name)
         message.scanner = None
         return message
 
@@ -593,12 +383,12 @@ class Weaver:
         ours = self._flush()
         answers = {_id_of(message): message for message in event.messages if _is_answer(message)}
         visible = {name: _visible(message["content"]) for name, message in answers.items()}
-        self._follow(visible)
+        self._ledger.follow(visible)
         after: list[AnyEvent] = []
         for name, message in answers.items():
-            if name not in self._earlier:
+            if name not in self._ledger.earlier:
                 after += self._take_whole(name, message)
-        self._repeated = [name for name in answers if name]
+        self._ledger.repeat(filter(None, answers))
         shown = [
             {**message, "content": visible[_id_of(message)]}
             if self._options.strip_block and _is_answer(message)
@@ -607,32 +397,18 @@ class Weaver:
         ]
         return [*ours, event if shown == event.messages else replace(event, messages=shown), *after]
 
-    def _follow(self, answers: dict[str, str]) -> None:
-        """Messages that were streamed under one id and stand in the snapshot under another."""
-        unknown = {
-            hash(text): name
-            for name, text in answers.items()
-            if name and name not in self._messages and name not in self._earlier
-        }
-        for old, message in list(self._messages.items()):
-            new = None if old in answers or message.digest is None else unknown.pop(message.digest, None)
-            if new is not None:
-                self._state.move(old, new)
-                message.id = new
-                self._messages[new] = self._messages.pop(old)
-
     def _take_whole(self, name: str, answer: Json) -> list[AnyEvent]:
         """What is new in an answer of a snapshot; maybe all of it was never streamed. Ours, to follow it."""
-        after: list[AnyEvent] = []
+        ours: list[AnyEvent] = []
         if name not in self._messages and answer["content"]:
-            message = self._begin(name)
-            self._say(message, cast("Scanner", message.scanner), answer["content"])
-            _, *ours = self._ended(message, ev.TextMessageContent(name, ""))
-            after += ours
+            message = self._ledger.begin(name)
+            scanner = cast("Scanner", message.scanner)
+            self._say(message, scanner, answer["content"])
+            _, ours = self._end(message, scanner, ev.TextMessageContent(name, ""))
         metadata = answer.get("metadata")
         if name in self._messages and isinstance(metadata, dict):
             self._take_given(self._messages[name], given.in_metadata(cast("Json", metadata)))
-        return after
+        return ours
 
     _HANDLERS: ClassVar[dict[type[Event], Callable[[Weaver, Any], list[AnyEvent]]]] = {
         ev.RunStarted: _on_run,
@@ -675,13 +451,3 @@ def _visible(content: str) -> str:
 def _is_answer(message: Any) -> bool:
     fields = cast("Json", message) if isinstance(message, dict) else {}
     return fields.get("role") == "assistant" and isinstance(fields.get("content"), str)
-
-
-def _reviews(record: Json) -> Iterator[ReviewGiven]:
-    """What the client noted about who looked at which citation."""
-    reviews = record.get("reviews")
-    for name, by_key in cast("Json", reviews).items() if isinstance(reviews, dict) else ():
-        for key, given_reviews in cast("Json", by_key).items() if isinstance(by_key, dict) else ():
-            for review in cast("list[Any]", given_reviews) if isinstance(given_reviews, list) else ():
-                if isinstance(review, dict):
-                    yield ReviewGiven(for_log(name, 200), for_log(key, 64), cast("Json", review))

@@ -10,7 +10,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from citewire.dialects import read
-from citewire.edits import sentence_before
+from citewire.edits import Sentences
 from citewire.extraction.entries import Collector
 from citewire.markers import Marker, find_markers
 from citewire.model import Citation, Point, Source, SourceRef, Span, SpanOrigin
@@ -31,8 +31,8 @@ def placed(text: str, collector: Collector) -> Iterator[Citation]:
     Their source is of kind `unknown`, and its `record_id` is what the marker says.
     """
     citations, shared = collector.citations, _by_label(collector.citations)
-    markers = list(find_markers(text, shared.keys()))
     bare = not shared and "[" in text
+    markers = [] if bare else list(find_markers(text, shared.keys()))
     if bare or any(label not in shared for marker in markers for label in marker.labels):
         markers = _point_to_definitions(text, shared, collector)
     uses: dict[int, list[Marker]] = defaultdict(list)
@@ -42,15 +42,17 @@ def placed(text: str, collector: Collector) -> Iterator[Citation]:
                 uses[place].append(marker)
     own = all(citation.refs[0].quote for citation in citations)
     lows: dict[Marker, int] = {} if own else _lows(text, markers)
+    sentences = Sentences(text)
     for place, citation in enumerate(citations):
         if place not in uses:
-            yield _with_quotes(text, citation, citation.insert_at, 0)
+            yield _with_quotes(text, sentences, citation, citation.insert_at, 0)
             continue
         for number, marker in enumerate(uses[place]):
             name = collector.names.give(citation.id) if number else citation.id
             found = _at(marker, text, name, citation)
-            quoted = bool(citation.refs[0].quote)
-            yield found if quoted else _with_quotes(text, found, Point(0, marker.start), lows[marker])
+            if not citation.refs[0].quote:
+                found = _with_quotes(text, sentences, found, Point(0, marker.start), lows[marker])
+            yield found
 
 
 def _lows(text: str, markers: list[Marker]) -> dict[Marker, int]:
@@ -88,16 +90,17 @@ def _at(marker: Marker, text: str, name: str, citation: Citation) -> Citation:
     return Citation(name, citation.refs, ordinal, claim, span, None, origin, None, citation.native)
 
 
-def _with_quotes(text: str, citation: Citation, point: Point | None, behind: int) -> Citation:
+def _with_quotes(
+    text: str, sentences: Sentences, citation: Citation, point: Point | None, behind: int
+) -> Citation:
     """The citation with what the cited sentence quotes, where it has no quote of its own."""
     ref = citation.refs[0]
-    quotes = _quotes(text, point, behind) if point and ref.quote is None else []
+    quotes = _quotes(text, sentences.before(point), point, behind) if point and ref.quote is None else []
     refs = tuple(replace(ref, quote=quote) for quote in quotes)
     return replace(citation, refs=refs) if refs else citation
 
 
-def _quotes(text: str, point: Point, behind: int) -> list[str]:
-    sentence = sentence_before(text, point)
+def _quotes(text: str, sentence: Span | None, point: Point, behind: int) -> list[str]:
     if sentence is None:
         return []
     low = max(behind, point.at - _REACH)

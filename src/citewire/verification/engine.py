@@ -29,7 +29,7 @@ from citewire.errors import CitewireError
 from citewire.model import Problem
 from citewire.text import for_log
 from citewire.verification.kept import Kept
-from citewire.verification.library import NO_TEXT, Checked
+from citewire.verification.library import NO_TEXT, NOTHING_QUOTED, Checked
 from citewire.verification.pictures import MARGIN
 from citewire.verification.pool import Pool
 from citewire.verification.readers import Readers, in_thread
@@ -283,6 +283,8 @@ class Engine:
 
     async def _checked(self, asked: Asked) -> Checked:
         readings, pinned = await self._meant(asked)
+        if not asked.quote.strip():
+            return await self._closest(asked, readings, pinned)
         if not readings:
             called = f"no source is called {for_log(asked.source, 80)}"
             return Checked(None, "skipped", "there is no source" if asked.source is None else called)
@@ -290,13 +292,7 @@ class Engine:
         if not readable:
             problem = readings[0].problem
             return Checked(None, "skipped", problem.message if problem else NO_TEXT, readings[0].name)
-        # The workers know those of no scope, and where among them a quote may be; all others are named.
-        shared = sum(reading.scope is None for reading in readable.values())
-        named = tuple(
-            Numbered(number, reading.key or "")
-            for number, reading in readable.items()
-            if pinned or reading.scope is not None
-        )
+        named, shared = _named(readable, pinned)
         known = (asked.quote, asked.pages, tuple(each.key for each in named), 0 if pinned else shared)
         checked = self._results.pop(known, None)
         if checked is None:
@@ -310,6 +306,20 @@ class Engine:
             elsewhere = f"not looked for in {for_log(unread, 200)}"
             return replace(checked, warnings=(*checked.warnings, elsewhere))
         return checked
+
+    async def _closest(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
+        """Of a citation that quotes nothing: never a verdict, but where one may look."""
+        readable = {reading.number: reading for reading in readings if reading.key}
+        named, shared = _named(readable, pinned)
+        search = Search(asked.claim[:_LONGEST], self._limits.seconds, closest=True)
+        answers = await self._pool.search(replace(search, documents=named)) if named and asked.claim else []
+        if not pinned and shared and asked.claim:
+            answers += await self._pool.search(search)
+        best = min(answers, key=lambda answer: answer.rank, default=Answer())
+        if best.checked is None or best.checked.context is None:
+            return Checked(None, "skipped", NOTHING_QUOTED)
+        passage = replace(best.checked.context, source=readable[best.number].name)
+        return replace(best.checked, context=passage)
 
     async def _meant(self, asked: Asked) -> tuple[list[Reading], bool]:
         """The sources to look in, read, and whether the quote names them."""
@@ -347,6 +357,17 @@ class Engine:
         if any(answer.is_perfect for answer in quick):
             return quick
         return [*quick, *await self._pool.search(search)]
+
+
+def _named(readable: dict[int, Reading], pinned: bool) -> tuple[tuple[Numbered, ...], int]:
+    """Those that have to be named, and how many need not: workers know the ones of no scope, and where among
+    them a quote may be."""
+    named = tuple(
+        Numbered(number, reading.key or "")
+        for number, reading in readable.items()
+        if pinned or reading.scope is not None
+    )
+    return named, sum(reading.scope is None for reading in readable.values())
 
 
 def _crop(boxes: Sequence[Box], form: Format) -> Crop:

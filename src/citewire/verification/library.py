@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -22,12 +23,26 @@ from citewire.verification.policy import Difference, Finding, judge
 from citewire.verification.scanned import allow_for_misreading
 from citewire.verification.sketches import Sketches, sketch
 from citewire.verification.sources import names
+from citewire.verification.views import canonical
 
 __all__ = ["Checked", "Held", "Library"]
 
 # What the text goes on around.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
 NO_TEXT = "no text layer"
+NOTHING_QUOTED = "nothing quoted"
+# Characters of the passage that is closest to a sentence, and the share of its grams that it must have.
+_PASSAGE, _CLOSE = 400, 0.3
+
+
+class Passage(Struct, frozen=True, gc=False):
+    """A stretch of a source that has much in common with what was asked about. It says nothing of it."""
+
+    source: str
+    page: int
+    start: int
+    end: int
+    text: str
 
 
 class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
@@ -52,6 +67,7 @@ class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     quote: str = ""
     sha256: str | None = None
     ranges: tuple[tuple[int, int], ...] = ()
+    context: Passage | None = None
 
 
 class Held:
@@ -106,6 +122,22 @@ class Held:
         if other is None or other.rank >= finding.rank:
             return finding
         return allow_for_misreading(other, self.document)
+
+    def closest(self, sentence: str) -> tuple[float, Passage] | None:
+        """The passage with most of what `sentence` says, and how much of it."""
+        edges = np.arange(0, max(1, self.whole.index.length), _PASSAGE)
+        shares = self.whole.index.shares(canonical(sentence).text, edges)
+        best = int(np.argmax(shares))
+        if shares[best] < _CLOSE:
+            return None
+        last = min(int(edges[best]) + _PASSAGE, self.whole.index.length)
+        start, end = self.whole.view.to_source(int(edges[best]), last)
+        text = self.document.text
+        # Whole words only.
+        start = text.rfind(" ", max(0, start - 40), start) + 1 or start
+        end = max(end, text.find(" ", end, end + 40))
+        shown = " ".join(text[start:end].split())
+        return float(shares[best]), Passage(self.name, self.document.page_at(start).number, start, end, shown)
 
     def _in_order(self, quote: str, pages: Sequence[int], thorough: bool) -> Finding:
         near = [(page.start, page.end) for page in self.document.pages if page.number in pages]

@@ -62,6 +62,7 @@ _EDITS: dict[DifferenceKind, str] = {"mark": "footnote mark", "word": "spacing",
 _CUT_BEFORE = re.compile(r"(?:\b(?:non|un|not|anti|pseudo|quasi|ex)-|[不没沒未無无非]|ไม่)$")
 _CUT_AFTER = re.compile(r"-(?:free|less|proof)\b|ない|なかっ|なけれ|ません|ずに")
 _NUMBER_BEFORE = re.compile(r"(?:\d ?[-/] ?|[<>≤≥±~≈] ?)$")
+_NAME_AFTER = re.compile(r"[+#]+(?!\w)")  # C++ is not C
 # The hour or the day that something goes from says what it says without the other one.
 _MOMENT = re.compile(r"\d:\d\d$|\d[./]\d+[./]\d+$")
 _NUMBER_AFTER = re.compile(r" ?[-/] ?\d|\+|[¼-¾⅐-⅞]")
@@ -433,6 +434,7 @@ def _cut(text: str, start: int, end: int) -> list[Difference]:
     before, after = text[max(0, start - 8) : start], text[end : end + 8]
     cut: list[tuple[DifferenceKind, re.Match[str] | None]]
     cut = [("negation", _CUT_BEFORE.search(before)), ("negation", _CUT_AFTER.match(after))]
+    cut.append(("sign", _NAME_AFTER.match(after)))
     if text[start].isdigit() and not _MOMENT.search(before.rstrip(" -")):
         cut.append(("number", _NUMBER_BEFORE.search(before)))
     if text[end - 1].isdigit() and not _MOMENT.search(text, max(0, end - 12), end):

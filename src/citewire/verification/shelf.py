@@ -13,7 +13,7 @@ from msgspec import Struct
 from citewire.documents.cache import Cache
 from citewire.documents.errors import DocumentError
 from citewire.verification.kept import Kept
-from citewire.verification.library import Checked, Held
+from citewire.verification.library import NOTHING_QUOTED, Checked, Held
 from citewire.verification.sketches import Sketches
 
 __all__ = ["Answer", "Numbered", "Search", "Shelf"]
@@ -30,13 +30,17 @@ class Numbered(Struct, frozen=True, order=True, gc=False):
 
 
 class Search(Struct, frozen=True, tag=True):
-    """A quote to look for: in each of these documents, or, if there are none, where it may be."""
+    """A quote to look for: in each of these documents, or, if there are none, where it may be.
+
+    With `closest` it is a sentence that quotes nothing, and the passage closest to it is wanted.
+    """
 
     quote: str
     seconds: float
     pages: tuple[int, ...] = ()
     documents: tuple[Numbered, ...] = ()
     thorough: bool = True
+    closest: bool = False
 
 
 class Answer(Struct, frozen=True):
@@ -72,6 +76,12 @@ class Shelf:
         likely = [] if asked.documents else self._sketches.likely(asked.quote, thorough=asked.thorough)
         for document in asked.documents or [self._documents[at] for at in likely]:
             held = self._held(document.key)
+            if asked.closest:
+                share, passage = held.closest(asked.quote) or (0.0, None)
+                if best.checked is None or -share < best.rank[1]:
+                    checked = Checked(None, "skipped", NOTHING_QUOTED, context=passage)
+                    best = Answer(checked, document.number, (4, -share))
+                continue
             finding = held.judge(asked.quote, asked.pages, thorough=asked.thorough)
             if best.checked is None or finding.rank < best.rank:
                 checked = held.checked(finding, asked.pages)

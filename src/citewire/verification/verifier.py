@@ -20,7 +20,8 @@ class Asked(Struct, frozen=True, gc=False):
     """A quote to check: in its `source`, or else in the first of `likely` that there is, or else in all.
 
     A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `pages` only
-    break ties. With a `scope`, the sources of that scope count as well.
+    break ties. With a `scope`, the sources of that scope count as well. Where nothing is quoted, the passage
+    closest to the `claim` is given as context.
     """
 
     id: str | None
@@ -29,6 +30,7 @@ class Asked(Struct, frozen=True, gc=False):
     pages: tuple[int, ...] = ()
     likely: tuple[str, ...] = ()
     scope: str | None = None
+    claim: str = ""
 
 
 class Verifier(Protocol):

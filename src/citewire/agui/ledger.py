@@ -1,0 +1,343 @@
+"""What the messages of a stream cite, and what became of it: kept in shared state, and told as it changes.
+
+A `Ledger` awaits nothing. What is to be checked, drawn or recorded waits in its lists, and what the client
+is to be told waits for `flush`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from citewire.agui import events as ev
+from citewire.agui import records, state
+from citewire.agui.events import Event, Json
+from citewire.agui.records import Cited
+from citewire.agui.state import MessageStatus, SharedState, is_safe_key
+from citewire.extraction import Scanner
+from citewire.keys import Keys
+from citewire.model import Lines, Status
+from citewire.text import for_log
+from citewire.verification.library import Checked
+from citewire.verification.verifier import Asked
+
+__all__ = [
+    "CitationSeen", "Ledger", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
+    "Wanted",
+]  # fmt: skip
+
+# Citations of one message that are looked at: past that a message is no answer any more.
+_MOST_CITED = 10_000
+ImageFormat = Literal["avif", "webp", "jpeg", "png"]
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How citations are woven in; the table in docs/reference says more of each.
+
+    `deadline` is in seconds, and None waits for every verdict; `max_text` counts characters of a message.
+    """
+
+    state_key: str = "deepcitation"
+    emit_deepcitation: bool = True
+    emit_ngaf: bool = True
+    incremental: bool = True
+    strip_block: bool = True
+    custom_events: bool = True
+    max_text: int = 1 << 20
+    deadline: float | None = 30.0
+    keep_last: int | None = None
+    image_format: ImageFormat | None = "avif"
+    proof_urls: str | None = None
+    fetch_urls: bool = False
+
+
+class CitationSeen(Struct, frozen=True, gc=False):
+    """For the record: a message cites something."""
+
+    message_id: str
+    key: str
+    citation: Json
+
+
+class VerdictReached(Struct, frozen=True, gc=False):
+    """For the record: what became of it."""
+
+    message_id: str
+    key: str
+    verification: Json
+
+
+class ReviewGiven(Struct, frozen=True, gc=False):
+    """For the record: what a client says of somebody who looked at it."""
+
+    message_id: str
+    key: str
+    review: Json
+
+
+Record = CitationSeen | VerdictReached | ReviewGiven
+
+
+class Wanted(NamedTuple):
+    """A picture that is to be drawn of where a quote stands."""
+
+    id: str
+    checked: Checked
+
+
+class Time(NamedTuple):
+    """The clocks: seconds that only grow, and what is written down."""
+
+    seconds: Callable[[], float]
+    date: Callable[[], str]
+
+
+class Message:
+    """An answer that is being written, or was: `scanner` reads it while it is.
+
+    `taken` counts what of the scanner is cited already, and `digest` is that of the text as it was read.
+    """
+
+    def __init__(self, name: str, began: float) -> None:
+        self.id, self.began = name, began
+        self.scanner: Scanner | None = None
+        self.taken = 0
+        self.digest: int | None = None
+        self.cited: dict[str, Cited] = {}
+        self.seen: dict[str, float] = {}
+        self.pending: set[str] = set()
+        self.counts: Counter[Status] = Counter()
+        self.error: str | None = None
+
+
+class Ledger:
+    """The messages of one stream by their id.
+
+    `last` is the one that spoke last. `earlier` are ids of messages of which all is known: those of earlier
+    runs, and what was forgotten.
+    """
+
+    def __init__(self, client: Any, earlier: Iterable[str], options: Options, time: Time) -> None:
+        self._options, self._time, self._key = options, time, options.state_key
+        self.state = SharedState(
+            client, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf
+        )
+        self._keys = Keys()
+        self.messages: dict[str, Message] = {}
+        self.last: Message | None = None
+        self.earlier = {*earlier, *self.state.record["messages"]}
+        self._undecided: dict[str, tuple[Message, str]] = {}
+        self._undrawn: dict[str, tuple[Message, str]] = {}
+        self._customs: list[Event] = []
+        self._repeated: list[str] = []
+        self.asked: list[Asked] = []
+        self.wanted: list[Wanted] = []
+        self.records: list[Record] = list(_reviews(self.state.record))
+        self._ask_again()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a verdict or a picture is still to come."""
+        return bool(self._undecided or self._undrawn)
+
+    def flush(self) -> list[Event]:
+        """What the client is to be told."""
+        operations = self.state.flush()
+        if self._repeated:
+            operations += self.state.repeat(self._repeated)
+            self._repeated = []
+        customs, self._customs = self._customs, []
+        return [ev.StateDelta(operations), *customs] if operations else customs
+
+    def repeat(self, names: Iterable[str]) -> None:
+        """Tell what these messages cite once more."""
+        self._repeated = [*names]
+
+    def _tell(self, name: str, message: Message, since: float, **value: Any) -> None:
+        if self._options.custom_events:
+            passed = round((self._time.seconds() - since) * 1000, 1)
+            said = {"messageId": message.id, **value, "ms": passed}
+            self._customs.append(ev.Custom(f"citewire.{name}", said))
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> Message:
+        """A message that starts, or goes on after it had ended, maybe in an earlier run."""
+        message, known = self.messages.get(name), self.state.record["messages"].get(name)
+        if message is None and known is not None:
+            message = self._recall(name, known)
+        if message is None:
+            message = self.messages[name] = Message(name, self._time.seconds())
+            if is_safe_key(name):
+                self._evict()
+                self.state.patch(state.message_patches(name, self._key))
+        elif message.scanner is None:
+            self.say_status(message, "streaming")
+        if message.scanner is None:
+            message.scanner, message.taken = Scanner(limit=self._options.max_text), 0
+        return message
+
+    def say_status(self, message: Message, status: MessageStatus) -> None:
+        """How far a message is."""
+        if is_safe_key(message.id):
+            error = message.error if status == "error" else None
+            self.state.patch(state.status_patches(message.id, status, error, self._key))
+
+    def complete(self, message: Message) -> None:
+        """Say so where nothing more is to come for a message."""
+        if message.scanner is None and not message.pending:
+            self.say_status(message, "error" if message.error else "complete")
+            self._tell("message_complete", message, message.began, summary=state.summary_of(message.counts))
+
+    def follow(self, answers: Mapping[str, str]) -> None:
+        """Messages that were streamed under one id and stand among `answers`, their texts, under another."""
+        unknown = {
+            hash(text): name
+            for name, text in answers.items()
+            if name and name not in self.messages and name not in self.earlier
+        }
+        for old, message in list(self.messages.items()):
+            new = None if old in answers or message.digest is None else unknown.pop(message.digest, None)
+            if new is not None:
+                self.state.move(old, new)
+                message.id = new
+                self.messages[new] = self.messages.pop(old)
+
+    def _evict(self) -> None:
+        most, known = self._options.keep_last, self.state.known
+        if most is None or len(known) < most:
+            return
+        busy = {message.id for message in self.messages.values() if message.scanner or message.pending}
+        busy |= {message.id for message, _ in self._undrawn.values()}
+        gone = {name for name in known[: len(known) - most + 1] if name not in busy}
+        self.state.evict(gone)
+        self.earlier |= gone
+        for name in gone:
+            if self.messages.pop(name, None) is self.last:
+                self.last = None
+
+    def _ask_again(self) -> None:
+        """What an earlier run did not decide in time."""
+        for name, message in self.state.record["messages"].items():
+            left = [key for key in message["citations"] if key not in message["verifications"]]
+            if not left:
+                continue
+            known = self._recall(name, message)
+            for key in left:
+                if (cited := known.cited.get(key)) is not None:
+                    known.pending.add(key)
+                    self._ask(known, key, cited)
+
+    def _recall(self, name: str, raw: Json) -> Message:
+        """A message of an earlier run, as far as the client says."""
+        message = self.messages[name] = Message(name, self._time.seconds())
+        citations, verdicts = raw["citations"], raw["verifications"]
+        for key, each in citations.items():
+            if (cited := records.read_record(each)) is not None:
+                message.cited[key], message.seen[key] = cited, message.began
+        undecided = len(citations.keys() - verdicts)
+        message.counts.update(records.counts(verdicts.values()), pending=undecided)
+        return message
+
+    # --- citations and verdicts ---------------------------------------------------------------------------
+
+    def cite(self, message: Message, found: Iterable[Cited]) -> list[Cited]:
+        """Take in what a message cites; what of it is new."""
+        new: dict[str, Cited] = {}
+        for cited in found:
+            key = self._key_of(cited)
+            if key not in message.cited and len(message.cited) < _MOST_CITED:
+                message.cited[key] = new[key] = cited
+            elif cited.label is not None:
+                self.state.label(message.id, key, cited.label)
+        if not new or not is_safe_key(message.id):
+            return []
+        made = {key: records.record(cited) for key, cited in new.items()}
+        message.counts["pending"] += len(new)
+        message.pending.update(new)
+        together = not self._options.incremental and len(message.cited) == len(new)
+        self.state.patch(state.citation_patches(message.id, made, self._key, together=together))
+        self.state.patch(state.summary_patches(message.id, message.counts, self._key))
+        for key, cited in new.items():
+            if cited.entry_id is None:
+                entry = records.entry(cited, key, len(self.state.own(message.id)) + 1)
+                self.state.list_citation(message.id, entry)
+            message.seen[key] = self._time.seconds()
+            self._tell("citation_seen", message, message.began, key=key)
+            self.records.append(CitationSeen(message.id, key, made[key]))
+            self._ask(message, key, cited)
+        return [*new.values()]
+
+    def _key_of(self, cited: Cited) -> str:
+        """The published key, for which lines are in order."""
+        ref, source = cited.ref, cited.source
+        if isinstance(ref.locator, Lines):
+            ref = replace(ref, locator=Lines(tuple(sorted(ref.locator.ids)), ref.locator.page))
+        return self._keys.assign(ref, replace(source, id=source.record_id or ""))
+
+    def _ask(self, message: Message, key: str, cited: Cited) -> None:
+        name = f"{message.id}\n{key}"
+        self._undecided[name] = message, key
+        self.asked.append(Asked(name, cited.ref.quote or "", None, cited.pages, cited.names))
+
+    def judge(self, checked: Checked) -> None:
+        """Take in a verdict. One that was not reached in time stays pending."""
+        message, key = self._undecided.pop(checked.id or "", (None, ""))
+        if message is None or checked.status == "pending":
+            return
+        cited = message.cited[key]
+        picture = self._picture(checked, key)
+        verdict = records.verification(checked, cited, picture, self._time.date())
+        message.pending.discard(key)
+        message.counts["pending"] -= 1
+        message.counts[checked.status] += 1
+        self.state.patch(state.verification_patches(message.id, key, verdict, self._key))
+        self.state.patch(state.summary_patches(message.id, message.counts, self._key))
+        note = {"key": key, **records.note(checked)}
+        self.state.annotate(message.id, key, cited.entry_id, note)
+        self.records.append(VerdictReached(message.id, key, verdict))
+        if picture is None and self._options.image_format and checked.boxes and checked.id:
+            self._undrawn[checked.id] = message, key
+            self.wanted.append(Wanted(checked.id, checked))
+        else:
+            self._tell("evidence_ready", message, message.seen[key], key=key, status=checked.status)
+        self.complete(message)
+
+    def _picture(self, checked: Checked, key: str) -> str | None:
+        """The address at which somebody serves the picture."""
+        if self._options.proof_urls is None or not checked.boxes:
+            return None
+        return self._options.proof_urls.format(key=key, format=self._options.image_format or "png")
+
+    def show(self, name: str, address: str | None) -> None:
+        """Take in a picture that was drawn, or could not be."""
+        message, key = self._undrawn.pop(name, (None, ""))
+        if message is None:
+            return
+        if address is not None:
+            self.state.patch(state.evidence_patches(message.id, key, {"src": address}, self._key))
+        self._tell("evidence_ready", message, message.seen[key], key=key)
+
+    def fail(self, reason: str) -> None:
+        """Nothing more will be checked."""
+        waiting = {message.id: message for message, _ in self._undecided.values()}
+        self._undecided.clear()
+        self._undrawn.clear()
+        for message in waiting.values():
+            message.error = reason
+            message.pending.clear()
+            self.complete(message)
+
+
+def _reviews(record: Json) -> Iterator[ReviewGiven]:
+    """What the client noted about who looked at which citation."""
+    reviews = record.get("reviews")
+    for name, by_key in cast("Json", reviews).items() if isinstance(reviews, dict) else ():
+        for key, given_reviews in cast("Json", by_key).items() if isinstance(by_key, dict) else ():
+            for review in cast("list[Any]", given_reviews) if isinstance(given_reviews, list) else ():
+                if isinstance(review, dict):
+                    yield ReviewGiven(for_log(name, 200), for_log(key, 64), cast("Json", review))

@@ -23,9 +23,10 @@ __all__ = ["Hit", "Letters", "Searchable"]
 
 Method = Literal["exact", "letters", "fuzzy"]
 
-# A gate for looking closer. Short texts are like each other by chance.
-_SHORT = 40
-_GATE, _SHORT_GATE = 0.7, 0.85
+# How alike a place must be to look closer, by length. Short texts are like each other by chance; of those of
+# a hundred characters that have nothing to do with each other, none was seen that is more than 0.58 alike.
+_SHORT, _LONG = 40, 100
+_SHORT_GATE, _GATE, _LONG_GATE = 0.85, 0.7, 0.65
 # Words of a short text that must agree, at its start and its end, where one between them does not.
 _FEWEST_WORDS = 3
 # How much of a short text may differ where all words but one agree.
@@ -126,7 +127,8 @@ class Searchable:
     def _fuzzy(self, words: str, thorough: bool) -> list[Hit]:
         if len(words) < GRAM:
             return []
-        budget = max(1, int(len(words) * (_BUDGET if len(words) < _SHORT else 1 - _GATE)))
+        gate = _gate(len(words))
+        budget = max(1, int(len(words) * (_BUDGET if len(words) < _SHORT else 1 - gate)))
         budget = min(budget, _MOST_EDITS)
         encoded = self.index.encode(words)
         best: list[Aligned] = []
@@ -142,7 +144,7 @@ class Searchable:
         if not best:
             return []
         hits, alike = _clustered(best), 1 - best[0].distance / len(words)
-        if alike >= (_SHORT_GATE if len(words) < _SHORT else _GATE):
+        if alike >= gate:
             return hits
         return [hit for hit in hits if len(words) < _SHORT and self._has_all_but_one(words, hit)]
 
@@ -167,6 +169,12 @@ class Searchable:
             and first + last >= max(_FEWEST_WORDS, len(ours) - most, len(theirs) - most)
             and len(agreed) + wide >= _FEWEST_LETTERS
         )
+
+
+def _gate(length: int) -> float:
+    if length < _SHORT:
+        return _SHORT_GATE
+    return _GATE if length < _LONG else _LONG_GATE
 
 
 def _words(text: str) -> list[str]:

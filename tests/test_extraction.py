@@ -1,5 +1,7 @@
 """Citations out of model text: every published shape, every way in which models break it, and bad input."""
 
+import re
+from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
 
@@ -7,11 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 import citewire
+from citewire import edits
 from citewire.cli import app
 from citewire.codec import decode
 from citewire.dialects.deepcitation import END, START
 from citewire.documents import load
 from citewire.extraction import Extraction, Scanner, extract, prompt
+from citewire.extraction.delimiters import DELIMITER
 from citewire.keys import Keys
 from citewire.model import Lines, Pages, Span, Times
 from citewire.verification.library import Library
@@ -676,6 +680,39 @@ def test_hostile_text_is_read_in_linear_time(text: str) -> None:
     found = extract(text)
     assert not any("\x1b" in problem.message for problem in found.problems)
     citewire.render(found.answer, "text")
+
+
+class Counted:
+    """A pattern that notes where it was started, and how much text it was given to search."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self.starts, self.searched = 0, 0
+
+    def match(self, text: str, at: int = 0) -> re.Match[str] | None:
+        self.starts += 1
+        return self._pattern.match(text, at)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        self.searched += len(text)
+        return self._pattern.finditer(text)
+
+
+def test_sentences_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not once more for each marker, as far back as a sentence goes."""
+    counted = Counted(edits._SENTENCE_END)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(edits, "_SENTENCE_END", counted)
+    text = "word [7] " * 1000
+    assert len(extract(text).citations) == 1000
+    assert counted.searched == len(text)
+
+
+def test_a_delimiter_that_opens_nothing_is_passed_over_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried once, and maybe once more as what follows the one before; its brackets are not tried."""
+    counted = Counted(DELIMITER)
+    monkeypatch.setattr("citewire.extraction.scanner.DELIMITER", counted)
+    extract((START + "{") * 1000)
+    assert 1000 <= counted.starts <= 2000
 
 
 def test_no_delimiter_is_ever_shown() -> None:

@@ -669,6 +669,13 @@ def test_a_footnote_goes_by_its_label(at_once: bool) -> None:
     assert statuses == ["verified", "verified"]
 
 
+def test_the_sentence_goes_along_where_it_quotes_nothing() -> None:
+    content = '[{"id": "1", "title": "T", "text": "Paris is the capital."}]'
+    found = {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": content}
+    woven = run(found, *answer("It rains. The capital is Paris [1]."))
+    assert [(asked.quote, asked.claim) for asked in woven.asked] == [("", "The capital is Paris")]
+
+
 def test_what_is_quoted_is_looked_for_though_nothing_says_where() -> None:
     woven = run(*answer(f'He said "{COSTS}" [1]. And so [2].'))
     assert [asked.quote for asked in woven.asked] == [COSTS]

@@ -282,7 +282,8 @@ class Ledger:
     def _ask(self, message: Message, key: str, cited: Cited) -> None:
         name = f"{message.id}\n{key}"
         self._undecided[name] = message, key
-        self.asked.append(Asked(name, cited.ref.quote or "", None, cited.pages, cited.names))
+        quote = cited.ref.quote or ""
+        self.asked.append(Asked(name, quote, None, cited.pages, cited.names, claim=cited.claim))
 
     def judge(self, checked: Checked) -> None:
         """Take in a verdict. One that was not reached in time stays pending."""

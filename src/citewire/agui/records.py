@@ -21,13 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["Cited", "counts", "entry", "note", "read_record", "record", "verification"]
 
 # What we say of a verdict that others have no words for.
-_OURS = ("status", "reason", "source", "page", "start", "end", "diff", "edits", "warnings", "boxes", "sha256")
+_OURS = (
+    "status",
+    "reason",
+    "source",
+    "page",
+    "start",
+    "end",
+    "diff",
+    "edits",
+    "warnings",
+    "boxes",
+    "sha256",
+    "context",
+)
 
 
 class Cited(Struct, frozen=True, gc=False):
     """One thing that a message cites: the words, where they are said to be, and the number it is cited by.
 
-    `label` is that of its `[^label]`; `entry_id` what the agent calls it where it is the agent's own.
+    `label` is that of its `[^label]`; `entry_id` what the agent calls it where it is the agent's own. `claim`
+    is the sentence that cites it, where that quotes nothing.
     """
 
     ref: SourceRef
@@ -35,6 +49,7 @@ class Cited(Struct, frozen=True, gc=False):
     number: int | None = None
     label: str | None = None
     entry_id: str | None = None
+    claim: str = ""
 
     @property
     def pages(self) -> tuple[int, ...]:

@@ -31,8 +31,9 @@ from citewire.agui.ledger import (
 from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved, in_input, in_result
 from citewire.agui.state import is_safe_key
+from citewire.edits import Sentences
 from citewire.extraction import Scanner, extract
-from citewire.model import Citation, Source, Span
+from citewire.model import Citation, Point, Source, Span
 from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 
@@ -248,7 +249,12 @@ class Weaver:
         text = found.visible_text
         message.digest = hash(text)
         sources = {source.id: source for source in found.sources}
-        cited = [each for citation in found.citations for each in self._resolved(citation, sources, text)]
+        sentences = Sentences(text)
+        cited = [
+            each
+            for citation in found.citations
+            for each in self._resolved(citation, sources, text, sentences)
+        ]
         ours: list[AnyEvent] = []
         if cited or message.cited:
             self._ledger.say_status(message, "extracting")
@@ -271,7 +277,13 @@ class Weaver:
         quoted = [citation for citation in found if citation.refs[0].quote]
         self._cite(message, [each for citation in quoted for each in self._resolved(citation, sources)])
 
-    def _resolved(self, citation: Citation, sources: dict[str, Source], text: str = "") -> Iterator[Cited]:
+    def _resolved(
+        self,
+        citation: Citation,
+        sources: dict[str, Source],
+        text: str = "",
+        sentences: Sentences | None = None,
+    ) -> Iterator[Cited]:
         """What a citation points to. What nothing in the text explains is among what tools returned."""
         for ref in citation.refs:
             source = sources[ref.source_id]
@@ -285,7 +297,8 @@ class Weaver:
                     name, "web" if meant.url else "document", meant.url, meant.title, record_id=label
                 )
             label = _footnote(text, citation.marker)
-            yield Cited(replace(ref, source_id=source.id), source, citation.ordinal, label)
+            claim = "" if ref.quote or sentences is None else _cited_sentence(text, sentences, citation)
+            yield Cited(replace(ref, source_id=source.id), source, citation.ordinal, label, claim=claim)
 
     def _meant(self, label: str) -> Retrieved | None:
         place = int(label) if label.isascii() and label.isdecimal() else 0
@@ -430,6 +443,12 @@ class Weaver:
 def _is_web(address: str) -> bool:
     """Whether it is one to fetch: all else would be taken for a file of this machine."""
     return address.lower().startswith(("http://", "https://"))
+
+
+def _cited_sentence(text: str, sentences: Sentences, citation: Citation) -> str:
+    point = Point(0, citation.marker.start) if citation.marker else citation.insert_at
+    found = sentences.before(point) if point else None
+    return text[found.start : found.end] if found else ""
 
 
 def _footnote(text: str, marker: Span | None) -> str | None:

@@ -48,6 +48,7 @@ _BEGINS = re.compile(
 
 def lead(text: str, low: int, at: int) -> tuple[int, bool]:
     """Where what belongs to the delimiter at `at` starts, and whether it opens a fence or emphasis."""
+    # Most delimiters stand behind something that ends no lead: those need no search.
     if at > low and not (text[at - 1].isspace() or text[at - 1] in "*_"):
         return at, False
     found = _before(_LEAD, text, low, at)

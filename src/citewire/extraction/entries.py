@@ -47,7 +47,7 @@ class Collector:
     """
 
     def __init__(self, keys: Keys | None = None, limit: int = sys.maxsize) -> None:
-        self._limit = limit
+        self.limit = limit
         self.citations: list[Citation] = []
         self.sources = Sources()
         self.problems: list[Problem] = []
@@ -56,12 +56,12 @@ class Collector:
         self._sources: dict[Any, Source] = {}
 
     def report(self, code: str, at: int, message: str) -> None:
-        if at < self._limit:
+        if at < self.limit:
             self.problems.append(Problem(code, f"$[{at}]", message))
 
     def add_entry(self, entry: Entry, insert_at: Point | None = None) -> bool:
         """Take in an entry, if it can be read."""
-        fields = self._fields(entry) if entry.start < self._limit else None
+        fields = self._fields(entry) if entry.start < self.limit else None
         if fields is None:
             return False
         if not entry.whole:
@@ -77,7 +77,7 @@ class Collector:
 
     def add_all(self, entries: list[PlainEntry], end: int) -> bool:
         """Take in entries that are in order, unless they go past the limit."""
-        if end > self._limit:
+        if end > self.limit:
             return False
         for raw, fields in entries:
             self._add(raw, fields, None)

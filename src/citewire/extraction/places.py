@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
 
 from msgspec.structs import replace
 
@@ -17,6 +17,9 @@ from citewire.model import Citation, Point, Source, SourceRef, Span, SpanOrigin
 
 __all__ = ["placed"]
 
+# Characters for each marker that is placed, where text is limited: one of nothing but markers would hold up
+# everybody.
+_SPACED = 50
 # Entries that one number may stand for: a claim has a few sources, and work stays linear.
 _SHARING = 16
 # How far back a quotation may start, and how many of one sentence are looked for.
@@ -32,7 +35,7 @@ def placed(text: str, collector: Collector) -> Iterator[Citation]:
     """
     citations, shared = collector.citations, _by_label(collector.citations)
     bare = not shared and "[" in text
-    markers = [] if bare else list(find_markers(text, shared.keys()))
+    markers = [] if bare else _some(find_markers(text, shared.keys()), collector)
     if bare or any(label not in shared for marker in markers for label in marker.labels):
         markers = _point_to_definitions(text, shared, collector)
     uses: dict[int, list[Marker]] = defaultdict(list)
@@ -113,13 +116,23 @@ def _point_to_definitions(text: str, shared: dict[str, list[int]], collector: Co
     """Take in what bare markers point to: a footnote, an item of the list, or what is not known."""
     end, listed = _source_list(text)
     known = _definitions(listed) | _definitions(text)
-    markers = [marker for marker in find_markers(text, {*shared, *known}) if marker.start < end]
+    found = _some(find_markers(text, {*shared, *known}), collector)
+    markers = [marker for marker in found if marker.start < end]
     for label in dict.fromkeys(label for marker in markers for label in marker.labels):
         if label not in shared:
             shared[label].append(len(collector.citations))
             ref, source = known.get(label) or (SourceRef(""), Source(label, record_id=label))
             collector.add(ref, source, int(label) if label.isascii() and label.isdecimal() else None)
     return markers
+
+
+def _some(markers: Iterable[Marker], collector: Collector) -> list[Marker]:
+    most = collector.limit // _SPACED + _SPACED
+    found = list(islice(markers, most + 1))
+    if len(found) > most:
+        last = found.pop()
+        collector.report("too_many", last.start, f"only the first {most} markers were looked at")
+    return found
 
 
 def _definitions(markdown: str) -> dict[str, tuple[SourceRef, Source]]:

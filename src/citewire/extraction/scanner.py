@@ -178,7 +178,7 @@ class Scanner:
                     return False
                 if is_block:
                     return self._enter(delimiter)
-                self._show_to(delimiter.end())
+                self._show_to(delimiter.end())  # nothing else starts within it
             elif OPENING.match(text, at) and not self._is_code(at):
                 tag = self._read_tag(at)
                 if tag is not None:

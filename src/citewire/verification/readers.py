@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Thread
-from typing import TypeVar
+from threading import Condition, Thread
+from typing import Any, TypeVar
 
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document
@@ -24,6 +24,8 @@ from citewire.verification.sources import Listed, load_source, original
 __all__ = ["Readers", "in_thread"]
 
 _T = TypeVar("_T")
+# Seconds for threads whose children were killed: they take milliseconds.
+_GRACE = 10.0
 
 
 async def in_thread(function: Callable[[], _T]) -> _T:
@@ -52,6 +54,9 @@ class Readers:
         self._room = asyncio.Semaphore(count)
         self._children: set[subprocess.Popen[bytes]] = set()
         self._closed = False
+        # Threads that have a child, or are about to: the end waits for them, as none of them waits for long.
+        self._parents = 0
+        self._changed = Condition()
 
     @property
     def pids(self) -> list[int]:
@@ -61,8 +66,7 @@ class Readers:
     async def read(self, listed: Listed) -> tuple[str, Document]:
         """The document, and its key in the cache. Raises `DocumentError`."""
         async with self._room:
-            read_in = partial(read_in_child, started=self._started)
-            return await in_thread(partial(load_source, listed, cache=self._cache, read_in=read_in))
+            return await in_thread(partial(load_source, listed, cache=self._cache, read_in=self._read_in))
 
     async def draw(self, listed: Listed, crops: Sequence[Crop], sha256: str) -> list[bytes | None]:
         """Pictures of a source that is still what it was; None for each where it is not, or is no PDF."""
@@ -71,11 +75,29 @@ class Readers:
             data = original(listed)
             if data is None or hashlib.sha256(data).hexdigest() != sha256 or b"%PDF-" not in data[:1024]:
                 return [None] * len(crops)
-            made = draw_all_in_child(data, crops, started=self._started)
+            with self._parenthood():
+                made = draw_all_in_child(data, crops, started=self._started)
             return [None if isinstance(picture, DocumentError) else picture for picture in made]
 
         async with self._room:
             return await in_thread(drawn)
+
+    def _read_in(self, *given: Any, **options: Any) -> Document:
+        with self._parenthood():
+            return read_in_child(*given, started=self._started, **options)
+
+    @contextmanager
+    def _parenthood(self) -> Generator[None]:
+        with self._changed:
+            if self._closed:
+                raise DocumentError("the engine was closed")
+            self._parents += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._parents -= 1
+                self._changed.notify_all()
 
     def _started(self, child: subprocess.Popen[bytes]) -> None:
         for other in list(self._children):
@@ -87,11 +109,13 @@ class Readers:
             _kill(child)
 
     def close(self) -> None:
-        """End what is being read."""
-        self._closed = True
+        """End what is being read, and wait until it has ended."""
+        with self._changed:
+            self._closed = True
         for child in list(self._children):
             _kill(child)
-            child.wait()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._parents, _GRACE)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

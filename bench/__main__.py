@@ -1,6 +1,6 @@
 """Run every bench and print its table."""
 
-from bench import dialects, engine, extract, pdf, proof, rendering, thread, verify
+from bench import dialects, engine, extract, pdf, proof, rendering, stream, thread, verify
 
 if __name__ == "__main__":
     dialects.main()
@@ -11,3 +11,4 @@ if __name__ == "__main__":
     engine.main()
     proof.main()
     extract.main()
+    stream.main()

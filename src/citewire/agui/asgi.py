@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, cast
 
 from citewire import codec
 from citewire.agui import events
-from citewire.agui.events import Json, RunInput, write_json
+from citewire.agui.events import AnyEvent, Json, RunInput, write_json
 from citewire.agui.middleware import Citing, Put, RunSink, Sent
-from citewire.agui.sse import Frame, Frames, FrameTooLarge, frame
+from citewire.agui.sse import MAX_FRAME, Frame, Frames, FrameTooLarge, frame
 from citewire.errors import CitewireError
 from citewire.verification.sources import Source
 from citewire.verification.verifier import Verifier
@@ -202,9 +202,30 @@ class _Response:
             await self._send(message)
         elif not self.is_events or message["type"] != "http.response.body":
             await self._send(message)
+        elif (event := self._whole(message)) is not None:
+            await self.put((event, message["body"]))
         else:
             async for sent in self._events(message):
                 await self.put(sent)
+
+    def _whole(self, message: Message) -> AnyEvent | None:
+        """The event, where one frame came by itself and is plain, as nearly all do."""
+        body: bytes = message.get("body", b"")
+        if not (
+            body.startswith(b"data: {")
+            and body.endswith(b"}\n\n")
+            and body.count(b"\n") == 2
+            and b"\r" not in body
+            and len(body) < MAX_FRAME
+            and message.get("more_body")
+            and self._frames.is_between
+        ):
+            return None
+        try:
+            event = events.decode_plain(body[6:-2])
+        except events.PLAIN_ERRORS:
+            return None
+        return None if event.extra else event
 
     async def _events(self, message: Message) -> AsyncIterator[Sent]:
         body: bytes = message.get("body", b"")

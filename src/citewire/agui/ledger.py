@@ -144,6 +144,11 @@ class Ledger:
         """Whether a verdict or a picture is still to come."""
         return bool(self._undecided or self._undrawn)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is to be said."""
+        return bool(self._customs or self._repeated or self.state.is_dirty)
+
     def flush(self) -> list[Event]:
         """What the client is to be told."""
         operations = self.state.flush()

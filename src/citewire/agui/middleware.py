@@ -201,7 +201,9 @@ def _address(picture: bytes | None, form: str) -> str | None:
     return f"data:image/{form};base64,{b64encode(picture).decode()}"
 
 
-def _with_raw(sent: Iterable[AnyEvent], event: AnyEvent, raw: bytes) -> list[Sent]:
+def _with_raw(sent: list[AnyEvent], event: AnyEvent, raw: bytes) -> list[Sent]:
+    if len(sent) == 1 and sent[0] is event:
+        return [(event, raw)]
     return [(each, raw if each is event else b"") for each in sent]
 
 

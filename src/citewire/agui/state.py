@@ -294,9 +294,14 @@ class SharedState:
             if is_safe_key(name) and lists.get(name)
         ]
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the client has to be told anything."""
+        return bool(self._dirty or self._unsaid)
+
     def flush(self) -> list[Operation]:
         """What the client has to be told, as it can be applied now."""
-        if not (self._dirty or self._unsaid) or not isinstance(self._client.peek(), dict):
+        if not self.is_dirty or not isinstance(self._client.peek(), dict):
             return []
         told: list[Operation] = []
         wanted = self._ours.value  # what is told is not changed any more

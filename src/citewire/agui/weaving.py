@@ -120,7 +120,9 @@ class Weaver:
         if not isinstance(event, Event):
             return self._hold(event) if event.type in _TERMINAL else [event]
         if not self._chunks.concern(event):
-            return [*self._handle(event), *self._flush()]
+            out = self._handle(event)
+            ours = self._flush()
+            return [*out, *ours] if ours else out
         try:
             steps = self._chunks.expand(event)
         except ProtocolError:
@@ -166,7 +168,9 @@ class Weaver:
 
     def _flush(self) -> list[AnyEvent]:
         """Ours, unless chunks are under way that it would cut in two."""
-        return [] if self._is_over or self._chunks.is_speaking else [*self._ledger.flush()]
+        if self._is_over or self._chunks.is_speaking or not self._ledger.has_news:
+            return []
+        return [*self._ledger.flush()]
 
     def _on_run(self, event: ev.RunStarted) -> list[AnyEvent]:
         self._is_over = False

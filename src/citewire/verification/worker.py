@@ -191,6 +191,8 @@ def _answer(shelf: Shelf, request: Request) -> Answer:
 def _limit(memory: int) -> None:
     if sys.platform == "win32":
         return
+    # Whoever streams an answer meanwhile goes first.
+    os.nice(10)
     import resource  # noqa: PLC0415  # POSIX only
 
     # No core file either: it would be as large as the memory.

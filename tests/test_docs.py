@@ -73,3 +73,10 @@ def test_the_snippets_of_a_page_run(page: Path) -> None:
 
 if __name__ == "__main__":
     print(rooms_table())  # noqa: T201  for a person who pastes it
+
+
+def test_the_options_of_the_middleware_are_in_its_table() -> None:
+    page = (ROOT / "docs/middleware.md").read_text("utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    options = agui.Options()
+    assert table == {name: str(getattr(options, name)) for name in agui.Options.__struct_fields__}

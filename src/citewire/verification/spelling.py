@@ -82,8 +82,13 @@ def case_matters(quote: str, source: str, after_number: bool) -> bool:
     return quote[1:] != source[1:] and quote.isupper() != source.isupper() and folded in _WORDS_AND_ACRONYMS
 
 
+# What is found ends with its last word, whatever stands behind that in the source.
+_AROUND = " \t\n\r.,;:!?\"'“”‘’«»()[]"
+
+
 def typography(quote: str, source: str) -> list[str]:
-    """The kinds of harmless change between two spellings of the same words."""
+    """The kinds of harmless change between two spellings of the same words, marks around them aside."""
+    quote, source = quote.strip(_AROUND), source.strip(_AROUND)
     if quote.split() == source.split():
         return []
     if quote.casefold().split() == source.casefold().split():

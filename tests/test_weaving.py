@@ -3,6 +3,7 @@ takes every event, whatever the agent does."""
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -667,6 +668,16 @@ def test_a_footnote_goes_by_its_label(at_once: bool) -> None:
     assert [each["id"] for each in client.state["citations"]["m"]] == ["1", "2"]
     statuses = [each["extra"]["citewire"]["status"] for each in client.state["citations"]["m"]]
     assert statuses == ["verified", "verified"]
+
+
+@pytest.mark.parametrize("media", ["audio", "video"])
+def test_a_citation_of_a_recording_keeps_its_times(media: str) -> None:
+    times = {"start_time": "00:00:01.000", "end_time": "00:00:02.000"}
+    entry = {"id": 1, "attachment_id": "talk", "full_phrase": FRANCE, "timestamps": times, "type": media}
+    text = f"Said [1].\n<<<CITATION_DATA>>>\n{json.dumps([entry])}\n<<<END_CITATION_DATA>>>"
+    [cited] = run(*answer(text)).client.message()["citations"].values()
+    assert cited["type"] == media
+    assert cited["timestamps"] == {"startTime": "00:00:01.000", "endTime": "00:00:02.000"}
 
 
 def test_the_sentence_goes_along_where_it_quotes_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from citewire.agui.events import Json
-from citewire.dialects.deepcitation.entry import Fields, read_fields, write_entry
+from citewire.dialects.deepcitation.entry import Fields, read_fields, type_of, write_entry
 from citewire.dialects.deepcitation.verdict import read_verdict, write_verdict
 from citewire.errors import ShapeError
 from citewire.model import Lines, Pages, Source, SourceRef, Status, Verification
@@ -73,7 +73,8 @@ class Cited(Struct, frozen=True, gc=False):
 def record(cited: Cited) -> Json:
     """The citation in published fields."""
     ref, source = cited.ref, cited.source
-    kind = "url" if source.kind == "web" and source.url is not None else "document"
+    url = source.url if source.kind == "web" else None
+    kind = type_of(source.metadata.get("type"), url, ref.locator)
     fields = Fields(
         cited.number, ref.quote, ref.anchor, ref.locator, kind, source.file_id, source.url, source.title,
         source.domain, (),

@@ -13,13 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct, msgpack
 
 from citewire.documents.errors import DocumentError, Encrypted
-from citewire.documents.reader import ReaderFailed, ReaderTimeout
+from citewire.documents.reader import ReaderFailed, ReaderTimeout, end, limit_process
 
 __all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode"]
 
@@ -42,8 +42,6 @@ _SAVE: dict[Format, dict[str, Any]] = {
     "webp": {"quality": 80, "method": 2},
     "avif": {"quality": 60, "speed": 8, "max_threads": 1},
 }
-# Seconds to wait for a child that was killed, and for which one may live on after its parent was.
-_GRACE = 5
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
 
 
@@ -161,12 +159,7 @@ def draw_all_in_child(
     except subprocess.TimeoutExpired as exc:
         raise ReaderTimeout(f"not drawn within {timeout:g} s") from exc
     finally:
-        child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE)
-        for pipe in filter(None, (child.stdin, child.stdout)):
-            with suppress(BrokenPipeError):
-                pipe.close()
+        end(child)
     try:
         return [one.result() for one in msgpack.decode(made, type=list[_Drawn])]
     except ValueError as exc:
@@ -181,7 +174,7 @@ def serve() -> None:
     # What a library prints must not end up in the result.
     os.dup2(2, 1)
     job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
-    _limit(job.seconds, job.memory)
+    limit_process(job.seconds, job.memory)
     made: list[_Drawn] = []
     try:
         with _opened(job.data) as file:
@@ -201,20 +194,6 @@ def _attempted(file: Any, crop: Crop) -> _Drawn:
         return _Drawn(error=(exc.code, exc.message))
     except Exception as exc:  # noqa: BLE001  # the root of a process: what a file shows is told of that file
         return _Drawn(error=(ReaderFailed.code, f"the drawing failed: {type(exc).__name__}: {exc}"))
-
-
-def _limit(seconds: int, memory: int) -> None:
-    if sys.platform == "win32":
-        return
-    import resource  # noqa: PLC0415  # POSIX only
-
-    for what, most in (("AS", memory), ("CPU", seconds), ("CORE", 0)):
-        limit = getattr(resource, f"RLIMIT_{what}")
-        # Not everywhere is there such a limit, and a lower one may be set already.
-        with suppress(ValueError, OSError):
-            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
-    signal.alarm(seconds + _GRACE)
-    os.nice(10)
 
 
 @contextmanager

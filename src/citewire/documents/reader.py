@@ -25,7 +25,7 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.ocr import die_with_parent
 from citewire.errors import CitewireError
 
-__all__ = ["ReaderFailed", "ReaderTimeout", "read_in_child"]
+__all__ = ["ReaderFailed", "ReaderTimeout", "end", "limit_process", "read_in_child"]
 
 TIMEOUT = 60.0
 # Of address space. Fifty megabytes of HTML that are mostly tags take between two and four.
@@ -92,11 +92,12 @@ def read_in_child(
     except subprocess.TimeoutExpired as exc:
         raise ReaderTimeout(f"not read within {timeout:g} s") from exc
     finally:
-        _end(child)
+        end(child)
     return _unpacked(made, child.returncode)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End a child and whatever it has started, and close its pipes."""
     if sys.platform == "win32":
         child.kill()
     else:
@@ -140,7 +141,7 @@ def serve() -> None:
     # What a library prints must not end up in the result.
     os.dup2(2, 1)
     job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
-    _limit(job.seconds, job.memory)
+    limit_process(job.seconds, job.memory)
     try:
         made = _read(job)
     except CitewireError as exc:
@@ -164,7 +165,8 @@ def _read(job: _Job) -> _Made:
     return _Made(packed.meta, arrays)
 
 
-def _limit(seconds: int, memory: int) -> None:
+def limit_process(seconds: int, memory: int) -> None:
+    """In a child: seconds of the processor, bytes of memory, and after everybody else."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415  # POSIX only

@@ -13,7 +13,8 @@ from citewire.agui.events import Json
 from citewire.dialects.deepcitation.entry import Fields, read_fields, type_of, write_entry
 from citewire.dialects.deepcitation.verdict import read_verdict, write_verdict
 from citewire.errors import ShapeError
-from citewire.model import Lines, Pages, Source, SourceRef, Status, Verification
+from citewire.model import Source, SourceRef, Status, Verification
+from citewire.verification.report import pages_of
 
 if TYPE_CHECKING:
     from citewire.verification.library import Checked
@@ -54,13 +55,7 @@ class Cited(Struct, frozen=True, gc=False):
     @property
     def pages(self) -> tuple[int, ...]:
         """The pages it names."""
-        match self.ref.locator:
-            case Pages(first, last) if 0 <= last - first < 1000:
-                return tuple(range(first, last + 1))
-            case Lines(page=int() as page):
-                return (page,)
-            case _:
-                return ()
+        return pages_of(self.ref)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from citewire.agui.events import Json
+from citewire.dialects.deepcitation.block import is_safe_key
 from citewire.model import Status
 from citewire.patch import Document, PatchError, escape, parse_pointer
 
@@ -31,11 +32,6 @@ OURS = "citewire"
 _CITATIONS = "citations"
 _MISSING: Any = object()
 _Path: TypeAlias = tuple[str, ...]
-
-
-def is_safe_key(key: str) -> bool:
-    """Whether a key can stand in a path: the names that reach a prototype cannot."""
-    return key not in {"__proto__", "constructor", "prototype"}
 
 
 def safe_path(*keys: str) -> str:

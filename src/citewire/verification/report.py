@@ -14,7 +14,7 @@ from citewire.model import Answer, Citation, Lines, Pages, Source, SourceRef, Sp
 from citewire.verification.library import Checked, Library
 from citewire.verification.verifier import Asked
 
-__all__ = ["Report", "questions", "report", "verify_answer"]
+__all__ = ["Report", "pages_of", "questions", "report", "verify_answer"]
 
 _WORST: tuple[Status, ...] = ("altered", "missed", "partial", "pending", "skipped", "verified")
 _SENTENCE = re.compile(r"[^.!?\n]*[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
@@ -51,7 +51,7 @@ def questions(answer: Answer) -> list[Asked]:
     sources = {source.id: source for source in answer.sources}
     return [
         Asked(
-            citation.id, ref.quote, pages=_pages(ref), likely=tuple(_names(sources.get(ref.source_id), ref))
+            citation.id, ref.quote, pages=pages_of(ref), likely=tuple(_names(sources.get(ref.source_id), ref))
         )
         for citation in answer.citations
         for ref in citation.refs
@@ -83,7 +83,8 @@ def _names(source: Source | None, ref: SourceRef) -> Iterator[str]:
     return (name for name in (*given, ref.source_id) if name)
 
 
-def _pages(ref: SourceRef) -> tuple[int, ...]:
+def pages_of(ref: SourceRef) -> tuple[int, ...]:
+    """The pages that a reference names."""
     match ref.locator:
         case Pages(first, last) if 0 <= last - first < 1000:
             return tuple(range(first, last + 1))

@@ -29,6 +29,7 @@ from citewire.agui.transport import (
     UnsupportedEncoding,
 )
 from citewire.errors import CitewireError, DecodeError, InputError
+from clock import LONG, clock, hurried, on_clock
 from loopback import BREAK, CHUNKED, EVENTS, HOLD, Answer, Loopback, answer, chunk
 
 Json = dict[str, Any]
@@ -40,8 +41,6 @@ FAILED = b'{"type":"RUN_ERROR","message":"no luck"}'
 
 WHOLE = ["RUN_STARTED", "TEXT_MESSAGE_CHUNK", "RUN_FINISHED"]
 CUT = WHOLE[:2]
-# Long enough for a loopback that is slow today, short enough to wait for.
-SOON = 0.2
 
 
 def framed(*events: bytes) -> bytes:
@@ -66,6 +65,18 @@ async def receive(events: AsyncIterator[AnyEvent]) -> Received:
             received.append(event.type)
     except Exception as exc:  # noqa: BLE001  # what it is is the subject
         received.error = exc
+    return received
+
+
+async def receive_late(agent: HttpAgent, server: Loopback, count: int) -> Received:
+    """As `receive`, but time flies once the server was asked and so many events came."""
+    events = agent.run_agent()
+    received = Received([(await anext(events)).type for _ in range(count)])
+    reading = asyncio.create_task(receive(events))
+    await server.until(requests=1)
+    rest = await hurried(reading)
+    received += rest
+    received.error = rest.error
     return received
 
 
@@ -241,8 +252,13 @@ def test_a_connection_that_is_reset_ends_the_stream() -> None:
 )
 def test_a_run_that_has_ended_is_whole(steps: Answer) -> None:
     """Whatever becomes of the connection afterwards, and however the response was labelled."""
-    for timeouts in (Timeouts(grace=SOON), Timeouts(total=SOON)):
-        received, _ = run(steps, timeouts=timeouts)
+
+    async def main(timeouts: Timeouts) -> Received:
+        async with Loopback(steps) as server, HttpAgent(server.url, timeouts=timeouts) as agent:
+            return await receive_late(agent, server, len(WHOLE))
+
+    for timeouts in (Timeouts(grace=LONG), Timeouts(total=LONG, grace=2 * LONG)):
+        received = on_clock(main(timeouts))
         assert received == WHOLE
         assert received.error is None
 
@@ -250,12 +266,12 @@ def test_a_run_that_has_ended_is_whole(steps: Answer) -> None:
 @pytest.mark.parametrize(
     ("steps", "timeouts", "error", "came"),
     [
-        pytest.param([HOLD], Timeouts(first_byte=SOON), NoAnswer, [], id="no answer"),
-        pytest.param([EVENTS, HOLD], Timeouts(idle=SOON), Stalled, [], id="no event"),
-        pytest.param([EVENTS, OPEN, HOLD], Timeouts(idle=SOON), Stalled, CUT, id="stall"),
-        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=SOON), Stalled, CUT, id="within a frame"),
-        pytest.param([HOLD], Timeouts(total=SOON), DeadlinePassed, [], id="total, no answer"),
-        pytest.param([EVENTS, OPEN, HOLD], Timeouts(total=SOON), DeadlinePassed, CUT, id="total"),
+        pytest.param([HOLD], Timeouts(first_byte=LONG), NoAnswer, [], id="no answer"),
+        pytest.param([EVENTS, HOLD], Timeouts(idle=LONG, first_byte=None), Stalled, [], id="no event"),
+        pytest.param([EVENTS, OPEN, HOLD], Timeouts(idle=LONG), Stalled, CUT, id="stall"),
+        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=LONG), Stalled, CUT, id="within a frame"),
+        pytest.param([HOLD], Timeouts(total=LONG), DeadlinePassed, [], id="total, no answer"),
+        pytest.param([EVENTS, OPEN, HOLD], Timeouts(total=LONG), DeadlinePassed, CUT, id="total"),
     ],
 )  # fmt: skip
 def test_a_server_that_stalls(
@@ -265,11 +281,11 @@ def test_a_server_that_stalls(
 
     async def main() -> Received:
         async with Loopback(steps) as server, HttpAgent(server.url, timeouts=timeouts) as agent:
-            received = await receive(agent.run_agent())
+            received = await receive_late(agent, server, len(came))
             await server.until(lost=1)
             return received
 
-    received = asyncio.run(main())
+    received = on_clock(main())
     assert received == came
     assert type(received.error) is error
 
@@ -289,10 +305,10 @@ def test_a_connection_that_is_kept_open_is_left_after_a_moment(ending: bytes, mo
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body())
 
     async def main() -> Received:
-        async with asyncio.timeout(20):
-            return await receive(http_agent(handler, timeouts=Timeouts(idle=None, grace=SOON)).run_agent())
+        agent = http_agent(handler, timeouts=Timeouts(idle=None, grace=LONG))
+        return await hurried(asyncio.create_task(receive(agent.run_agent())))
 
-    received = asyncio.run(main())
+    received = on_clock(main())
     assert received == ["RUN_STARTED", decode(ending).type]
     assert received.error is None
 
@@ -302,7 +318,7 @@ def test_another_run_may_follow(method: str) -> None:
     """In the same response: the grace goes on when it begins, and the one before counts no more."""
 
     async def main() -> None:
-        timeouts = Timeouts(grace=20, idle=SOON)
+        timeouts = Timeouts(grace=LONG)
         steps = [EVENTS, RUN, HOLD, OPEN]
         async with Loopback(steps) as server, HttpAgent(server.url, timeouts=timeouts) as agent:
             events = getattr(agent, method)()
@@ -348,10 +364,14 @@ def test_an_error_body_is_shown_in_part_and_harmlessly() -> None:
     assert str(error).startswith("the agent answered HTTP 507: <b>no room")
 
 
-def test_an_error_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("citewire.agui.client._EXCERPT_SECONDS", SOON)
-    head = b"HTTP/1.1 500 Oops\r\ncontent-length: 100\r\n\r\n"
-    received, _ = run([head, b"half", HOLD])
+def test_an_error_body_that_never_comes_is_not_waited_for() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"half"
+        clock().leap(LONG)
+        await asyncio.Event().wait()
+
+    agent = http_agent(lambda _: httpx2.Response(500, content=body()))
+    received = on_clock(receive(agent.run_agent()))
     assert isinstance(received.error, BadStatus)
     assert received.error.excerpt == "half"
 
@@ -384,9 +404,8 @@ def test_tries_again(
 
 def http_agent(handler: Callable[[httpx2.Request], httpx2.Response], **options: Any) -> HttpAgent:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(handler))
-    return HttpAgent(
-        "https://user:pass@agent.example:8443/a?token=secret", client=client, backoff=0, **options
-    )
+    options.setdefault("backoff", 0)
+    return HttpAgent("https://user:pass@agent.example:8443/a?token=secret", client=client, **options)
 
 
 @pytest.mark.parametrize("failure", [httpx2.ConnectError, httpx2.ConnectTimeout])
@@ -414,9 +433,26 @@ def test_nobody_at_the_port() -> None:
 
 
 def test_pauses_grow_and_end_with_the_run() -> None:
-    received, server = run(BUSY, retries=9, backoff=60, timeouts=Timeouts(total=SOON))
+    asked: list[float] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"later"
+
+    def handler(_: httpx2.Request) -> httpx2.Response:
+        asked.append(clock().time())
+        return httpx2.Response(503, content=body())
+
+    async def main(**options: Any) -> Received:
+        asked.clear()
+        agent = http_agent(handler, retries=99, **options)
+        return await hurried(asyncio.create_task(receive(agent.run_agent())))
+
+    received = on_clock(main(backoff=60, timeouts=Timeouts(total=9)))
     assert isinstance(received.error, DeadlinePassed)
-    assert len(server.requests) == 1
+    assert len(asked) == 1
+    received = on_clock(main(backoff=1, timeouts=Timeouts(total=LONG)))
+    assert isinstance(received.error, DeadlinePassed)
+    assert asked[-1] - asked[-2] >= 8
 
 
 def test_no_secret_is_in_an_error() -> None:

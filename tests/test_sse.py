@@ -129,13 +129,13 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
     """10 MB in pieces of a kilobyte: copying the whole for each piece would be 50 GB."""
     piece = b"x" * 1024
     frames = Frames()
-    began = time.perf_counter()
+    began = time.process_time()
     frames.feed(b"data: ")
     for _ in range(MAX_FRAME // 1024 - 1):
         assert frames.feed(piece) == []
     (found,) = frames.feed(b"\n\n")
     assert len(found.data) == MAX_FRAME - 1024
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 EVENT = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "a\nb\u2028😀"}

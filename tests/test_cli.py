@@ -524,6 +524,40 @@ def test_check_answers_each_line_in_order(sources: Path) -> None:
     assert answers[2]["warnings"] == ["it goes on with 'not'"]
 
 
+@pytest.mark.parametrize(
+    ("more", "status", "said"),
+    [
+        pytest.param({"page": 1, "line": 3}, "verified", [], id="right"),
+        pytest.param({"page": None, "line": None, "prefix": None}, "verified", [], id="null"),
+        pytest.param({"line": 30}, "verified", ["on line 3, not 30"], id="another line"),
+        pytest.param({"page": 9, "line": 30}, "verified", ["on page 1, not 9"], id="another page"),
+        pytest.param({"line": "3"}, "skipped", "Expected `int | null`, got `str` - at `$.line`", id="text"),
+        pytest.param({"line": 0}, "skipped", "Expected `int` >= 1 - at `$.line`", id="no line"),
+        pytest.param({"page": True}, "skipped", "got `bool` - at `$.page`", id="no page"),
+        pytest.param({"suffix": 5}, "skipped", "got `int` - at `$.suffix`", id="no text"),
+        pytest.param({"source": 5}, "skipped", "got `int` - at `$.source`", id="no source"),
+    ],
+)
+def test_check_compares_where_a_quote_is_said_to_be(
+    tmp_path: Path, more: dict[str, Any], status: str, said: list[str] | str
+) -> None:
+    (tmp_path / "long.txt").write_text("One.\nTwo.\nThe fee is 40 dollars.\n", "utf-8")
+    question = json.dumps({"id": 7, "quote": "The fee is 40 dollars", **more})
+    answer = json.loads(run("check", "-", "--sources", str(tmp_path / "long.txt"), stdin=question).stdout)
+    assert (answer["id"], answer["status"]) == ("7", status)
+    assert said in answer["reason"] if isinstance(said, str) else said == answer["warnings"]
+
+
+def test_check_knows_a_place_by_what_stands_around_it(tmp_path: Path) -> None:
+    text = "Members first. The fee is 40 dollars. Guests next. The fee is 40 dollars. Nobody last."
+    (tmp_path / "fees.txt").write_text(text, "utf-8")
+    asked = [{"prefix": "Guests next. "}, {"suffix": " Nobody last."}, {"suffix": " Guests"}]
+    stdin = "\n".join(json.dumps({"quote": "The fee is 40 dollars.", **each}) for each in asked)
+    answers = run("check", "-", "--sources", str(tmp_path / "fees.txt"), stdin=stdin).stdout.splitlines()
+    assert [json.loads(answer)["start"] for answer in answers] == [51, 51, 15]
+    assert {tuple(json.loads(answer)["warnings"]) for answer in answers} == {("in 2 places",)}
+
+
 def test_check_answers_before_it_is_asked_again(sources: Path) -> None:
     """And leaves no process behind when it is interrupted while it waits."""
     command = [SCRIPT, "check", "-", "--sources", str(sources / "fees.txt")]

@@ -28,6 +28,7 @@ from citewire.documents.document import Box, Document
 from citewire.documents.pdf import read_pdf
 from citewire.model import Status
 from citewire.verification.library import Checked, Library
+from citewire.verification.near import Near
 
 # Pages that a quote is taken from, and quotes of each page that another extractor reads.
 EVERY, OTHERS = 3, 3
@@ -79,7 +80,7 @@ def own_quotes() -> Iterator[Sample]:
 
 
 def check(sample: Sample) -> Checked:
-    return library(sample.path).check(sample.words, pages=() if sample.page is None else [sample.page])
+    return library(sample.path).check(sample.words, near=Near(() if sample.page is None else (sample.page,)))
 
 
 def is_right(sample: Sample, checked: Checked) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from citewire.documents.document import Aside, Document, Page
 from citewire.verification.library import Library
+from citewire.verification.near import Near
 
 PAGES = [
     "Annual report\nThe fee is 40 dollars and it covers all members of the\n3\n",
@@ -81,7 +82,7 @@ def test_a_quote_goes_on_over_a_page() -> None:
     ],
 )
 def test_a_page_only_breaks_a_tie(pages: tuple[int, ...], page: int, warnings: tuple[str, ...]) -> None:
-    checked = LIBRARY.check("The fee is 40 dollars", pages=pages)
+    checked = LIBRARY.check("The fee is 40 dollars", near=Near(pages))
     assert (checked.status, checked.page, checked.warnings) == ("verified", page, warnings)
 
 

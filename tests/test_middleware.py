@@ -35,6 +35,7 @@ from citewire.agui.middleware import Citing
 from citewire.agui.sources import RunRequest
 from citewire.agui.sse import Frames
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE
+from citewire.agui.records import Links
 from citewire.agui.weaving import CitationSeen, Record, ReviewGiven, VerdictReached
 from citewire.documents.draw import Format
 from citewire.verification.library import Checked
@@ -226,13 +227,17 @@ def test_agents_of_others(real: RealClient, build: Callable[[Sequence[str]], ASG
             assert [each["extra"]["citewire"]["status"] for each in listed] == ["verified", "missed"]
 
 
+def links(_: str, key: str, checked: Checked) -> Links:
+    return Links(f"/p/{key}", f"/p/{key}.png" if checked.boxes else None)
+
+
 @pytest.mark.slow
 def test_fifty_citations_of_three_pdfs(real: RealClient, tmp_path: Path) -> None:
     need_agents()
     files, text, visible = fifty()
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    with serve(CitationMiddleware(scripted(said(text)), tmp_path, proof_urls="/p/{key}.{format}")) as url:
+    with serve(CitationMiddleware(scripted(said(text)), tmp_path, proofs=links)) as url:
         for version in ("1.0.0", "0.0.59"):
             found = accepted(real, url, version)
             assert found["messages"][-1]["content"] == visible
@@ -252,7 +257,7 @@ def test_fifty_citations_of_three_pdfs(real: RealClient, tmp_path: Path) -> None
                     cited["attachmentId"],
                     cited["pageNumber"],
                 )
-                assert said_of["evidence"] == {"src": f"/p/{key}.avif"}
+                assert said_of["evidence"] == {"src": f"/p/{key}.png"}
             assert [each["index"] for each in state["citations"]["m"]] == list(range(1, 51))
 
 

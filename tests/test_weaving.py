@@ -15,12 +15,14 @@ from agui_node import RealClient
 from citewire import keys
 from citewire.agui import check
 from citewire.agui.events import coerce, to_dict
+from citewire.agui.records import Links
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE, without_ours
 from citewire.agui.weaving import CitationSeen, ReviewGiven, VerdictReached
 from citewire.documents.document import Box
+from citewire.documents.text import read_text
 from citewire.errors import CitewireError
 from citewire.model import Lines, Source, SourceRef
-from citewire.verification.library import Checked
+from citewire.verification.library import Checked, Library
 from citewire.verification.verifier import Asked
 from weaving import (
     FINISHED,
@@ -588,13 +590,18 @@ def test_what_is_still_undecided_is_not_let_go() -> None:
 
 
 def boxed(asked: Asked) -> Checked:
-    return Checked(asked.id, "verified", boxes=(Box(1, 0, 0, 1, 1),))
+    return Checked(asked.id, "verified", start=0, end=1, boxes=(Box(1, 0, 0, 1, 1),))
 
 
-def test_a_picture_that_somebody_serves() -> None:
-    client = run(*answer(TEXT), decide=boxed, proof_urls="/proof/{key}.{format}").client
+def links(message: str, key: str, checked: Checked) -> Links:
+    return Links(f"/proof/{message}/{key}", f"/proof/{key}.png" if checked.boxes else None)
+
+
+def test_a_proof_that_somebody_serves() -> None:
+    client = run(*answer(TEXT), decide=boxed, proofs=links).client
     for key, said in client.message()["verifications"].items():
-        assert said["evidence"] == {"src": f"/proof/{key}.avif"}
+        assert said["evidence"] == {"src": f"/proof/{key}.png"}
+        assert said["citewire"]["proof"] == f"/proof/m/{key}"
 
 
 def test_a_picture_that_is_drawn_comes_later() -> None:
@@ -691,6 +698,22 @@ def test_what_is_quoted_is_looked_for_though_nothing_says_where() -> None:
     woven = run(*answer(f'He said "{COSTS}" [1]. And so [2].'))
     assert [asked.quote for asked in woven.asked] == [COSTS]
     assert counts(woven.client) == {"total": 1, "verified": 1}
+
+
+def test_the_lines_that_a_citation_names_are_compared() -> None:
+    text = "Seas rose.\n" * 20 + FRANCE
+    library = Library([read_text(text.encode(), sha256="0")])
+
+    def decide(asked: Asked) -> Checked:
+        return library.check(asked.quote, near=asked.near, name=asked.id)
+
+    entries = [{"id": 1, "full_phrase": FRANCE, "page_id": "page_number_1_index_0", "line_ids": [6, 1]}]
+    data = f"<<<CITATION_DATA>>>{json.dumps({'doc1': entries})}<<<END_CITATION_DATA>>>"
+    woven = run(*answer(f"Paris [1].\n{data}"), decide=decide)
+    (said,) = woven.client.message()["verifications"].values()
+    assert (said["status"], said["citewire"]["warnings"]) == ("found", ["on line 21, not 1, 6"])
+    (entry,) = woven.client.state["citations"]["m"]
+    assert entry["extra"]["citewire"]["warnings"] == ["on line 21, not 1, 6"]
 
 
 def test_keys_are_the_published_ones() -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from enum import StrEnum
+from inspect import Parameter, Signature
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn, cast, get_args
 
 import typer
-from msgspec import to_builtins
+from msgspec import ValidationError, to_builtins
+from msgspec import convert as typed
 from msgspec.structs import replace
 from typer.core import TyperGroup
 
@@ -30,6 +32,7 @@ from citewire.dialects import stream_dialects
 from citewire.errors import CitewireError, OutputError
 from citewire.model import Answer, Loss, Problem, Status
 from citewire.rendering import FORMATS
+from citewire.server.settings import Option, Settings, options, read_toml, unknown_names
 from citewire.text import Unit, for_log
 
 if TYPE_CHECKING:
@@ -301,7 +304,8 @@ def check(
         str,
         typer.Argument(
             metavar="QUOTES",
-            help='JSON lines `{"id", "quote", "source"?, "page"?}`; `-` reads standard input.',
+            help='JSON lines `{"id", "quote", "source"?, "page"?, "line"?, "prefix"?, "suffix"?}`; '
+            "`-` reads standard input.",
         ),
     ] = "-",
     sources: Annotated[
@@ -416,8 +420,7 @@ def _as_text(file: str, report: Report) -> str:
         lines += _check_lines(check)
     if report.uncited:
         lines.append(f"{len(report.uncited)} sentences without a citation:")
-        texts = (report.answer.parts[span.part].text[span.start : span.end] for span in report.uncited)
-        lines += [f"    {for_log(text, 200)}" for text in texts]
+        lines += [f"    {for_log(sentence.text, 200)}" for sentence in report.sentences]
     lines.append(
         ", ".join(f"{count} {status}" for status, count in report.counts.items()) or "nothing to check"
     )
@@ -440,15 +443,12 @@ def _check_lines(check: Checked) -> Iterator[str]:
 def _as_json(file: str, report: Report, documents: Iterable[Document]) -> str:
     from citewire.verification.proof import prove_all  # noqa: PLC0415  # as above
 
-    uncited = [
-        {"text": report.answer.parts[span.part].text[span.start : span.end], **to_builtins(span)}
-        for span in report.uncited
-    ]
     checks = [
         {**to_builtins(check), "proof": proof}
         for check, proof in zip(report.checks, prove_all(report.checks, documents), strict=True)
     ]
-    return pretty({"answer": file, "counts": report.counts, "checks": checks, "uncited": uncited}) + "\n"
+    told = {"answer": file, "counts": report.counts, "checks": checks, "uncited": report.sentences}
+    return pretty(told) + "\n"
 
 
 async def _verified(
@@ -521,24 +521,70 @@ async def _awaited(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
 
 def _asked(line: bytes) -> tuple[Asked, str]:
     """The question of a line, and what is wrong with it."""
-    from citewire.verification.verifier import Asked  # noqa: PLC0415  # as above
+    from citewire.verification.verifier import Asked, Question  # noqa: PLC0415  # as above
 
+    name = None
     try:
         fields = decode(line)
+        name = cast("dict[str, Any]", fields).get("id") if isinstance(fields, dict) else None
+        said = typed(fields, Question)
     except CitewireError as exc:
         return Asked(None, ""), f"not a line of JSON: {exc.message}"
-    if not isinstance(fields, dict) or not isinstance(
-        quote := cast("dict[str, Any]", fields).get("quote"), str
-    ):
-        return Asked(None, ""), "a line has an id and a quote"
-    name, source, page = (cast("dict[str, Any]", fields).get(key) for key in ("id", "source", "page"))
-    question = Asked(
-        None if name is None else str(name),
-        quote,
-        source if isinstance(source, str) else None,
-        (page,) if isinstance(page, int) else (),
+    except ValidationError as exc:
+        return Asked(None if name is None else str(name), ""), f"not a line with a quote: {exc}"
+    return said.asked(None if name is None else str(name)), ""
+
+
+def serve(config: Path | None, **flags: Any) -> None:
+    """Serve verified answers over HTTP.
+
+    What is not given here is looked for in the environment (`CITEWIRE_PORT` for `--port`), and then in a TOML
+    file (`port = 8787`).
+    """
+    file = config or Path("citewire.toml")
+    try:
+        toml = read_toml(file) if config or file.exists() else {}
+        given = {name: value for name, value in flags.items() if value not in (None, [])}
+        settings = Settings.load(given, os.environ, toml)
+        for name in unknown_names(os.environ):
+            _say(f"note: {name} is no setting")
+        from citewire.server.serve import run  # noqa: PLC0415  # it brings all the rest along
+
+        run(settings)
+    except CitewireError as exc:
+        _fail(str(exc))
+
+
+def _parameter(option: Option) -> Parameter:
+    """An option of the command line, as text: that is judged together with what other places say."""
+    is_switch = isinstance(option.default, bool)
+    kind = bool if is_switch else list[str] if option.many else str
+    shown = typer.Option(
+        f"{option.flag}/--no-{option.name}" if is_switch else option.flag,
+        metavar=None if is_switch else option.kind,
+        help=f"{option.help} [default: {option.shown_default}]" if option.shown_default else option.help,
     )
-    return question, ""
+    annotation = Annotated[kind | None, shown]
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+_CONFIG = typer.Option(metavar="FILE", help="The TOML file; ./citewire.toml where there is one.")
+# Typer reads it for the options.
+serve.__signature__ = Signature(  # type: ignore[attr-defined]
+    [
+        *(_parameter(option) for option in options()),
+        Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG]),
+    ]
+)
+app.command(
+    epilog="""**Examples**
+
+`citewire serve --sources docs/`
+
+`citewire serve --agent https://agent.example.com/agui --sources docs/ https://example.com/report.html`
+
+`citewire serve --agent my_agent:app --port 0`"""
+)(serve)
 
 
 @app.command(

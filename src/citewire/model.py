@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 __all__ = [
+    "LINE_STEP",
     "Answer",
     "Blocks",
     "Chars",
@@ -105,6 +106,11 @@ class Blocks(Struct, frozen=True, gc=False, tag="blocks"):
 
     start: int
     end: int
+
+
+# A model is told the number of one line in so many: enough to find a place by, at little cost in tokens.
+# So it cannot say more exactly on which line something stands.
+LINE_STEP = 5
 
 
 class Lines(Struct, frozen=True, gc=False, tag="lines"):

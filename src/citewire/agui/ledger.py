@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from citewire.agui import events as ev
 from citewire.agui import records, state
 from citewire.agui.events import Event, Json
-from citewire.agui.records import Cited
+from citewire.agui.records import Cited, Links
 from citewire.agui.state import MessageStatus, SharedState, is_safe_key
 from citewire.extraction import Scanner
 from citewire.keys import Keys
@@ -26,7 +26,7 @@ from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 
 __all__ = [
-    "CitationSeen", "Ledger", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
+    "CitationSeen", "Ledger", "Links", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
     "Wanted",
 ]  # fmt: skip
 
@@ -51,7 +51,7 @@ class Options(Struct, frozen=True, kw_only=True):
     deadline: float | None = 30.0
     keep_last: int | None = None
     image_format: ImageFormat | None = "avif"
-    proof_urls: str | None = None
+    proofs: Callable[[str, str, Checked], Links] | None = None
     fetch_urls: bool = False
 
 
@@ -64,10 +64,11 @@ class CitationSeen(Struct, frozen=True, gc=False):
 
 
 class VerdictReached(Struct, frozen=True, gc=False):
-    """For the record: what became of it."""
+    """For the record: what became of what it quotes."""
 
     message_id: str
     key: str
+    quote: str
     verification: Json
 
 
@@ -288,7 +289,7 @@ class Ledger:
         name = f"{message.id}\n{key}"
         self._undecided[name] = message, key
         quote = cited.ref.quote or ""
-        self.asked.append(Asked(name, quote, None, cited.pages, cited.names, claim=cited.claim))
+        self.asked.append(Asked(name, quote, None, cited.near, cited.names, claim=cited.claim))
 
     def judge(self, checked: Checked) -> None:
         """Take in a verdict. One that was not reached in time stays pending."""
@@ -296,8 +297,8 @@ class Ledger:
         if message is None or checked.status == "pending":
             return
         cited = message.cited[key]
-        picture = self._picture(checked, key)
-        verdict = records.verification(checked, cited, picture, self._time.date())
+        links = self._links(message.id, key, checked)
+        verdict = records.verification(checked, cited, links, self._time.date())
         message.pending.discard(key)
         message.counts["pending"] -= 1
         message.counts[checked.status] += 1
@@ -305,19 +306,19 @@ class Ledger:
         self.state.patch(state.summary_patches(message.id, message.counts, self._key))
         note = {"key": key, **records.note(checked)}
         self.state.annotate(message.id, key, cited.entry_id, note)
-        self.records.append(VerdictReached(message.id, key, verdict))
-        if picture is None and self._options.image_format and checked.boxes and checked.id:
+        self.records.append(VerdictReached(message.id, key, cited.ref.quote or "", verdict))
+        if links is None and self._options.image_format and checked.boxes and checked.id:
             self._undrawn[checked.id] = message, key
             self.wanted.append(Wanted(checked.id, checked))
         else:
             self._tell("evidence_ready", message, message.seen[key], key=key, status=checked.status)
         self.complete(message)
 
-    def _picture(self, checked: Checked, key: str) -> str | None:
-        """The address at which somebody serves the picture."""
-        if self._options.proof_urls is None or not checked.boxes:
+    def _links(self, message_id: str, key: str, checked: Checked) -> Links | None:
+        """Where somebody serves the proof of what was found."""
+        if self._options.proofs is None or checked.start is None:
             return None
-        return self._options.proof_urls.format(key=key, format=self._options.image_format or "png")
+        return self._options.proofs(message_id, key, checked)
 
     def show(self, name: str, address: str | None) -> None:
         """Take in a picture that was drawn, or could not be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, to_builtins
 
@@ -14,7 +14,7 @@ from citewire.dialects.deepcitation.entry import Fields, read_fields, type_of, w
 from citewire.dialects.deepcitation.verdict import read_verdict, write_verdict
 from citewire.errors import ShapeError
 from citewire.model import Source, SourceRef, Status, Verification
-from citewire.verification.report import pages_of
+from citewire.verification.near import Near
 
 if TYPE_CHECKING:
     from citewire.verification.library import Checked
@@ -53,9 +53,9 @@ class Cited(Struct, frozen=True, gc=False):
     claim: str = ""
 
     @property
-    def pages(self) -> tuple[int, ...]:
-        """The pages it names."""
-        return pages_of(self.ref)
+    def near(self) -> Near:
+        """Where in its source it is said to stand."""
+        return Near.of(self.ref, self.source)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +63,13 @@ class Cited(Struct, frozen=True, gc=False):
         source = self.source
         given = (source.file_id, source.filename, source.url, source.title, source.record_id, source.id)
         return tuple(dict.fromkeys(name for name in given if name))
+
+
+class Links(NamedTuple):
+    """Where the proof of a verdict is served: as a page, and as a picture where its source has looks."""
+
+    page: str
+    picture: str | None
 
 
 def record(cited: Cited) -> Json:
@@ -101,16 +108,16 @@ def entry(cited: Cited, key: str, at: int) -> Json:
     }
 
 
-def verification(checked: Checked, cited: Cited, picture: str | None, date: str) -> Json:
-    """The verdict in published fields. `picture` is an address, `date` when it was reached."""
+def verification(checked: Checked, cited: Cited, links: Links | None, date: str) -> Json:
+    """The verdict in published fields. `links` lead to its proof, `date` is when it was reached."""
     said = Verification(checked.status, checked.reason, checked.found, checked.page)
     more = {
         "attachmentId": cited.source.file_id,
         "label": checked.source,
         "verifiedFullPhrase": cited.ref.quote if checked.status == "verified" else None,
-        "evidence": picture and {"src": picture},
+        "evidence": {"src": links.picture} if links and links.picture else None,
         "verifiedAt": date,
-        "citewire": note(checked),
+        "citewire": {**note(checked), **({"proof": links.page} if links else {})},
     }
     return {**write_verdict(said), **{name: value for name, value in more.items() if value is not None}}
 

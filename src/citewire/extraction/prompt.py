@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from citewire.dialects.deepcitation import END, START
+from citewire.model import LINE_STEP
 
 if TYPE_CHECKING:
     from citewire.documents import Document
     from citewire.documents.document import Page
 
 __all__ = ["prompt"]
-
-# Every so many lines one is numbered: enough to find a place by, at little cost in tokens.
-_EVERY = 5
 
 _RULES = f"""\
 Answer from the documents below, and show where each statement comes from.
@@ -68,4 +66,4 @@ def _lines(document: Document, page: Page) -> Iterator[str]:
     edges = sorted({page.start, *inner})
     for number, (start, end) in enumerate(zip(edges, [*edges[1:], page.end], strict=True), 1):
         line = document.text[start:end].rstrip("\r\n\f")
-        yield f'<line id="{number}">{line}</line>' if number % _EVERY == 1 else line
+        yield f'<line id="{number}">{line}</line>' if number % LINE_STEP == 1 else line

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
-from citewire.documents.document import Box, Document
+from citewire.documents.document import Box, Document, Kind
 from citewire.documents.draw import Crop, Format
 from citewire.documents.errors import DocumentError
 from citewire.errors import CitewireError
@@ -30,11 +30,12 @@ from citewire.model import Problem
 from citewire.text import for_log
 from citewire.verification.kept import Kept
 from citewire.verification.library import NO_TEXT, NOTHING_QUOTED, Checked
+from citewire.verification.near import plain
 from citewire.verification.pictures import MARGIN
 from citewire.verification.pool import Pool
 from citewire.verification.readers import Readers, in_thread
 from citewire.verification.shelf import Answer, Numbered, Search
-from citewire.verification.sources import Listed, Source, each_source, names
+from citewire.verification.sources import Given, Listed, Source, each_source, names
 from citewire.verification.verifier import Asked, each
 from citewire.verification.worker import Setup
 
@@ -45,7 +46,7 @@ _OPENING = 5e-6
 _MOST_WORKERS = 8
 # A quote that is longer is not remembered.
 _LONGEST = 2000
-_CLOSED = "the engine was closed"
+_CLOSED, _REMOVED = "the engine was closed", "the source was removed"
 _NO_LIMIT = 1 << 62
 
 
@@ -63,7 +64,8 @@ class Limits(Struct, frozen=True):
 class Reading(Struct, eq=False):
     """A source: once it was read, `key` is its place in the cache, or `problem` says why it has none.
 
-    One without any text has neither. `notes` are what is wrong with parts of it.
+    One without any text has neither. `notes` are what is wrong with parts of it. `changed` is called when it
+    has `begun` to be read, and when it `is_read`.
     """
 
     number: int
@@ -75,11 +77,27 @@ class Reading(Struct, eq=False):
     notes: tuple[Problem, ...] = ()
     sha256: str | None = None
     url: str | None = None
+    title: str | None = None
+    kind: Kind | None = None
+    pages: int | None = None
+    begun: bool = False
+    is_read: bool = False
+    changed: Callable[[Reading], object] = lambda _: None
 
     @property
     def name(self) -> str:
         """What it is called in a report."""
         return self.listed.name
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        self.begun = True
+        self.changed(self)
+
+    def end(self) -> None:
+        """All is known of it that will be."""
+        self.is_read = True
+        self.changed(self)
 
 
 class Engine:
@@ -102,6 +120,7 @@ class Engine:
         self._count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
         self._readings: dict[str | None, list[Reading]] = {None: []}
         self._numbers = count()
+        self._removals = 0
         self._tasks: dict[Reading, asyncio.Task[None]] = {}
         self._results: OrderedDict[tuple[Any, ...], Checked] = OrderedDict()
         self._folder: Path | None = None
@@ -148,11 +167,47 @@ class Engine:
         await self._add(sources, scope)
 
     async def _add(self, sources: Source | Iterable[Source], scope: str | None = None) -> None:
-        readings = self._readings.setdefault(scope, [])
         for listed in await in_thread(lambda: list(each_source(sources))):
-            reading = Reading(next(self._numbers), listed, listed.names, scope)
-            self._tasks[reading] = asyncio.create_task(self._read(reading))
-            readings.append(reading)
+            self._start(listed, scope)
+
+    def take(self, given: Given, changed: Callable[[Reading], object]) -> Reading:
+        """As `add`, for one source of no scope that may be removed again."""
+        [listed] = each_source(given)
+        return self._start(listed, None, changed)
+
+    def _start(
+        self, listed: Listed, scope: str | None, changed: Callable[[Reading], object] = lambda _: None
+    ) -> Reading:
+        reading = Reading(next(self._numbers), listed, listed.names, scope, changed=changed)
+        self._tasks[reading] = asyncio.create_task(self._read(reading))
+        self._readings.setdefault(scope, []).append(reading)
+        return reading
+
+    async def remove(self, reading: Reading) -> None:
+        """Look in a source no longer, read or not; `changed` is not called again."""
+        reading.changed = lambda _: None
+        self._readings[None].remove(reading)
+        self._removals += 1
+        task = self._tasks.pop(reading)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
+        await self._pool.forget(reading.number, self._limits.seconds)
+
+    async def discard(self, sha256: str) -> None:
+        """Forget what was made of these bytes, which no source has any more."""
+        if cache := self._cache:
+            await in_thread(lambda: _discard(cache, cache.keys(sha256)))
+
+    async def load(self, given: Given) -> Document:
+        """What a source says that is none of the engine's. Raises `DocumentError`."""
+        [listed] = each_source(given)
+        return (await self._readers.read(listed))[1]
+
+    async def draw(self, given: Given, crop: Crop, sha256: str) -> bytes | None:
+        """A picture of a source; None where it has no looks. Raises `DocumentError`."""
+        [listed] = each_source(given)
+        return (await self._readers.draw(listed, [crop], sha256))[0]
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`."""
@@ -174,6 +229,10 @@ class Engine:
     def known(self) -> tuple[Reading, ...]:
         """The sources of no scope, read or not, in their order."""
         return tuple(self._readings[None])
+
+    def given(self, scope: str) -> tuple[Reading, ...]:
+        """The sources of a scope, read or not, in their order."""
+        return tuple(self._readings.get(scope, ()))
 
     async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
         """See `Verifier`. Only PDFs have looks that are kept."""
@@ -210,14 +269,15 @@ class Engine:
                 yield tasks.pop(task)
 
     async def _read_all(self, readings: Iterable[Reading]) -> None:
-        """Wait for them. They go on being read when this is cancelled."""
-        if tasks := [task for reading in readings if not (task := self._tasks[reading]).done()]:
+        """Wait for them, but for those that are gone. They go on being read when this is cancelled."""
+        if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
             await asyncio.wait(tasks)
 
     async def _read(self, reading: Reading) -> None:
         try:
-            key, document = await self._readers.read(reading.listed)
+            key, document = await self._readers.read(reading.listed, reading.begin)
             reading.notes, reading.sha256, reading.url = document.problems, document.sha256, document.url
+            reading.title, reading.kind, reading.pages = document.title, document.kind, len(document.pages)
             reading.names |= names(document.name, document.url, document.title, document.sha256)
             if document.text.strip() and reading.scope is not None:
                 reading.key = key
@@ -230,9 +290,12 @@ class Engine:
         except CitewireError as exc:
             reading.problem = Problem(exc.code, reading.name, exc.message)
         except asyncio.CancelledError:
-            reading.problem = Problem(DocumentError.code, reading.name, _CLOSED)
+            why = _REMOVED if self._running else _CLOSED
+            reading.problem = Problem(DocumentError.code, reading.name, why)
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the source that shows it
             reading.problem = Problem(DocumentError.code, reading.name, repr(exc))
+        finally:
+            reading.end()
 
     async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
         """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
@@ -293,7 +356,9 @@ class Engine:
             problem = readings[0].problem
             return Checked(None, "skipped", problem.message if problem else NO_TEXT, readings[0].name)
         named, shared = _named(readable, pinned)
-        known = (asked.quote, asked.pages, tuple(each.key for each in named), 0 if pinned else shared)
+        asked = replace(asked, near=asked.near.plain)
+        meant = tuple((each.key, readable[each.number].name) for each in named)
+        known = (asked.quote, asked.near, meant, 0 if pinned else shared, self._removals)
         checked = self._results.pop(known, None)
         if checked is None:
             checked = await self._found(asked, named, everywhere=not pinned and shared > 0, names=readable)
@@ -318,13 +383,14 @@ class Engine:
         best = min(answers, key=lambda answer: answer.rank, default=Answer())
         if best.checked is None or best.checked.context is None:
             return Checked(None, "skipped", NOTHING_QUOTED)
-        passage = replace(best.checked.context, source=readable[best.number].name)
+        passage = replace(best.checked.context, source=self._name(best.number, readable))
         return replace(best.checked, context=passage)
 
     async def _meant(self, asked: Asked) -> tuple[list[Reading], bool]:
         """The sources to look in, read, and whether the quote names them."""
         wanted = [name.casefold() for name in (asked.likely if asked.source is None else (asked.source,))]
-        every = [*self._readings.get(asked.scope, ()), *self.known] if asked.scope else list(self.known)
+        given = self.given(asked.scope) if asked.scope else ()
+        every = [*given, *(() if asked.alone else self.known)]
         for _ in ("by what they are called", "by what they say they are"):
             for name in wanted:
                 if named := [reading for reading in every if name in reading.names]:
@@ -336,20 +402,22 @@ class Engine:
     async def _found(
         self, asked: Asked, named: tuple[Numbered, ...], everywhere: bool, names: dict[int, Reading]
     ) -> Checked:
-        # Lone surrogates and huge numbers do not travel, and no source has them.
-        quote = asked.quote.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        pages = tuple(page for page in asked.pages if 0 <= page < 1 << 31)
-        search = Search(quote, self._limits.seconds, pages)
+        search = Search(plain(asked.quote), self._limits.seconds, asked.near)
         answers = await self._pool.search(replace(search, documents=named)) if named else []
         if everywhere and not any(answer.is_perfect for answer in answers):
             answers += await self._answers(search)
         best = min(answers, key=lambda answer: (answer.rank, answer.number))
         error = next((answer.error for answer in answers if answer.error), None)
         if best.checked is None or (best.checked.status == "missed" and error):
-            return Checked(None, "skipped", error)
+            return Checked(None, "skipped", error or _REMOVED)
         if best.checked.source is None:
             return best.checked
-        return replace(best.checked, source=names[best.number].name)
+        return replace(best.checked, source=self._name(best.number, names))
+
+    def _name(self, number: int, meant: dict[int, Reading]) -> str | None:
+        """What a source is called, which may have come since it was said which are meant."""
+        came = {reading.number: reading for reading in self.known} if number not in meant else meant
+        return came[number].name if number in came else None
 
     async def _answers(self, search: Search) -> list[Answer]:
         """Of all who were asked: where it is as it is, and only then exhaustively where it may be."""

@@ -7,8 +7,9 @@ numbers and deleted text come between is read as one, so a quote may go on over 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -18,8 +19,9 @@ from citewire.documents.document import Box, Document
 from citewire.model import Status
 from citewire.text import for_log
 from citewire.verification.match import Searchable
+from citewire.verification.near import ANYWHERE, Near
 from citewire.verification.order import Reader
-from citewire.verification.policy import Difference, Finding, judge
+from citewire.verification.policy import Difference, Finding, best, findings
 from citewire.verification.scanned import allow_for_misreading
 from citewire.verification.sketches import Sketches, sketch
 from citewire.verification.sources import names
@@ -33,6 +35,8 @@ NO_TEXT = "no text layer"
 NOTHING_QUOTED = "nothing quoted"
 # Characters of the passage that is closest to a sentence, and the share of its grams that it must have.
 _PASSAGE, _CLOSE = 400, 0.3
+# Pages that are looked at on their own.
+_MOST_NAMED = 3
 
 
 class Passage(Struct, frozen=True, gc=False):
@@ -113,15 +117,37 @@ class Held:
     def _reader(self) -> Reader:
         return Reader(self.document, self.whole)
 
-    def judge(self, quote: str, pages: Sequence[int] = (), *, thorough: bool = True) -> Finding:
-        """What `quote` is here; of equally good places, one on these pages. See `judge` of the policy."""
-        finding = allow_for_misreading(self._in_order(quote, pages, thorough), self.document)
-        if finding.status == "verified" or not thorough:
-            return finding
-        other = self._reader.judge(quote, pages)
-        if other is None or other.rank >= finding.rank:
-            return finding
-        return allow_for_misreading(other, self.document)
+    def judge(self, quote: str, near: Near = ANYWHERE, *, thorough: bool = True) -> Finding:
+        """What `quote` is here; of equally good places the one that is nearest. See `findings`."""
+        finding = self._best(findings(quote, self.whole, thorough=thorough), near)
+        if finding.status != "verified" and self._body is not None:
+            in_body = map(self._from_body, findings(quote, self._body[0], thorough=thorough))
+            finding = min(finding, self._best(in_body, near), key=lambda one: one.rank)
+        if finding.status != "verified" and thorough and (found := self._reader.findings(quote)):
+            finding = min(finding, self._best(found, near), key=lambda one: one.rank)
+        if finding.places > 1 and near.is_elsewhere(self.document, finding.start, finding.end):
+            # Of very many places only the first were looked at.
+            other = self._best(self._on_pages(quote, near), near)
+            finding = replace(other, places=finding.places) if other.rank == finding.rank else finding
+        return finding
+
+    def _on_pages(self, quote: str, near: Near) -> Iterator[Finding]:
+        """What `quote` is on the first of the pages that are named."""
+        named = (page for page in self.document.pages if page.number in near.pages)
+        for page in islice(named, _MOST_NAMED):
+            for found in findings(
+                quote, Searchable(self.document.text[page.start : page.end]), thorough=False
+            ):
+                ranges = tuple((page.start + start, page.start + end) for start, end in found.ranges)
+                yield replace(
+                    found, start=page.start + found.start, end=page.start + found.end, ranges=ranges
+                )
+
+    def _best(self, found: Iterable[Finding], near: Near) -> Finding:
+        return best(
+            [allow_for_misreading(finding, self.document) for finding in found],
+            lambda finding: near.distance(self.document, finding.start, finding.end),
+        )
 
     def closest(self, sentence: str) -> tuple[float, Passage] | None:
         """The passage with most of what `sentence` says, and how much of it."""
@@ -139,31 +165,26 @@ class Held:
         shown = " ".join(text[start:end].split())
         return float(shares[best]), Passage(self.name, self.document.page_at(start).number, start, end, shown)
 
-    def _in_order(self, quote: str, pages: Sequence[int], thorough: bool) -> Finding:
-        near = [(page.start, page.end) for page in self.document.pages if page.number in pages]
-        finding = judge(quote, self.whole, near, thorough=thorough)
-        if finding.status == "verified" or self._body is None:
+    def _from_body(self, finding: Finding) -> Finding:
+        """What was found in the body, with its place in the document."""
+        if self._body is None or not finding.ranges:
             return finding
-        body, ours, theirs = self._body
-        other = judge(quote, body, thorough=thorough)
-        if other.rank >= finding.rank:
-            return finding
+        _, ours, theirs = self._body
         ranges: list[tuple[int, int]] = []
-        for start, end in other.ranges:
+        for start, end in finding.ranges:
             # What comes between two pieces is not part of it.
             first, last = bisect_right(ours, start) - 1, bisect_right(ours, max(start, end - 1)) - 1
             for piece in range(first, last + 1):
                 stop = ours[piece + 1] if piece < last else end
                 shift = theirs[piece] - ours[piece]
                 ranges.append((max(start, ours[piece]) + shift, stop + shift))
-        return replace(other, start=ranges[0][0], end=ranges[-1][1], ranges=tuple(ranges))
+        return replace(finding, start=ranges[0][0], end=ranges[-1][1], ranges=tuple(ranges))
 
-    def warnings(self, finding: Finding, pages: Sequence[int]) -> Iterator[str]:
+    def warnings(self, finding: Finding, near: Near) -> Iterator[str]:
         """What is to be said of where a quote stands."""
+        yield from near.remarks(self.document, finding.start, finding.end)
         first = self.document.page_at(finding.start).number
         last = self.document.page_at(max(finding.start, finding.end - 1)).number
-        if pages and not set(pages) & set(range(first, last + 1)):
-            yield f"on page {first}, not {', '.join(map(str, pages))}"
         if first != last:
             yield f"crosses pages {first} to {last}"
         if finding.places > 1:
@@ -178,7 +199,7 @@ class Held:
             ):
                 yield f"the text is {aside.kind}"
 
-    def checked(self, finding: Finding, pages: Sequence[int] = ()) -> Checked:
+    def checked(self, finding: Finding, near: Near = ANYWHERE) -> Checked:
         """What is to be said of a quote, and where it stands."""
         if finding.status in ("missed", "skipped"):
             pictures = sum(problem.code == "no_text_layer" for problem in self.document.problems)
@@ -196,7 +217,7 @@ class Held:
             finding.found,
             finding.diff,
             tuple(box for place in places for box in place.boxes),
-            (*self.warnings(finding, pages), *finding.warnings),
+            (*self.warnings(finding, near), *finding.warnings),
             finding.edits,
             sha256=self.document.sha256,
             ranges=finding.ranges,
@@ -220,12 +241,12 @@ class Library:
         ]
 
     def check(
-        self, quote: str, source: str | None = None, pages: Sequence[int] = (), name: str | None = None
+        self, quote: str, source: str | None = None, near: Near = ANYWHERE, name: str | None = None
     ) -> Checked:
         """What becomes of `quote`, in the source that it names or in all of them."""
-        return replace(self._check(quote, source, pages), id=name, quote=quote)
+        return replace(self._check(quote, source, near), id=name, quote=quote)
 
-    def _check(self, quote: str, source: str | None, pages: Sequence[int]) -> Checked:
+    def _check(self, quote: str, source: str | None, near: Near) -> Checked:
         held = self.held if source is None else self.named(source)
         if not held:
             missing = "there is no source" if source is None else f"no source is called {for_log(source, 80)}"
@@ -234,20 +255,19 @@ class Library:
         if not readable:
             return Checked(None, "skipped", NO_TEXT, held[0].name)
         if source is None:
-            best, finding = self._search(quote, pages)
+            home, finding = self._search(quote, near)
         else:
-            best, finding = min(
-                ((one, one.judge(quote, pages)) for one in readable), key=lambda pair: pair[1].rank
-            )
-        return best.checked(finding, pages)
+            found = ((one, one.judge(quote, near)) for one in readable)
+            home, finding = min(found, key=lambda pair: pair[1].rank)
+        return home.checked(finding, near)
 
-    def _search(self, quote: str, pages: Sequence[int]) -> tuple[Held, Finding]:
+    def _search(self, quote: str, near: Near) -> tuple[Held, Finding]:
         """In all of them, where it may be; exhaustively only if it is not there as it is."""
         readable, sketches = self._sketched
         found: list[tuple[Held, Finding]] = []
         for thorough in (False, True):
             for number in sketches.likely(quote, thorough=thorough):
-                finding = readable[number].judge(quote, pages, thorough=thorough)
+                finding = readable[number].judge(quote, near, thorough=thorough)
                 found.append((readable[number], finding))
                 if finding.is_perfect:
                     return found[-1]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from citewire.documents.document import Aside, Boxes, Document
 from citewire.verification.match import Searchable
 from citewire.verification.mirror import mirrored
-from citewire.verification.policy import Finding, judge
+from citewire.verification.policy import Finding, findings
 from citewire.verification.quotes import read_quote
 from citewire.verification.views import canonical
 
@@ -61,27 +61,26 @@ class Reader:
         self._document = document
         self._source = source
 
-    def judge(self, quote: str, pages: Sequence[int] = ()) -> Finding | None:
-        """What `quote` is where it is read in another order; None where it is not there word by word."""
-        return self._by_columns(quote, pages) or self._by_mirror(quote)
+    def findings(self, quote: str) -> list[Finding]:
+        """What `quote` is where it is read in another order and is there word by word."""
+        return list(self._by_columns(quote)) or list(self._by_mirror(quote))
 
-    def _by_columns(self, quote: str, pages: Sequence[int]) -> Finding | None:
+    def _by_columns(self, quote: str) -> Iterator[Finding]:
         pieces = read_quote(quote).pieces
         if len(pieces) != 1 or self._segments is None:
-            return None
+            return
         words = canonical(pieces[0].text)
         letters = words.letters().text
         if not _FEWEST_LETTERS <= len(letters) <= _MOST_LETTERS:
-            return None
-        for page in self._likely(words.text, pages):
+            return
+        for page in self._likely(words.text):
             way = _Page(self._segments, self._source.letters.text, page).through(letters)
-            found = _judged(quote, *self._text(self._segments, way)) if way else None
-            if found is not None:
-                return found
-        return None
+            if way:
+                yield from _placed(quote, *self._text(self._segments, way))
 
-    def _by_mirror(self, quote: str) -> Finding | None:
-        return _judged(quote, *self._mirrored) if mirrored(quote) and self._mirrored else None
+    def _by_mirror(self, quote: str) -> Iterator[Finding]:
+        if mirrored(quote) and self._mirrored:
+            yield from _placed(quote, *self._mirrored)
 
     @cached_property
     def _segments(self) -> _Segments | None:
@@ -95,13 +94,13 @@ class Reader:
         found = mirrored(self._document.text)
         return found and (Searchable(found[0]), found[1])
 
-    def _likely(self, words: str, named: Sequence[int]) -> list[int]:
-        """Pages that hold much of what the quote consists of: those that it names, then the likeliest."""
+    def _likely(self, words: str) -> list[int]:
+        """The pages that hold most of what the quote consists of."""
         pages = self._document.pages
         edges = np.searchsorted(self._source.view.starts, [page.start for page in pages])
         shares = self._source.index.shares(words, edges).tolist()
         likely = [page for page, share in enumerate(shares) if share >= _SHARE]
-        return sorted(likely, key=lambda page: (pages[page].number not in named, -shares[page]))[:_PAGES]
+        return sorted(likely, key=lambda page: -shares[page])[:_PAGES]
 
     def _text(self, segments: _Segments, way: list[int]) -> tuple[Searchable, _Ints]:
         """The text of segments, and where each character of it stands in the document."""
@@ -116,19 +115,20 @@ class Reader:
         return Searchable(text), np.array(places)
 
 
-def _judged(quote: str, source: Searchable, places: _Ints) -> Finding | None:
-    found = judge(quote, source)
-    if found.status not in ("verified", "partial"):
-        return None
-    there = np.unique(np.concatenate([places[start:end] for start, end in found.ranges]))
-    runs = np.split(there, np.flatnonzero(np.diff(there) > 1) + 1)
-    return replace(
-        found,
-        start=int(there[0]),
-        end=int(there[-1]) + 1,
-        edits=(*found.edits, "reading order"),
-        ranges=tuple((int(run[0]), int(run[-1]) + 1) for run in runs),
-    )
+def _placed(quote: str, source: Searchable, places: _Ints) -> Iterator[Finding]:
+    """What `quote` is in a text, with its places in the document."""
+    for found in findings(quote, source):
+        if found.status not in ("verified", "partial"):
+            continue
+        there = np.unique(np.concatenate([places[start:end] for start, end in found.ranges]))
+        runs = np.split(there, np.flatnonzero(np.diff(there) > 1) + 1)
+        yield replace(
+            found,
+            start=int(there[0]),
+            end=int(there[-1]) + 1,
+            edits=(*found.edits, "reading order"),
+            ranges=tuple((int(run[0]), int(run[-1]) + 1) for run in runs),
+        )
 
 
 class _Segments(NamedTuple):

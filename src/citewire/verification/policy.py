@@ -11,9 +11,9 @@ It says whether the words are there. Whether they support what is said with them
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from citewire.verification.spelling import (
 from citewire.verification.tokens import ARTICLE, NEGATION, Token, TokenKind, tokens, word_set
 from citewire.verification.views import View, canonical
 
-__all__ = ["Difference", "Finding", "judge"]
+__all__ = ["Difference", "Finding", "best", "findings", "judge"]
 
 # More than this share of the tokens must agree for a place to be the one that was meant.
 _SAME_PLACE = 0.5
@@ -119,29 +119,36 @@ class Finding(Struct, frozen=True, gc=False):
         return self.status == "verified" and self.score >= 1
 
 
-def judge(
-    quote: str, source: Searchable, near: Sequence[tuple[int, int]] = (), *, thorough: bool = True
-) -> Finding:
-    """What `quote` is in `source`. Of places that are equally good, one in the ranges of `near` is taken.
+def judge(quote: str, source: Searchable) -> Finding:
+    """What `quote` is in `source`."""
+    return best(findings(quote, source))
+
+
+def findings(quote: str, source: Searchable, *, thorough: bool = True) -> list[Finding]:
+    """What `quote` is at each place of `source` where it may be.
 
     Without `thorough`, it is only looked for where its grams say.
     """
     read = read_quote(quote)
     if not read.pieces:
-        return Finding("skipped", "the quote is empty")
+        return [Finding("skipped", "the quote is empty")]
     most = min(_MOST_PLACES, 1 + _MOST_COMPARED // (len(quote) + _REACH["text"] * len(read.pieces)))
-    findings = list(islice(_as_it_is(quote, source), most)) if read.edits else []
-    if not any(finding.is_perfect for finding in findings):
-        findings += islice(_findings(read, source, thorough), most)
-    if not findings and read.edits:
+    found = list(islice(_as_it_is(quote, source), most)) if read.edits else []
+    if not any(finding.is_perfect for finding in found):
+        found += islice(_findings(read, source, thorough), most)
+    if not found and read.edits:
         # Brackets and dots may be those of the source.
-        findings += islice(_findings(Quote((Piece(quote),)), source, thorough=False), most)
-    if not findings:
+        found += islice(_findings(Quote((Piece(quote),)), source, thorough=False), most)
+    return found
+
+
+def best(found: Sequence[Finding], distance: Callable[[Finding], Any] = lambda _: 0) -> Finding:
+    """The best finding; of those that are equally good the first with the least `distance`."""
+    if not found:
         return Finding("missed", "these words are not in the source")
-    best = min(finding.rank for finding in findings)
-    equal = [finding for finding in findings if finding.rank == best]
-    chosen = next((one for one in equal if any(a <= one.start < b for a, b in near)), equal[0])
-    return replace(chosen, places=len({(one.start, one.end) for one in equal}))
+    rank = min(finding.rank for finding in found)
+    equal = [finding for finding in found if finding.rank == rank]
+    return replace(min(equal, key=distance), places=len({(one.start, one.end) for one in equal}))
 
 
 def _as_it_is(quote: str, source: Searchable) -> Iterator[Finding]:

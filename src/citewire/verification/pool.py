@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from citewire.verification.shelf import Answer, Numbered, Search
-from citewire.verification.worker import Open, Setup, Worker
+from citewire.verification.worker import Forget, Open, Setup, Worker
 
 __all__ = ["Pool"]
 
@@ -36,20 +36,24 @@ class Pool:
 
     async def open(self, document: Numbered, seconds: float) -> Answer:
         """Give a document to its worker."""
-        return await self._ask(self._home(document), Open(document, seconds))
+        return await self._ask(self._home(document.number), Open(document, seconds))
+
+    async def forget(self, number: int, seconds: float) -> None:
+        """Take a document from its worker, if that has it."""
+        await self._ask(self._home(number), Forget(number, seconds))
 
     async def search(self, search: Search) -> list[Answer]:
         """The answers of those who were asked. Cancelled, what has not begun is not worked on."""
         if not search.documents:
             return await asyncio.gather(*(self._ask(number, search) for number in range(len(self._workers))))
-        home = self._home(search.documents[0])
+        home = self._home(search.documents[0].number)
         load = [busy - _PATIENCE * (number == home) for number, busy in enumerate(self._busy)]
         return [await self._ask(load.index(min(load)), search)]
 
-    def _home(self, document: Numbered) -> int:
-        return document.number % len(self._workers)
+    def _home(self, number: int) -> int:
+        return number % len(self._workers)
 
-    async def _ask(self, number: int, request: Open | Search) -> Answer:
+    async def _ask(self, number: int, request: Open | Forget | Search) -> Answer:
         self._busy[number] += 1
         try:
             asked = self._threads[number].submit(self._workers[number].ask, request)

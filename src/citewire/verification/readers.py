@@ -63,9 +63,10 @@ class Readers:
         """The processes that there are."""
         return [child.pid for child in list(self._children) if child.returncode is None]
 
-    async def read(self, listed: Listed) -> tuple[str, Document]:
-        """The document, and its key in the cache. Raises `DocumentError`."""
+    async def read(self, listed: Listed, begun: Callable[[], object] = lambda: None) -> tuple[str, Document]:
+        """The document, and its key in the cache. Tells that it has `begun`. Raises `DocumentError`."""
         async with self._room:
+            begun()
             return await in_thread(partial(load_source, listed, cache=self._cache, read_in=self._read_in))
 
     async def draw(self, listed: Listed, crops: Sequence[Crop], sha256: str) -> list[bytes | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -10,14 +11,24 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.model import Answer, Citation, Lines, Pages, Source, SourceRef, Span, Status, Verification
+from citewire.model import Answer, Citation, Source, SourceRef, Span, Status, Verification
 from citewire.verification.library import Checked, Library
+from citewire.verification.near import Near
 from citewire.verification.verifier import Asked
 
-__all__ = ["Report", "pages_of", "questions", "report", "verify_answer"]
+__all__ = ["Report", "Sentence", "questions", "report", "verify_answer"]
 
 _WORST: tuple[Status, ...] = ("altered", "missed", "partial", "pending", "skipped", "verified")
-_SENTENCE = re.compile(r"[^.!?\n]*[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
+_SENTENCE = re.compile(r"[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
+
+
+class Sentence(Struct, frozen=True, gc=False):
+    """A sentence of an answer, and where in it."""
+
+    text: str
+    part: int
+    start: int
+    end: int
 
 
 class Report(Struct, frozen=True, gc=False):
@@ -35,6 +46,15 @@ class Report(Struct, frozen=True, gc=False):
         )
         return {status: verdicts[status] for status in _WORST if verdicts[status]}
 
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """Those without a citation."""
+        parts = self.answer.parts
+        return tuple(
+            Sentence(parts[span.part].text[span.start : span.end], span.part, span.start, span.end)
+            for span in self.uncited
+        )
+
 
 def verify_answer(answer: Answer, library: Library) -> Report:
     """Check every quote of `answer`, here and now."""
@@ -43,18 +63,17 @@ def verify_answer(answer: Answer, library: Library) -> Report:
 
 def _check(library: Library, asked: Asked) -> Checked:
     named = next((name for name in asked.likely if library.named(name)), None)
-    return library.check(asked.quote, named, asked.pages, asked.id)
+    return library.check(asked.quote, named, asked.near, asked.id)
 
 
 def questions(answer: Answer) -> list[Asked]:
     """The quotes of `answer`, each with what its source may be called."""
     sources = {source.id: source for source in answer.sources}
     return [
-        Asked(
-            citation.id, ref.quote, pages=pages_of(ref), likely=tuple(_names(sources.get(ref.source_id), ref))
-        )
+        Asked(citation.id, ref.quote, near=Near.of(ref, source), likely=tuple(_names(source, ref)))
         for citation in answer.citations
         for ref in citation.refs
+        for source in (sources.get(ref.source_id),)
         if ref.quote
     ]
 
@@ -83,34 +102,38 @@ def _names(source: Source | None, ref: SourceRef) -> Iterator[str]:
     return (name for name in (*given, ref.source_id) if name)
 
 
-def pages_of(ref: SourceRef) -> tuple[int, ...]:
-    """The pages that a reference names."""
-    match ref.locator:
-        case Pages(first, last) if 0 <= last - first < 1000:
-            return tuple(range(first, last + 1))
-        case Lines(page=int() as page):
-            return (page,)
-        case _:
-            return ()
-
-
 def _uncited(answer: Answer) -> Iterator[Span]:
     """The sentences that no citation claims, marks or follows."""
     for number, part in enumerate(answer.parts):
         text = _without_markers(part.text, answer.citations, number)
-        taken = list(_ranges(answer.citations, number, text))
+        taken = _merged(_ranges(answer.citations, number, text))
+        ends = [end for _, end in taken]
         for sentence in _SENTENCE.finditer(text):
-            words = sentence[0]
-            start = sentence.start() + len(words) - len(words.lstrip())
-            if len(words.split()) > 2 and not any(a < sentence.end() and b > start for a, b in taken):
-                yield Span(number, start, sentence.start() + len(words.rstrip()))
+            at = bisect_right(ends, sentence.start())
+            is_taken = at < len(taken) and taken[at][0] < sentence.end()
+            if len(sentence[0].split()) > 2 and not is_taken:
+                yield Span(number, sentence.start(), sentence.start() + len(sentence[0].rstrip()))
 
 
 def _without_markers(text: str, citations: Iterable[Citation], part: int) -> str:
-    for marker in (citation.marker for citation in citations):
-        if marker is not None and marker.part == part:
-            text = text[: marker.start] + " " * (marker.end - marker.start) + text[marker.end :]
-    return text
+    markers = (citation.marker for citation in citations)
+    here = [(marker.start, marker.end) for marker in markers if marker is not None and marker.part == part]
+    pieces: list[str] = []
+    at = 0
+    for start, end in _merged(here):
+        pieces += text[at:start], " " * (end - start)
+        at = end
+    return "".join((*pieces, text[at:]))
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same, in order, those that touch as one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            start, end = merged[-1][0], max(end, merged.pop()[1])  # noqa: PLW2901
+        merged.append((start, end))
+    return merged
 
 
 def _ranges(citations: Iterable[Citation], part: int, text: str) -> Iterator[tuple[int, int]]:

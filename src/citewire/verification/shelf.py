@@ -5,7 +5,7 @@ A document has a number by which others know it, and of equals the first is take
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import OrderedDict
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from citewire.documents.cache import Cache
 from citewire.documents.errors import DocumentError
 from citewire.verification.kept import Kept
 from citewire.verification.library import NOTHING_QUOTED, Checked, Held
+from citewire.verification.near import ANYWHERE, Near
 from citewire.verification.sketches import Sketches
 
 __all__ = ["Answer", "Numbered", "Search", "Shelf"]
@@ -37,7 +38,7 @@ class Search(Struct, frozen=True, tag=True):
 
     quote: str
     seconds: float
-    pages: tuple[int, ...] = ()
+    near: Near = ANYWHERE
     documents: tuple[Numbered, ...] = ()
     thorough: bool = True
     closest: bool = False
@@ -70,6 +71,13 @@ class Shelf:
         self._sketches.insert(at, sketch)
         self._documents.insert(at, document)
 
+    def remove(self, number: int) -> None:
+        """Search the document of this number no longer, if it was added."""
+        at = bisect_left(self._documents, number, key=lambda document: document.number)
+        if at < len(self._documents) and self._documents[at].number == number:
+            self._sketches.remove(at)
+            self._open.pop(self._documents.pop(at).key, None)
+
     def search(self, asked: Search) -> Answer:
         """What becomes of a quote in the document where it is best. Raises `DocumentError`."""
         best = Answer()
@@ -82,9 +90,9 @@ class Shelf:
                     checked = Checked(None, "skipped", NOTHING_QUOTED, context=passage)
                     best = Answer(checked, document.number, (4, -share))
                 continue
-            finding = held.judge(asked.quote, asked.pages, thorough=asked.thorough)
+            finding = held.judge(asked.quote, asked.near, thorough=asked.thorough)
             if best.checked is None or finding.rank < best.rank:
-                checked = held.checked(finding, asked.pages)
+                checked = held.checked(finding, asked.near)
                 best = Answer(checked, document.number, finding.rank, finding.is_perfect)
             # Or there is nothing to look for.
             if finding.is_perfect or finding.status == "skipped":

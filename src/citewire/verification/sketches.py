@@ -54,6 +54,11 @@ class Sketches:
         self._each.insert(at, sketch)
         self._joined = None
 
+    def remove(self, at: int) -> None:
+        """The ones behind it move up."""
+        del self._each[at]
+        self._joined = None
+
     def likely(self, quote: str, *, thorough: bool) -> list[int]:
         """Where it may be as it is, or, if it is not, where to look for it `thorough`ly; the likeliest first.
 

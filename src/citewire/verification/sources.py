@@ -22,12 +22,15 @@ __all__ = ["Given", "Listed", "Source", "each_source", "load_source", "names", "
 
 
 class Given(Struct, frozen=True):
-    """The content of a source, such as the result of a tool, and what it may be called."""
+    """The content of a source, such as the result of a tool, or a file with it, and what it may be called."""
 
-    content: str | bytes
+    content: str | bytes | Path
     name: str = ""
     url: str | None = None
     title: str | None = None
+    also: tuple[str, ...] = ()
+    """What else a citation may call it."""
+    content_type: str = ""
 
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Given | Document
@@ -49,7 +52,8 @@ def each_source(sources: Source | Iterable[Source]) -> Iterator[Listed]:
         source = Given(each) if isinstance(each, bytes) else each
         if isinstance(source, Given | Document):
             name = source.name or source.url or source.title or "unnamed"
-            yield Listed(source, name, names(name, source.url, source.title))
+            also = source.also if isinstance(source, Given) else ()
+            yield Listed(source, name, names(name, source.url, source.title, *also))
         elif isinstance(source, str) and "://" in source:
             yield Listed(source, source, names(source))
         else:
@@ -81,11 +85,14 @@ def load_source(
                 cache.write(key, packed)
             return key, document
         case Given(content=content):
+            given = listed.source
             data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-            if isinstance(content, str) and sniff(data) == "text":
+            if isinstance(data, bytes) and isinstance(content, str) and sniff(data) == "text":
                 read_in = _read_here  # there is nothing in it that a process would have to be risked for
-            key, document = load_kept(data, cache=cache, name=listed.name, read_in=read_in)
-            return key, replace(document, url=listed.source.url, title=listed.source.title or document.title)
+            key, document = load_kept(
+                data, cache=cache, name=listed.name, content_type=given.content_type, read_in=read_in
+            )
+            return key, replace(document, url=given.url, title=given.title or document.title)
         case str() as address:
             return load_kept(address, cache=cache, read_in=read_in)
         case Path() as path:
@@ -95,8 +102,10 @@ def load_source(
 def original(listed: Listed) -> bytes | None:
     """The bytes of a source, where they are at hand."""
     source = listed.source
-    if isinstance(source, Given) and isinstance(source.content, bytes):
-        return source.content
+    if isinstance(source, Given):
+        source = source.content
+    if isinstance(source, bytes):
+        return source
     if isinstance(source, Path):
         with suppress(OSError):
             return source.read_bytes()

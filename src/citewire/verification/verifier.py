@@ -4,33 +4,52 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from citewire.documents.draw import Format
 from citewire.verification.library import Checked
+from citewire.verification.near import ANYWHERE, Near
 from citewire.verification.sources import Source
 
-__all__ = ["Asked", "Verifier", "each", "in_order"]
+__all__ = ["Asked", "Question", "Verifier", "each", "in_order"]
 
 
 class Asked(Struct, frozen=True, gc=False):
     """A quote to check: in its `source`, or else in the first of `likely` that there is, or else in all.
 
-    A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `pages` only
-    break ties. With a `scope`, the sources of that scope count as well. Where nothing is quoted, the passage
-    closest to the `claim` is given as context.
+    A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `near` only
+    breaks ties, and is compared with the place that was found. With a `scope`, the sources of that scope
+    count as well, or they `alone`. Where nothing is quoted, the passage closest to the `claim` is given as
+    context.
     """
 
     id: str | None
     quote: str
     source: str | None = None
-    pages: tuple[int, ...] = ()
+    near: Near = ANYWHERE
     likely: tuple[str, ...] = ()
     scope: str | None = None
     claim: str = ""
+    alone: bool = False
+
+
+class Question(Struct, frozen=True):
+    """A quote as people ask about it, in a line of `citewire check` and in `POST /verify`."""
+
+    quote: str
+    source: str | None = None
+    page: Annotated[int, Meta(ge=1)] | None = None
+    line: Annotated[int, Meta(ge=1)] | None = None
+    prefix: str | None = None
+    suffix: str | None = None
+
+    def asked(self, name: str | None) -> Asked:
+        """The same for a verifier, under the id `name`."""
+        pages, lines = (() if number is None else (number,) for number in (self.page, self.line))
+        return Asked(name, self.quote, self.source, Near(pages, lines, self.prefix or "", self.suffix or ""))
 
 
 class Verifier(Protocol):

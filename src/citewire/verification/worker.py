@@ -23,7 +23,7 @@ from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
 from citewire.verification.shelf import Answer, Numbered, Search, Shelf
 
-__all__ = ["Open", "Setup", "Worker"]
+__all__ = ["Forget", "Open", "Setup", "Worker"]
 
 _COMMAND = ("-P", "-c", "from citewire.verification.worker import serve; serve()")
 # A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
@@ -53,7 +53,14 @@ class Open(Struct, frozen=True, tag=True):
     seconds: float
 
 
-Request: TypeAlias = Open | Search
+class Forget(Struct, frozen=True, tag=True):
+    """The number of a document to search no longer."""
+
+    number: int
+    seconds: float
+
+
+Request: TypeAlias = Open | Forget | Search
 
 _SETUP, _ANSWER = msgpack.Decoder(Setup), msgpack.Decoder(Answer)
 _REQUEST: msgpack.Decoder[Request] = msgpack.Decoder(Request)
@@ -74,6 +81,10 @@ class Worker:
 
     def ask(self, request: Request, *, again: bool = False) -> Answer:
         """The answer of the process; an error in it where there can be none."""
+        if isinstance(request, Forget):
+            # First: a process that starts anew does not open it.
+            left = tuple(each for each in self._setup.opened if each.number != request.number)
+            self._setup = replace(self._setup, opened=left)
         try:
             answer = _exchanged(self._child or self._started(), request)
         except (EOFError, OSError) as exc:
@@ -176,7 +187,10 @@ def _answer(shelf: Shelf, request: Request) -> Answer:
     try:
         if isinstance(request, Search):
             return shelf.search(request)
-        shelf.add(request.document)
+        if isinstance(request, Forget):
+            shelf.remove(request.number)
+        else:
+            shelf.add(request.document)
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
     except CitewireError as exc:

@@ -112,6 +112,26 @@ def test_verify_takes_payloads_and_files(tmp_path: Path) -> None:
         citewire.verify(payload, [tmp_path / "nothing.txt"])
 
 
+MODEL = """The fee is 40 dollars [1], which is little [2].
+
+<<<CITATION_DATA>>>
+{"fees.txt": [{"id": 1, "full_phrase": "The fee is 40 dollars."}, {"id": 2, "full_phrase": "The fee is 41 dollars."}]}
+<<<END_CITATION_DATA>>>"""
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"),
+    [
+        (MODEL, {"altered": 1, "verified": 1}),
+        (MODEL.encode(), {"altered": 1, "verified": 1}),
+        ("It is little.[^1]\n\n[^1]: fees.txt", {"skipped": 1}),
+        ("Nobody is cited.", {}),
+    ],
+)
+def test_verify_takes_what_a_model_wrote(said: str | bytes, counts: dict[str, int]) -> None:
+    assert citewire.verify(said, Given("The fee is 40 dollars.", "fees.txt")).counts == counts
+
+
 def test_verify_works_within_an_event_loop() -> None:
     async def main() -> Report:
         return citewire.verify(Answer((), (cited("The deposit is 15 dollars"),), SOURCES), [REPORT])

@@ -9,13 +9,15 @@ import gc
 from typing import Any
 
 from citewire.codec import encode
+from citewire.dialects import read_all
 from citewire.extraction.delimiters import Buffer
 from citewire.extraction.entries import Collector
 from citewire.extraction.lenient import LenientReader
 from citewire.extraction.prompt import prompt
 from citewire.extraction.scanner import Extraction, Scanner
+from citewire.model import Answer
 
-__all__ = ["Extraction", "Scanner", "extract", "prompt"]
+__all__ = ["Extraction", "Scanner", "extract", "prompt", "read_answers"]
 
 
 def extract(text: str | dict[str, Any] | list[Any]) -> Extraction:
@@ -37,6 +39,17 @@ def extract(text: str | dict[str, Any] | list[Any]) -> Extraction:
     finally:
         if collects:
             gc.enable()
+
+
+def read_answers(payload: Any, dialect: str | None = None) -> tuple[Answer, ...]:
+    """The answers of a payload, as `citewire.read_all` reads them; but text that is the answer of a model,
+    and of no named dialect, is read for whatever it cites."""
+    answers = read_all(payload, dialect)
+    native = answers[0].native if len(answers) == 1 and dialect is None else None
+    if native is None or not isinstance(native.raw, str):
+        return answers
+    found = extract(native.raw)
+    return (found.answer,) if found.citations or found.problems else answers
 
 
 def _extract_objects(value: dict[str, Any] | list[Any]) -> Extraction:

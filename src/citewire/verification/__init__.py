@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from citewire.dialects import read
+from citewire.errors import ShapeError
 from citewire.model import Answer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["verify"]
 
 
 def verify(answer: Answer | Any, sources: Source | Iterable[Source]) -> Report:
-    """Check the quotes of an answer, or of a payload in any dialect, against its sources.
+    """Check the quotes of an answer, a payload in any dialect or the text of a model, against its sources.
 
     Those are files, folders, addresses and documents. Raises `DocumentError` for one that cannot be read. It
     says whether the words are there, not whether they support what they are cited for. It checks in this
@@ -29,7 +29,16 @@ def verify(answer: Answer | Any, sources: Source | Iterable[Source]) -> Report:
     from citewire.verification.report import verify_answer  # noqa: PLC0415
     from citewire.verification.sources import each_source, load_source  # noqa: PLC0415
 
-    known = answer if isinstance(answer, Answer) else read(answer)
+    known = answer if isinstance(answer, Answer) else _first(answer)
     with ThreadPoolExecutor() as threads:
         documents = [document for _, document in threads.map(load_source, each_source(sources))]
     return verify_answer(known, Library(documents))
+
+
+def _first(payload: Any) -> Answer:
+    from citewire.extraction import read_answers  # noqa: PLC0415  # its patterns take a while to compile
+
+    answers = read_answers(payload)
+    if not answers:
+        raise ShapeError("there is no answer in it")
+    return answers[0]

@@ -121,6 +121,7 @@ class Engine:
         self._readings: dict[str | None, list[Reading]] = {None: []}
         self._numbers = count()
         self._removals = 0
+        self._leaving: set[asyncio.Task[None]] = set()
         self._tasks: dict[Reading, asyncio.Task[None]] = {}
         self._results: OrderedDict[tuple[Any, ...], Checked] = OrderedDict()
         self._folder: Path | None = None
@@ -155,7 +156,7 @@ class Engine:
             shutil.rmtree(self._folder, ignore_errors=True)
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._leaving, return_exceptions=True)
 
     @property
     def pids(self) -> list[int]:
@@ -183,16 +184,16 @@ class Engine:
         self._readings.setdefault(scope, []).append(reading)
         return reading
 
-    async def remove(self, reading: Reading) -> None:
-        """Look in a source no longer, read or not; `changed` is not called again."""
+    def remove(self, reading: Reading) -> None:
+        """Look in a source that was taken no longer, read or not; `changed` is not called again."""
         reading.changed = lambda _: None
         self._readings[None].remove(reading)
         self._removals += 1
-        task = self._tasks.pop(reading)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        self._tasks.pop(reading).cancel()
         # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
-        await self._pool.forget(reading.number, self._limits.seconds)
+        task = asyncio.create_task(self._pool.forget(reading.number, self._limits.seconds))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     async def discard(self, sha256: str) -> None:
         """Forget what was made of these bytes, which no source has any more."""
@@ -235,7 +236,7 @@ class Engine:
         return tuple(self._readings.get(scope, ()))
 
     async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
-        """See `Verifier`. Only PDFs have looks that are kept."""
+        """See `Verifier`. Only PDFs and images have looks."""
         readings = {reading.sha256: reading for each in self._readings.values() for reading in each}
         wanted: dict[str, list[int]] = {}
         for at, checked in enumerate(found):
@@ -412,7 +413,8 @@ class Engine:
             return Checked(None, "skipped", error or _REMOVED)
         if best.checked.source is None:
             return best.checked
-        return replace(best.checked, source=self._name(best.number, names))
+        name = self._name(best.number, names)
+        return replace(best.checked, source=name) if name else Checked(None, "skipped", _REMOVED)
 
     def _name(self, number: int, meant: dict[int, Reading]) -> str | None:
         """What a source is called, which may have come since it was said which are meant."""

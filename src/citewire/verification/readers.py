@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document
-from citewire.documents.draw import Crop, draw_all_in_child
+from citewire.documents.draw import Crop, draw_all_in_child, has_looks
 from citewire.documents.errors import DocumentError
 from citewire.documents.reader import read_in_child
 from citewire.verification.sources import Listed, load_source, original
@@ -70,11 +70,11 @@ class Readers:
             return await in_thread(partial(load_source, listed, cache=self._cache, read_in=self._read_in))
 
     async def draw(self, listed: Listed, crops: Sequence[Crop], sha256: str) -> list[bytes | None]:
-        """Pictures of a source that is still what it was; None for each where it is not, or is no PDF."""
+        """Pictures of a source that is still what it was; None for each where it is not, or has no looks."""
 
         def drawn() -> list[bytes | None]:
             data = original(listed)
-            if data is None or hashlib.sha256(data).hexdigest() != sha256 or b"%PDF-" not in data[:1024]:
+            if data is None or hashlib.sha256(data).hexdigest() != sha256 or not has_looks(data):
                 return [None] * len(crops)
             with self._parenthood():
                 made = draw_all_in_child(data, crops, started=self._started)

@@ -23,10 +23,11 @@ from msgspec import UNSET, UnsetType
 from citewire.agui.contract import Contract
 from citewire.agui.events import AnyEvent, Json, coerce
 from citewire.agui.protocol import Gate
-from citewire.agui.runs import Bell, Reader, Run, Span
+from citewire.agui.runs import Reader, Run, Span
 from citewire.agui.sources import BaseAgent, Connectable, RunRequest, Source, ask, close, give, one_by_one
 from citewire.agui.thread import Thread
 from citewire.agui.transport import StreamEnded
+from citewire.bell import Bell
 from citewire.errors import CitewireError
 from citewire.text import for_log
 

@@ -26,7 +26,7 @@ from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 
 __all__ = [
-    "CitationSeen", "Ledger", "Links", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
+    "CitationSeen", "Ledger", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
     "Wanted",
 ]  # fmt: skip
 

@@ -66,11 +66,17 @@ class Stream:
         # Held while something is woven and sent: what is sent is in the order in which it was woven.
         self._turn = asyncio.Lock()
         self._news = asyncio.Event()
-        self._has_left = False
+        self._has_left = self._is_hurried = False
         self._scope = uuid4().hex
         self._jobs: asyncio.Queue[Retrieved | Asked] = asyncio.Queue()
         self._pictures: asyncio.Queue[Wanted] = asyncio.Queue()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._undecided: set[str | None] = set()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether something was asked that has no verdict."""
+        return bool(self._undecided)
 
     async def run(self, produce: Produce, send: Send) -> None:
         """Have `produce` put what the agent says, and `send` what is to be sent. Its errors come last."""
@@ -93,6 +99,11 @@ class Stream:
     def leave(self) -> None:
         """Whoever reads this is gone: what is not decided yet need not be."""
         self._has_left = True
+        self._news.set()
+
+    def hurry(self) -> None:
+        """Wait for no more verdicts: what is not decided yet stays pending."""
+        self._is_hurried = True
         self._news.set()
 
     async def _put(self, sent: Sent) -> None:
@@ -135,7 +146,7 @@ class Stream:
         seconds = self._options.deadline
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._weaver.has_to_wait and not self._has_left:
+                while self._weaver.has_to_wait and not (self._has_left or self._is_hurried):
                     self._news.clear()
                     await self._news.wait()
 
@@ -150,6 +161,7 @@ class Stream:
         weaver = self._weaver
         for job in (*weaver.sources, *weaver.asked):
             self._jobs.put_nowait(job)
+        self._undecided.update(asked.id for asked in weaver.asked)
         for wanted in weaver.wanted:
             self._pictures.put_nowait(wanted)
         checker = self._tasks.get("checker")
@@ -163,6 +175,8 @@ class Stream:
         try:
             async with aclosing(self._verifier.check(self._asked())) as verdicts:
                 async for checked in verdicts:
+                    if checked.status != "pending":
+                        self._undecided.discard(checked.id)
                     await self._ours(partial(self._weaver.judge, checked))
             reason = "the verifier stopped"
         except Exception as exc:  # noqa: BLE001  # the root of a task: the reader is told

@@ -178,6 +178,13 @@ class Gate:
         self._order.check(event)
         return (event,)
 
+    def closings(self) -> list[Event]:
+        """Events that close what is open. Chunks are closed by whatever comes next."""
+        order = self._order.copy()
+        for event in self._chunks.copy().expand(ev.RunError(""))[:-1]:
+            order.check(event)
+        return order.closings()
+
     def _in_order(self, events: list[Event]) -> Iterable[Event]:
         for event in events:
             try:
@@ -246,6 +253,17 @@ class _Order:
         twin._steps, twin._subagents = self._steps.copy(), self._subagents.copy()
         twin._owners = {bucket: owners.copy() for bucket, owners in self._owners.items()}
         return twin
+
+    def closings(self) -> list[Event]:
+        closers = {thing: kind for kind, (move, thing) in _MOVES.items() if move is _Move.CLOSE}
+        closed: list[Event] = [
+            closers[thing](**{thing.id: name}) for thing, ids in self._open.items() for name in ids
+        ]
+        closed += [
+            ev.StepFinished(name, subagent_run_id=UNSET if tag is None else tag) for tag, name in self._steps
+        ]
+        running = [name for name, is_active in self._subagents.items() if is_active]
+        return [*closed, *(ev.SubagentFinished(name) for name in reversed(running))]
 
     def check(self, event: Event) -> None:
         """Take note of `event`, or raise `ProtocolError` because it has no place here."""

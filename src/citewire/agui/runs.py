@@ -10,25 +10,9 @@ from citewire.agui.contract import Contract
 from citewire.agui.entries import Entry
 from citewire.agui.events import AnyEvent, Event, Malformed, Unknown
 from citewire.agui.thread import Thread
+from citewire.bell import Bell
 
-__all__ = ["Bell", "Reader", "Run", "Span"]
-
-
-class Bell:
-    """Wakes everybody who waits for news."""
-
-    def __init__(self) -> None:
-        self._rung = asyncio.Event()
-        self._awaited = False
-
-    def ring(self) -> None:
-        if self._awaited:
-            self._rung.set()
-            self._rung, self._awaited = asyncio.Event(), False
-
-    async def wait(self) -> None:
-        self._awaited = True
-        await self._rung.wait()
+__all__ = ["Reader", "Run", "Span"]
 
 
 class Span:

@@ -19,7 +19,7 @@ from collections.abc import (
     Sequence,
 )  # fmt: skip
 from contextlib import aclosing
-from typing import Any, Protocol, Self, TypeAlias, cast
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 from msgspec import UNSET, Struct, UnsetType
@@ -27,6 +27,7 @@ from msgspec import UNSET, Struct, UnsetType
 from citewire.agui.events import AnyEvent, Json, RunInput, coerce
 
 __all__ = [
+    "Abort",
     "BaseAgent",
     "Connectable",
     "LocalAgent",
@@ -51,6 +52,7 @@ task itself when it is closed: what another task is reading cannot be closed fro
 # Events after which an agent that never waits lets others have a turn, and a cancellation arrive.
 _TURN = 16
 
+_T = TypeVar("_T")
 _Opened: TypeAlias = list[AsyncIterator[AnyEvent]]
 _Events: TypeAlias = AsyncIterable[Any] | Iterable[Any]
 _Given: TypeAlias = _Events | Awaitable[_Events]
@@ -130,7 +132,7 @@ async def close(iterator: object) -> None:
         await cast("Callable[[], Awaitable[None]]", aclose)()
 
 
-class _Abort:
+class Abort:
     """Ends the wait for the next event from outside."""
 
     def __init__(self) -> None:
@@ -142,7 +144,7 @@ class _Abort:
             self._wait.reschedule(0)
         self._called = True
 
-    async def next(self, incoming: AsyncIterator[AnyEvent]) -> AnyEvent | None:
+    async def next(self, incoming: AsyncIterator[_T]) -> _T | None:
         """The next event; None at the end, or once called."""
         if self._called:
             return None
@@ -183,7 +185,7 @@ class BaseAgent(ABC):
         self.on_problem: Callable[[str, str], object] = _unheard
         """Called with the code and the message of what was wrong, though it could be read."""
         self._middleware: tuple[Middleware, ...] = ()
-        self._running: set[_Abort] = set()
+        self._running: set[Abort] = set()
 
     @abstractmethod
     def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
@@ -236,7 +238,7 @@ class BaseAgent(ABC):
         self, start: Callable[[_Opened], AsyncIterator[AnyEvent]]
     ) -> AsyncGenerator[AnyEvent]:
         """The events of what `start` gives, which is closed at the end like all that it noted as opened."""
-        abort, opened = _Abort(), _Opened()
+        abort, opened = Abort(), _Opened()
         incoming = start(opened)
         self._running.add(abort)
         try:

@@ -1,0 +1,99 @@
+"""Annotations: what a client sends about a message, and what a channel makes of it (Ably's spec TAN2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+from msgspec import Struct
+
+from citewire.channels.message import KIB, MESSAGE_BYTES, NAME_BYTES, Data, bytes_of, check_ids
+from citewire.channels.offsets import Placed
+from citewire.channels.refusal import ChannelError
+from citewire.channels.summary import METHODS, Step, Total, method_of
+
+__all__ = ["Annotation", "AnnotationAction", "Note", "check_notes", "check_step", "step_of"]
+
+_MOST = 1_000_000_000
+"""The most that one annotation may count: a million of them still fit into a number of JavaScript."""
+
+
+class AnnotationAction(IntEnum):
+    """What an annotation does."""
+
+    CREATE = 0
+    DELETE = 1
+
+
+class Note(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An annotation as a client sends it."""
+
+    message_serial: str
+    type: str
+    action: AnnotationAction = AnnotationAction.CREATE
+    id: str | None = None
+    name: str | None = None
+    count: int | None = None
+    data: Data = None
+    encoding: str | None = None
+    extras: dict[str, Any] | None = None
+    client_id: str | None = None
+
+
+class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """An annotation as a channel keeps and delivers it. `citewire` is what we found out about its offsets."""
+
+    action: AnnotationAction
+    serial: str
+    message_serial: str
+    type: str
+    timestamp: int
+    id: str
+    name: str | None = None
+    count: int | None = None
+    data: Data = None
+    encoding: str | None = None
+    extras: dict[str, Any] | None = None
+    client_id: str | None = None
+    connection_id: str | None = None
+    citewire: Placed | None = None
+
+
+def check_notes(notes: Sequence[Note]) -> None:
+    """Refuse what is too large, and ids that do not go together."""
+    size = 0
+    for note in notes:
+        size += bytes_of(note.name, note.data, note.client_id, note.extras)
+        bytes_of(note.encoding)
+        if max(bytes_of(note.type), bytes_of(note.name)) > NAME_BYTES:
+            raise ChannelError(40000, f"the type and the name of an annotation have up to {NAME_BYTES} bytes")
+        if not 0 <= (note.count or 0) <= _MOST:
+            raise ChannelError(40000, f"an annotation counts 0 to {_MOST}")
+    if size > MESSAGE_BYTES:
+        raise ChannelError(40009, f"more than {MESSAGE_BYTES // KIB} KiB in one publish")
+    check_ids([note.id for note in notes])
+
+
+def step_of(annotation: Note | Annotation) -> Step | None:
+    """What the annotation does to the summary of its message; None where its type is not summarised."""
+    method = method_of(annotation.type)
+    if method is None:
+        return None
+    return Step(
+        type=annotation.type,
+        method=method,
+        name=(annotation.name or "") if method.named else "",
+        client_id=None if method.form is Total else annotation.client_id,
+        count=(annotation.count or 1) if method.adds and method.named else 1,
+        delete=annotation.action is AnnotationAction.DELETE,
+    )
+
+
+def check_step(step: Step) -> None:
+    """Refuse a step without the name or the client that its method needs (D6)."""
+    if step.method.named and not step.name:
+        raise ChannelError(40000, f"an annotation of type {step.type} needs a name")
+    if step.method.identified and step.client_id is None:
+        anyone = ", ".join(name for name, method in METHODS.items() if not method.identified)
+        raise ChannelError(40000, f"only with a client id; without one there are {anyone}")

@@ -1,0 +1,66 @@
+"""The citations of a channel that still count, by source, and how they fit their messages as these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from citewire.channels.annotation import Annotation, AnnotationAction
+from citewire.channels.fold import deleted_key, message_key, message_of
+from citewire.channels.message import Action
+from citewire.channels.offsets import Placed, claim_of, is_citation, object_of, placed
+from citewire.channels.store import Values
+
+__all__ = ["Citation", "Cited", "by_source", "is_cited", "keys_for", "standing"]
+
+
+class Citation(Struct, frozen=True):
+    """A citation that nobody took back; `placed` says where its offsets are in the message as it now is."""
+
+    annotation: Annotation
+    placed: Placed | None
+
+
+class Cited(Struct, frozen=True):
+    """The citations of one source: its address, or else the name of the annotations."""
+
+    source: str
+    title: str | None
+    citations: tuple[Citation, ...]
+
+
+def is_cited(annotation: Annotation) -> bool:
+    """Whether it makes a citation."""
+    return annotation.action is AnnotationAction.CREATE and is_citation(annotation.type)
+
+
+def keys_for(citing: Sequence[Annotation]) -> list[str]:
+    """The slots that say what became of these."""
+    messages = dict.fromkeys(message_key(each.message_serial) for each in citing)
+    return [*messages, *dict.fromkeys(map(deleted_key, citing))]
+
+
+def standing(citing: Sequence[Annotation], values: Values) -> Iterable[Citation]:
+    """Those that were not taken back, of messages that are not deleted."""
+    messages = {key: message_of(values[key]) for key in {message_key(each.message_serial) for each in citing}}
+    for each in citing:
+        message, deleted = messages[message_key(each.message_serial)], values[deleted_key(each)] or b""
+        if message and message.action is not Action.DELETE and each.serial > deleted.decode():
+            claim = claim_of(each.type, each.data, each.encoding)
+            yield Citation(each, claim and placed(claim, message))
+
+
+def by_source(citations: Iterable[Citation]) -> tuple[Cited, ...]:
+    """The citations of each source, in the order in which the sources first come."""
+    groups: dict[str, list[Citation]] = {}
+    titles: dict[str, str] = {}
+    for citation in citations:
+        annotation = citation.annotation
+        about = object_of(annotation.data, annotation.encoding)
+        url, title = about.get("url"), about.get("title")
+        source = url if isinstance(url, str) else annotation.name or ""
+        groups.setdefault(source, []).append(citation)
+        if isinstance(title, str):
+            titles.setdefault(source, title)
+    return tuple(Cited(source, titles.get(source), tuple(group)) for source, group in groups.items())

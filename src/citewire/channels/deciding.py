@@ -1,0 +1,317 @@
+"""What becomes of what a client sends: decided on the slots of the moment in which it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from msgspec import Struct, msgpack
+from msgspec.structs import replace
+
+from citewire.channels.annotation import Annotation, Note, check_notes, check_step
+from citewire.channels.fold import (
+    Annotated,
+    Effect,
+    Posted,
+    annotated,
+    effect_of,
+    entry_of,
+    frame_key,
+    id_key,
+    message_key,
+    message_of,
+    pack,
+    posted,
+    summary_after,
+    summary_key,
+    with_summary,
+)
+from citewire.channels.message import Action, Draft, Message, Operation, Version, Who, check_drafts, edited
+from citewire.channels.offsets import Claim, claim_of, placed
+from citewire.channels.refusal import ChannelError
+from citewire.channels.serial import serial_of, tick_of
+from citewire.channels.store import Change, Entry, Place, Values
+from citewire.errors import InputError
+
+__all__ = ["Annotating", "Posting", "annotating", "posting", "whole_serial"]
+
+_EDITS = (Action.UPDATE, Action.DELETE, Action.APPEND)
+_MOST = 1000
+"""How many may come in one publish."""
+
+_Serials: TypeAlias = tuple[str, ...]
+_serials = msgpack.Decoder(tuple[str, ...])
+
+
+def whole_serial(serial: str | None) -> str:
+    """The serial as this server writes it."""
+    try:
+        return serial_of(*tick_of(serial or ""))
+    except InputError as exc:
+        raise ChannelError(40003, "not a serial of a message") from exc
+
+
+class _Work:
+    """The slots as they are and as they are to be, and the rows that say why."""
+
+    def __init__(self, values: Values, place: Place) -> None:
+        self.values = dict(values)
+        self.puts: dict[str, bytes | None] = {}
+        self.entries: list[Entry] = []
+        self.place = place
+
+    @property
+    def serial(self) -> str:
+        """That of the next row."""
+        return self.place.serial(len(self.entries))
+
+    @property
+    def timestamp(self) -> int:
+        """That of the next row."""
+        return (self.place.tick + len(self.entries)) // 1000
+
+    def put(self, puts: dict[str, bytes | None]) -> None:
+        self.values |= puts
+        self.puts |= puts
+
+    def add(self, event: Posted | Annotated) -> None:
+        self.entries.append(entry_of(event))
+
+    def once(self, key: str | None, do: Callable[[], None]) -> str:
+        """The serial of the row that `do` adds; or that it added before, where the slot `key` says so."""
+        if key and (before := self.values[key]):
+            return before.decode()
+        serial = self.serial
+        do()
+        if key:
+            self.put({key: serial.encode()})
+        return serial
+
+    def message(self, serial: str) -> Message:
+        found = message_of(self.values[message_key(serial)])
+        if found is None:
+            raise ChannelError(40400, "no message has this serial")
+        return found
+
+    def change(self, who: Who, serials: list[str]) -> Change[_Serials]:
+        """All of it; and where it came in a frame, the answer for when that comes again."""
+        if self.entries:
+            self.puts |= dict.fromkeys(_frame_keys(who), pack(serials))
+        return Change(tuple(serials), self.entries, self.puts)
+
+
+def _known(values: Values, who: Who) -> Change[_Serials] | None:
+    """What became of the caller's frame when it came before."""
+    for frame in _frame_keys(who):
+        if before := values[frame]:
+            return Change(_serials.decode(before))
+    return None
+
+
+class _Post(Struct, frozen=True):
+    """A draft, checked, with the client id of who sends it; `id` is its name if the message is new."""
+
+    draft: Draft
+    client_id: str | None
+    id: str
+
+    @property
+    def key(self) -> str | None:
+        """Where it is said what became of the id that the client gave."""
+        return None if self.draft.id is None else id_key("message", self.draft.id)
+
+    def needs(self) -> Iterable[str]:
+        """The slots that it depends on."""
+        if self.key:
+            yield self.key
+        if self.draft.serial is not None:
+            yield message_key(self.draft.serial)
+            yield summary_key(self.draft.serial)
+
+
+class Posting(Struct, frozen=True):
+    """The decision about the messages of one publish."""
+
+    who: Who
+    posts: tuple[_Post, ...]
+
+    @property
+    def edits(self) -> bool:
+        """Whether it changes messages that are there."""
+        return any(post.draft.serial is not None for post in self.posts)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The slots that it depends on."""
+        return (*_frame_keys(self.who), *(key for post in self.posts for key in post.needs()))
+
+    def __call__(self, values: Values, place: Place) -> Change[_Serials]:
+        if known := _known(values, self.who):
+            return known
+        work = _Work(values, place)
+        return work.change(
+            self.who, [work.once(post.key, partial(self._post, work, post)) for post in self.posts]
+        )
+
+    def _post(self, work: _Work, post: _Post) -> None:
+        if post.draft.serial is None:
+            message = self._created(work, post)
+            work.put(posted(None, message))
+        else:
+            message = self._edited(work, post, post.draft.serial)
+        work.add(Posted(message, self.who.connection_id, self.who.msg_serial))
+
+    def _created(self, work: _Work, post: _Post) -> Message:
+        draft, serial, timestamp = post.draft, work.serial, work.timestamp
+        return Message(
+            action=Action.CREATE,
+            serial=serial,
+            timestamp=timestamp,
+            version=Version(serial, timestamp),
+            id=draft.id or post.id,
+            name=draft.name,
+            data=draft.data,
+            encoding=draft.encoding,
+            extras=draft.extras,
+            client_id=post.client_id,
+            connection_id=self.who.connection_id,
+        )
+
+    def _edited(self, work: _Work, post: _Post, serial: str) -> Message:
+        before, about = work.message(serial), post.draft.version or Operation()
+        if self.who.own_only and (post.client_id is None or post.client_id != before.client_id):
+            raise ChannelError(40160, "only messages of one's own may be changed")
+        # Ably's clients want it past the message's own time, also within its millisecond.
+        timestamp = max(work.timestamp, before.timestamp + 1)
+        version = Version(work.serial, timestamp, post.client_id, about.description, about.metadata)
+        message = edited(before, post.draft, version)
+        work.put(posted(before, message))
+        if message.action is Action.APPEND:
+            return message
+        return with_summary(message, work.values[summary_key(serial)])
+
+
+def posting(who: Who, drafts: Sequence[Draft], base: str) -> Posting:
+    """The decision about these drafts; new messages without an id are called `base:0`, `base:1` …"""
+    _check_many(drafts)
+    settled = tuple(map(_settled, drafts))
+    check_drafts(settled)
+    return Posting(
+        who,
+        tuple(_Post(draft, who.named(_sender(draft)), f"{base}:{at}") for at, draft in enumerate(settled)),
+    )
+
+
+def _settled(draft: Draft) -> Draft:
+    """Without what does not count: a new message has no serial, and the id of an edit is its message's."""
+    if draft.action is Action.CREATE:
+        return replace(draft, serial=None)
+    if draft.action not in _EDITS:
+        raise ChannelError(40000, "not an action that can be published")
+    if draft.action is Action.APPEND and draft.data is None:
+        raise ChannelError(40013, "nothing to append")
+    return replace(draft, serial=whole_serial(draft.serial), id=None)
+
+
+def _sender(draft: Draft) -> str | None:
+    """Who a draft says it is from; what an edit says of the message's first sender changes nothing."""
+    if draft.action is Action.CREATE:
+        return draft.client_id
+    return draft.version.client_id if draft.version else None
+
+
+class _Remark(Struct, frozen=True):
+    """A note, checked, with its sender's client id; `id` is its name if it has none."""
+
+    note: Note
+    effect: Effect | None
+    claim: Claim | None
+    id: str
+
+    @property
+    def key(self) -> str | None:
+        """Where it is said what became of the id that the client gave."""
+        return None if self.note.id is None else id_key("annotation", self.note.id)
+
+    def needs(self) -> Iterable[str]:
+        """The slots that it depends on."""
+        if self.key:
+            yield self.key
+        yield message_key(self.note.message_serial)
+        yield summary_key(self.note.message_serial)
+        if self.effect:
+            yield self.effect.hidden
+
+
+class Annotating(Struct, frozen=True):
+    """The decision about the annotations of one publish."""
+
+    who: Who
+    remarks: tuple[_Remark, ...]
+    shown: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The slots that it depends on."""
+        return (*_frame_keys(self.who), *(key for remark in self.remarks for key in remark.needs()))
+
+    def __call__(self, values: Values, place: Place) -> Change[_Serials]:
+        if known := _known(values, self.who):
+            return known
+        work = _Work(values, place)
+        serials = [work.once(remark.key, partial(self._remark, work, remark)) for remark in self.remarks]
+        return work.change(self.who, serials)
+
+    def _remark(self, work: _Work, remark: _Remark) -> None:
+        message = work.message(remark.note.message_serial)
+        annotation = self._annotation(work, remark, message)
+        puts = annotated(work.values, message, annotation, remark.effect, self.shown)
+        work.put(puts)
+        summary = summary_after(message, puts)
+        work.add(Annotated(annotation, summary, self.who.connection_id, self.who.msg_serial))
+
+    def _annotation(self, work: _Work, remark: _Remark, message: Message) -> Annotation:
+        note = remark.note
+        return Annotation(
+            action=note.action,
+            serial=work.serial,
+            message_serial=note.message_serial,
+            type=note.type,
+            timestamp=work.timestamp,
+            id=note.id or remark.id,
+            name=note.name,
+            count=note.count,
+            data=note.data,
+            encoding=note.encoding,
+            extras=note.extras,
+            client_id=note.client_id,
+            connection_id=self.who.connection_id,
+            citewire=remark.claim and placed(remark.claim, message),
+        )
+
+
+def annotating(who: Who, notes: Sequence[Note], base: str, shown: int) -> Annotating:
+    """The decision about these notes; those without an id are called `base:0`, `base:1` …"""
+    _check_many(notes)
+    check_notes(notes)
+    return Annotating(who, tuple(_remark(who, note, f"{base}:{at}") for at, note in enumerate(notes)), shown)
+
+
+def _remark(who: Who, note: Note, name: str) -> _Remark:
+    note = replace(
+        note, message_serial=whole_serial(note.message_serial), client_id=who.named(note.client_id)
+    )
+    if effect := effect_of(note):
+        check_step(effect.step)
+    return _Remark(note, effect, claim_of(note.type, note.data, note.encoding), name)
+
+
+def _check_many(items: Sequence[object]) -> None:
+    if not 1 <= len(items) <= _MOST:
+        raise ChannelError(40000, f"1 to {_MOST} in one publish")
+
+
+def _frame_keys(who: Who) -> tuple[str, ...]:
+    frame = frame_key(who)
+    return (frame,) if frame else ()

@@ -1,0 +1,164 @@
+"""Channels as they grow: who appends goes through the hub, and who follows a channel is woken and reads on.
+
+A follower is a cursor and nothing else: no queue is kept for it, so a slow one is just further behind. The
+rows that came last are kept in memory as long as anybody follows, so that those who keep up need not ask the
+store for them; whoever is behind that reads the store, page by page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from citewire.bell import Bell
+from citewire.channels.store import Changed, Cursor, Entry, Row, Store, StoreError, was_all
+from citewire.errors import CitewireError
+
+_T = TypeVar("_T")
+
+# Per channel: some seconds of a fast answer. With a thousand channels full of it, a quarter of a gigabyte.
+_TAIL_ROWS = 256
+_TAIL_BYTES = 256 * 1024
+_PAGE = 256
+
+
+class _Tail:
+    """The last rows of a channel, without a gap, up to the highest number heard of.
+
+    What was before its first row, or happens past it, it cannot know. Whenever that may matter it counts a
+    doubt, and only those who have since been at the end of the store's log may go by what it says.
+    """
+
+    def __init__(self) -> None:
+        self.bell = Bell()
+        self.rings = 0
+        self.doubts = 0
+        self._start("", 1)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Rows that were appended; those of other tasks may have come first, and old ones come again."""
+        for row in rows:
+            if row.epoch != self._epoch:
+                self.doubts += 1
+                self._start(row.epoch, row.n)
+            elif row.n > self._end:
+                self._start(row.epoch, row.n)
+            elif row.n < self._end:
+                continue
+            self._rows[row.n] = row
+            self._end += 1
+            self._size += len(row.data)
+        while self._size > _TAIL_BYTES or len(self._rows) > _TAIL_ROWS:
+            self._size -= len(self._rows.pop(self._first).data)
+            self._first += 1
+        self.ring()
+
+    def doubt(self) -> None:
+        """Something else has happened to the channel."""
+        self.doubts += 1
+        self._start("", 1)
+        self.ring()
+
+    def after(self, cursor: Cursor) -> Sequence[Row] | None:
+        """The rows after the cursor; None when one has to ask the store."""
+        if self._epoch not in {"", cursor.epoch} or cursor.n + 1 < self._first:
+            return None
+        return [self._rows[n] for n in range(cursor.n + 1, self._end)]
+
+    def ring(self) -> None:
+        """Wake those who follow."""
+        self.rings += 1
+        self.bell.ring()
+
+    def _start(self, epoch: str, n: int) -> None:
+        """Hold nothing; row `n` is the next."""
+        self._epoch, self._first, self._end = epoch, n, n
+        self._rows: dict[int, Row] = {}
+        self._size = 0
+
+
+class Hub:
+    """A store whose channels can be followed. What is appended past the hub is seen with the next append.
+
+    `measure` is told of every append: how many rows, and how many seconds it took.
+    """
+
+    def __init__(self, store: Store, measure: Callable[[int, float], None] | None = None) -> None:
+        self.store, self._measure = store, measure
+        # A tail lives as long as a follower holds it.
+        self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
+        self._closed = False
+
+    async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
+        """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
+        return (await self.tell(channel, self._append(channel, entries))).rows
+
+    async def tell(self, channel: str, work: Coroutine[Any, Any, Changed[_T]]) -> Changed[_T]:
+        """What a change of the store gives; and those who follow get its rows, as with `append`."""
+        return await _to_the_end(self._tell(channel, work))
+
+    async def drop(self, channel: str) -> None:
+        """As `Store.drop`; and those who follow the channel get CursorLost, if they had come to any row."""
+        await _to_the_end(self._drop(channel))
+
+    async def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
+        """The rows after the cursor, or from the start, in batches as they come, until the hub is closed.
+
+        Every row once, in order, without a gap. CursorLost as with `Store.read`, at any time.
+        """
+        tail = self._tails.setdefault(channel, _Tail())
+        at_end = -1
+        while not self._closed:
+            rings, doubts = tail.rings, tail.doubts
+            rows = tail.after(after) if after and at_end == doubts else None
+            if rows is None:
+                rows = await self.store.read(channel, after, _PAGE)
+                # Not only when there are none: in a busy channel each read may find one more.
+                at_end = doubts if was_all(rows, _PAGE) else at_end
+            if rows:
+                after = rows[-1].cursor
+                yield rows
+            elif tail.rings == rings:
+                await tail.bell.wait()
+
+    def close(self) -> None:
+        """End all who follow; the store stays open."""
+        self._closed = True
+        for tail in self._tails.values():
+            tail.ring()
+
+    async def _append(self, channel: str, entries: Sequence[Entry]) -> Changed[None]:
+        return Changed(await self.store.append(channel, entries), None)
+
+    async def _tell(self, channel: str, work: Coroutine[Any, Any, Changed[_T]]) -> Changed[_T]:
+        began = time.monotonic()
+        try:
+            changed = await work
+        except BaseException as error:
+            # What was refused was not kept; all else may be kept all the same.
+            if isinstance(error, StoreError) or not isinstance(error, CitewireError):
+                self._doubt(channel)
+            raise
+        if self._measure:
+            self._measure(len(changed.rows), time.monotonic() - began)
+        if tail := self._tails.get(channel):
+            tail.add(changed.rows)
+        return changed
+
+    async def _drop(self, channel: str) -> None:
+        try:
+            await self.store.drop(channel)
+        finally:
+            self._doubt(channel)
+
+    def _doubt(self, channel: str) -> None:
+        if tail := self._tails.get(channel):
+            tail.doubt()
+
+
+async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Cancelled, it goes on all the same, as what it asked of the store does: nobody waits for it then."""
+    return await asyncio.shield(asyncio.ensure_future(work))

@@ -1,0 +1,166 @@
+"""A store that forgets all when the process ends: for tests, and to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from citewire.channels.store import (
+    Changed,
+    Cursor,
+    Decide,
+    Entry,
+    Head,
+    Row,
+    Slot,
+    StoreError,
+    Values,
+    at_most,
+    check_change,
+    check_cursor,
+    check_entries,
+    check_name,
+    check_prefix,
+    cursor_at,
+    new_head,
+    next_place,
+    next_row,
+    now_ms,
+    page,
+    slot_page,
+)
+from citewire.errors import InputError
+
+_T = TypeVar("_T")
+
+
+class MemoryStore:
+    """`Store` and `Slots` in dicts."""
+
+    def __init__(self, now: Callable[[], int] = now_ms) -> None:
+        self._now = now
+        self._heads: dict[str, Head] = {}
+        self._rows: dict[str, list[Row]] = {}
+        self._ids: dict[str, dict[str, Row]] = {}
+        self._slots: dict[str, dict[str, bytes]] = {}
+        self._closed = False
+
+    async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
+        """See `Store`."""
+        self._ask()
+        check_name(channel)
+        check_entries(entries)
+        if not entries:
+            return ()
+        return self._add(self._heads.get(channel) or new_head(channel), entries, self._now())
+
+    def _add(self, head: Head, entries: Sequence[Entry], now: int) -> tuple[Row, ...]:
+        rows, ids = self._rows.setdefault(head.channel, []), self._ids.setdefault(head.channel, {})
+        for entry in entries:
+            if entry.id not in ids:
+                ids[entry.id], head = next_row(head, entry, now)
+                rows.append(ids[entry.id])
+        self._heads[head.channel] = head
+        return tuple(ids[entry.id] for entry in entries)
+
+    async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
+        """See `Store`."""
+        self._ask()
+        check_name(channel)
+        head = self._heads.get(channel)
+        if after:
+            check_cursor(head and head.cursor, after)
+        return page(self._rows.get(channel, [])[after.n if after else 0 :], limit)
+
+    async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
+        """See `Store`."""
+        self._ask()
+        check_name(channel)
+        check_name(id)
+        return self._ids.get(channel, {}).get(id)
+
+    async def head(self, channel: str) -> Head | None:
+        """See `Store`."""
+        self._ask()
+        check_name(channel)
+        return self._heads.get(channel)
+
+    async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
+        """See `Store`."""
+        self._ask()
+        check_prefix(prefix)
+        check_prefix(after)
+        names = sorted(name for name in self._heads if name.startswith(prefix) and name > after)
+        return tuple(self._heads[name] for name in names[: at_most(limit)])
+
+    async def drop(self, channel: str) -> None:
+        """See `Store`."""
+        self._ask()
+        check_name(channel)
+        for table in (self._heads, self._rows, self._ids, self._slots):
+            table.pop(channel, None)
+
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+        """See `Slots`."""
+        values = self._values(channel, keys)
+        head, now = self._heads.get(channel) or new_head(channel), self._now()
+        change = decide(values, next_place(head, now))
+        check_change(change)
+        ids = [entry.id for entry in change.entries]
+        if len({*ids}) < len(ids) or not self._ids.get(channel, {}).keys().isdisjoint(ids):
+            raise InputError("an id that the log has already")
+        if not ids:
+            return Changed((), change.result)
+        slots = self._slots.setdefault(channel, {})
+        for key, value in change.puts.items():
+            if value is None:
+                slots.pop(key, None)
+            else:
+                slots[key] = value
+        return Changed(self._add(head, change.entries, now), change.result)
+
+    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+        """See `Slots`."""
+        return self._values(channel, keys)
+
+    async def slots(
+        self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
+    ) -> tuple[Slot, ...]:
+        """See `Slots`."""
+        slots = self._slots.get(channel, {})
+        keys = sorted(self._between(slots, channel, after, before), reverse=reverse)
+        return slot_page((Slot(key, slots[key]) for key in keys), limit)
+
+    async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
+        """See `Slots`."""
+        ids = self._ids.get(channel, {})
+        return page((ids[name] for name in sorted(self._between(ids, channel, after, before))), limit)
+
+    async def seek(self, channel: str, serial: str) -> Cursor:
+        """See `Slots`."""
+        self._ask()
+        check_name(channel)
+        rows = self._rows.get(channel, [])
+        return cursor_at(self._heads.get(channel), serial, lambda n: rows[n - 1].tick)
+
+    def _values(self, channel: str, keys: Sequence[str]) -> Values:
+        self._ask()
+        for name in (channel, *keys):
+            check_name(name)
+        slots = self._slots.get(channel, {})
+        return {key: slots.get(key) for key in keys}
+
+    def _between(self, names: Iterable[str], channel: str, after: str, before: str) -> list[str]:
+        self._ask()
+        check_name(channel)
+        check_prefix(after)
+        check_prefix(before)
+        return [name for name in names if after < name < before]
+
+    async def close(self) -> None:
+        """See `Store`."""
+        self._closed = True
+
+    def _ask(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")

@@ -1,0 +1,100 @@
+"""Whether a citation's offsets lie within the text that it is about: reported, and no reason to refuse it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, TypeGuard, cast
+
+from msgspec import Struct
+
+from citewire import codec
+from citewire.channels.message import Data, Message
+from citewire.errors import DecodeError
+from citewire.text import UNITS, Offsets, Unit
+
+__all__ = ["Claim", "Placed", "claim_of", "is_citation", "object_of", "placed"]
+
+_NAMESPACE = "citations"
+_SPELLINGS = (("startOffset", "endOffset"), ("startIndex", "endIndex"))
+
+_Status: TypeAlias = Literal["inside", "outside", "reversed", "split", "unchecked"]
+
+
+class Claim(Struct, frozen=True):
+    """The offsets of a citation as it gives them; None in place of what cannot be checked."""
+
+    start: int | None
+    end: int | None
+    unit: Unit | None
+
+
+_UNKNOWN = Claim(None, None, None)
+
+
+class Placed(Struct, frozen=True, omit_defaults=True):
+    """What became of the check: `version` is the serial of the version of the message it was made against.
+
+    `split`: an offset is in the middle of a character. `unchecked`: the text or the offsets cannot be read.
+    """
+
+    status: _Status
+    version: str
+    unit: Unit | None = None
+
+
+def object_of(data: Data, encoding: str | None) -> dict[str, Any]:
+    """The object that was sent as JSON; an empty one where it was something else, or broken."""
+    if data is None or encoding not in {"json", "json/utf-8"}:
+        return {}
+    try:
+        value = codec.decode(data)
+    except DecodeError:
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def claim_of(type: str, data: Data, encoding: str | None) -> Claim | None:  # noqa: A002 - as annotations call it
+    """The offsets of an annotation's data; None where it is no citation, or has none."""
+    if not is_citation(type):
+        return None
+    if encoding and "cipher" in encoding:
+        return _UNKNOWN
+    value = object_of(data, encoding)
+    for names in _SPELLINGS:
+        start, end = map(value.get, names)
+        if start is not None or end is not None:
+            unit = value.get("unit", "utf16")
+            known = _is_offset(start) and _is_offset(end) and unit in UNITS
+            return Claim(start, end, unit) if known else _UNKNOWN
+    return None
+
+
+def is_citation(type: str) -> bool:  # noqa: A002
+    """Whether annotations of this type are citations."""
+    return type.partition(":")[0] == _NAMESPACE
+
+
+def _is_offset(value: object) -> TypeGuard[int]:
+    return type(value) is int
+
+
+def placed(claim: Claim, message: Message) -> Placed:
+    """Where the offsets are in the text of the message as it stands."""
+    version = message.version.serial
+    if message.text is None or claim.start is None or claim.end is None or claim.unit is None:
+        return Placed("unchecked", version, claim.unit)
+    status = _status(_offsets(message.text), claim.start, claim.end, claim.unit)
+    return Placed(status, version, claim.unit)
+
+
+# The same text is cited many times.
+_offsets = lru_cache(maxsize=32)(Offsets)
+
+
+def _status(text: Offsets, start: int, end: int, unit: Unit) -> _Status:
+    if start > end:
+        return "reversed"
+    found = text.span(start, end, unit)
+    if found is None:
+        return "outside"
+    return "split" if found.repaired else "inside"

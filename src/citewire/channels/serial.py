@@ -1,0 +1,32 @@
+"""Ably serials: `<14-digit ms>-<3-digit counter>@<series>:<3-digit index>`, which sort as text.
+
+A serial is kept as one integer, the tick: milliseconds × 1000 + counter. The next tick is one more than the
+last, or the present millisecond if that is later; so the counter starts again with each millisecond, runs
+over into the next one, and a clock that is set back never makes a serial go back.
+"""
+
+from __future__ import annotations
+
+import re
+
+from citewire.errors import InputError
+
+_SERIAL = re.compile(r"([0-9]{14})-([0-9]{3})@([0-9a-f]+)(?::000)?")
+
+
+def tick_after(last: int, now_ms: int) -> int:
+    """The tick of a row written at `now_ms` after one with the tick `last`."""
+    return max(now_ms * 1000, last + 1)
+
+
+def serial_of(tick: int, epoch: str) -> str:
+    """The serial of a row; a row is one message, so its index is always 000."""
+    return f"{tick // 1000:014d}-{tick % 1000:03d}@{epoch}:000"
+
+
+def tick_of(serial: str) -> tuple[int, str]:
+    """The tick and the epoch of a serial, with or without its index."""
+    found = _SERIAL.fullmatch(serial)
+    if not found:
+        raise InputError("not a serial of this server")
+    return int(found[1]) * 1000 + int(found[2]), found[3]

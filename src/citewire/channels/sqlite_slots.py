@@ -1,0 +1,89 @@
+"""The slots of all channels in SQLite: read by anyone, changed by the one writer.
+
+As nobody else writes, the writer can go by what it has seen and written before. What one transaction puts is
+written at its end, so that a summary that many annotations change is written once for all of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import starmap
+
+from citewire.channels.store import Slot, Values, slot_page
+
+# Some hundreds of messages that are being annotated or appended to, with their summaries.
+_BYTES_KEPT = 32 * 1024 * 1024
+
+_NO = "SELECT no FROM channel WHERE name = ?"
+_VALUES = "SELECT key, value FROM slot WHERE channel = ? AND key IN ({})"
+_PUT = "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT (channel, key) DO UPDATE SET value = excluded.value"
+_TAKE = "DELETE FROM slot WHERE channel = ? AND key = ?"
+_SLOTS = """
+SELECT key, value FROM channel JOIN slot ON slot.channel = channel.no
+WHERE name = ? AND key > ? AND key < ? ORDER BY key {}
+"""
+
+
+class WriterSlots:
+    """The slots as they will be when the transaction is committed."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._seen: dict[tuple[int, str], bytes | None] = {}
+        self._changed: set[tuple[int, str]] = set()
+        self._size = 0
+
+    def values(self, no: int, keys: Sequence[str]) -> Values:
+        """The slots of the channel with this number; 0 is none."""
+        if not no:
+            return dict.fromkeys(keys)
+        unseen = [key for key in keys if (no, key) not in self._seen]
+        if unseen:
+            for key, value in _values(self._db, no, unseen).items():
+                self._keep(no, key, value)
+        return {key: self._seen[no, key] for key in keys}
+
+    def put(self, no: int, puts: Values) -> None:
+        """Change them, once `flush` is called."""
+        for key, value in puts.items():
+            self._keep(no, key, value)
+            self._changed.add((no, key))
+
+    def flush(self) -> None:
+        """Write what has changed."""
+        slots = [(*at, self._seen[at]) for at in self._changed]
+        self._db.executemany(_PUT, (slot for slot in slots if slot[2] is not None))
+        self._db.executemany(_TAKE, (slot[:2] for slot in slots if slot[2] is None))
+        self._changed.clear()
+        if self._size > _BYTES_KEPT:
+            self.forget()
+
+    def forget(self) -> None:
+        """Know nothing: what was not flushed never was."""
+        self._seen.clear()
+        self._changed.clear()
+        self._size = 0
+
+    def _keep(self, no: int, key: str, value: bytes | None) -> None:
+        self._seen[no, key] = value
+        self._size += len(key) + len(value or b"")
+
+
+def _values(db: sqlite3.Connection, no: int, keys: Sequence[str]) -> Values:
+    query = _VALUES.format(",".join("?" * len(keys)))
+    return dict.fromkeys(keys) | dict(db.execute(query, (no, *keys)))
+
+
+def values(db: sqlite3.Connection, channel: str, keys: Sequence[str]) -> Values:
+    """See `Slots.values`."""
+    (no,) = db.execute(_NO, (channel,)).fetchone() or (0,)
+    return _values(db, no, keys)
+
+
+def between(
+    db: sqlite3.Connection, span: tuple[str, str, str], limit: int, reverse: bool
+) -> tuple[Slot, ...]:
+    """See `Slots.slots`; the span is a channel and two keys."""
+    found = db.execute(_SLOTS.format("DESC" if reverse else "ASC"), span)
+    return slot_page(starmap(Slot, found), limit)

@@ -1,0 +1,290 @@
+"""What the annotations of a message add up to, by type and, mostly, by name.
+
+A summary is kept in the form in which clients get it. It names the first clients of each group while there
+is room; those who come later are counted, and each of them is kept apart as `Hidden`. So one more annotation
+costs the same whether the message has ten or a million of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from msgspec import Raw, Struct, msgpack, to_builtins
+from msgspec.structs import replace
+
+from citewire.channels.refusal import ChannelError
+
+__all__ = ["METHODS", "Folded", "Hidden", "Method", "Step", "fold", "method_of", "of_client"]
+
+SUMMARY_BYTES = 64 * 1024
+"""How large a summary may become; beyond that it names no more clients, and takes no more names."""
+# What a group needs besides its name, and a client besides its id.
+_GROUP_BYTES = 128
+_CLIENT_BYTES = 16
+
+
+class Group(Struct, frozen=True):
+    """Those who count under one name: `shown` by client id, all `clients`, and what nobody is known for."""
+
+    total: int = 0
+    shown: Mapping[str, int] = {}
+    clients: int = 0
+    unidentified: int = 0
+
+
+class Total(Struct, frozen=True):
+    """`total.v1`."""
+
+    total: int
+    client_ids: ClassVar[tuple[str, ...]] = ()
+
+    def group(self) -> Group:
+        """What it says."""
+        return Group(self.total, unidentified=self.total)
+
+    @classmethod
+    def of(cls, group: Group) -> Total:
+        """As clients get it."""
+        return cls(group.total)
+
+
+class Listed(Struct, frozen=True, rename="camel"):
+    """`flag.v1`, `distinct.v1` and `unique.v1`: each client counts once."""
+
+    total: int
+    client_ids: tuple[str, ...]
+    clipped: bool
+
+    def group(self) -> Group:
+        """What it says."""
+        return Group(self.total, dict.fromkeys(self.client_ids, 1), self.total)
+
+    @classmethod
+    def of(cls, group: Group) -> Listed:
+        """As clients get it."""
+        return cls(group.total, tuple(group.shown), group.clients > len(group.shown))
+
+
+class Tallied(Struct, frozen=True, rename="camel"):
+    """`multiple.v1`."""
+
+    total: int
+    client_ids: dict[str, int]
+    total_unidentified: int
+    total_client_ids: int
+    clipped: bool
+
+    def group(self) -> Group:
+        """What it says."""
+        return Group(self.total, self.client_ids, self.total_client_ids, self.total_unidentified)
+
+    @classmethod
+    def of(cls, group: Group) -> Tallied:
+        """As clients get it."""
+        shown = dict(group.shown)
+        return cls(group.total, shown, group.unidentified, group.clients, group.clients > len(shown))
+
+
+_Form: TypeAlias = Total | Listed | Tallied
+_Forms: TypeAlias = Mapping[str, _Form]
+
+_FORMS: tuple[type[_Form], ...] = (Total, Listed, Tallied)
+_alone = {form: msgpack.Decoder(form) for form in _FORMS}
+_by_name = {form: msgpack.Decoder(dict[str, form]) for form in _FORMS}
+
+
+class Method(Struct, frozen=True):
+    """How annotations of a type add up.
+
+    `identified`: nobody without a client id may. `named`: there is a group for each name. `adds`: more of
+    the same client counts more. `moves`: a client is in one group only.
+    """
+
+    form: type[_Form]
+    identified: bool = False
+    named: bool = True
+    adds: bool = False
+    moves: bool = False
+
+    def read(self, data: Raw | None) -> _Forms:
+        """The groups of a type by name; the one of a type without names has none."""
+        if data is None:
+            return {}
+        if self.named:
+            return _by_name[self.form].decode(data)
+        return {"": _alone[self.form].decode(data)}
+
+    def written(self, forms: _Forms) -> Any:
+        """The same as clients get it."""
+        return forms if self.named else forms[""]
+
+
+METHODS: Mapping[str, Method] = {
+    "total.v1": Method(Total, named=False, adds=True),
+    "flag.v1": Method(Listed, identified=True, named=False),
+    "distinct.v1": Method(Listed, identified=True),
+    "unique.v1": Method(Listed, identified=True, moves=True),
+    "multiple.v1": Method(Tallied, adds=True),
+}
+
+
+def method_of(type: str) -> Method | None:  # noqa: A002 - as it is called in an annotation
+    """The method of an annotation's type, `namespace:method`; None where it says only the namespace."""
+    namespace, colon, method = type.partition(":")
+    if not namespace or (colon and method not in METHODS):
+        raise ChannelError(40000, f"not a type of annotations; their methods are {', '.join(METHODS)}")
+    return METHODS[method] if colon else None
+
+
+class Step(Struct, frozen=True):
+    """What one annotation does to a summary."""
+
+    type: str
+    method: Method
+    name: str
+    client_id: str | None
+    count: int
+    delete: bool
+
+
+class Hidden(Struct, frozen=True, array_like=True):
+    """A client who counts in a group that does not name it."""
+
+    type: str
+    name: str
+    count: int
+
+
+class Folded(Struct, frozen=True):
+    """A changed summary, and what is now hidden of the client who changed it."""
+
+    summary: bytes
+    hidden: Hidden | None
+
+
+class _Groups(Struct, frozen=True):
+    """The groups of one type, and where one client is hidden among them."""
+
+    forms: _Forms
+    hidden: Hidden | None
+
+
+_types = msgpack.Decoder(dict[str, Raw])
+
+
+def read(summary: bytes | None) -> dict[str, Raw]:
+    """The types of a summary."""
+    return _types.decode(summary) if summary else {}
+
+
+def fold(summary: bytes | None, hidden: Hidden | None, step: Step, shown: int) -> Folded | None:
+    """The summary after a step; None where it changes nothing.
+
+    `hidden` is that of the step's client, in the group of the step or, where clients move, in any of its
+    type. No group names more than `shown` clients.
+    """
+    types = read(summary)
+    before = _Groups(step.method.read(types.get(step.type)), hidden)
+    after = _deleted(before, step) if step.delete else _created(before, step, len(summary or b""), shown)
+    if after is None:
+        return None
+    changed: dict[str, Any] = {**types, step.type: None}
+    if after.forms:
+        changed[step.type] = step.method.written(after.forms)
+    else:
+        del changed[step.type]
+    return Folded(msgpack.encode(changed), after.hidden)
+
+
+def _created(groups: _Groups, step: Step, size: int, shown: int) -> _Groups | None:
+    home = _home(groups, step)
+    if home is not None and not step.method.adds:
+        if home == step.name:
+            return None
+        groups = _left(groups, home, step)
+    if step.name not in groups.forms and size + _room(step.type, step.name) + _GROUP_BYTES > SUMMARY_BYTES:
+        raise ChannelError(40009, f"a summary of more than {SUMMARY_BYTES // 1024} KiB")
+    return _joined(groups, step, size, shown)
+
+
+def _deleted(groups: _Groups, step: Step) -> _Groups | None:
+    """Without what the client has in the group; who has no id takes back what nobody is known for (D1–D3)."""
+    if step.client_id is not None:
+        return _left(groups, step.name, step) if _home(groups, step) == step.name else None
+    group = _group(groups, step.name)
+    taken = min(step.count, group.unidentified)
+    if not taken:
+        return None
+    return _with(
+        groups, step, replace(group, total=group.total - taken, unidentified=group.unidentified - taken)
+    )
+
+
+def _home(groups: _Groups, step: Step) -> str | None:
+    """The name under which the client of the step counts already."""
+    names = groups.forms if step.method.moves else (step.name,) if step.name in groups.forms else ()
+    for name in names:
+        if step.client_id in groups.forms[name].client_ids:
+            return name
+    return groups.hidden and groups.hidden.name
+
+
+def _joined(groups: _Groups, step: Step, size: int, shown: int) -> _Groups:
+    """With the count of the step; a client is shown where there is room for it."""
+    group, client, hidden = _group(groups, step.name), step.client_id, groups.hidden
+    total = group.total + step.count
+    if client is None:
+        return _with(groups, step, replace(group, total=total, unidentified=group.unidentified + step.count))
+    if client in group.shown:
+        more = {**group.shown, client: group.shown[client] + step.count}
+        return _with(groups, step, replace(group, total=total, shown=more))
+    if hidden:
+        hidden = replace(hidden, count=hidden.count + step.count)
+        return replace(_with(groups, step, replace(group, total=total)), hidden=hidden)
+    group = replace(group, total=total, clients=group.clients + 1)
+    if len(group.shown) < shown and size + _room(client) + _CLIENT_BYTES <= SUMMARY_BYTES:
+        return _with(groups, step, replace(group, shown={**group.shown, client: step.count}))
+    return replace(_with(groups, step, group), hidden=Hidden(step.type, step.name, step.count))
+
+
+def _left(groups: _Groups, name: str, step: Step) -> _Groups:
+    """Without the client of the step, who counts under this name."""
+    group = _group(groups, name)
+    shown = dict(group.shown)
+    count = shown.pop(step.client_id or "", 0) or (groups.hidden.count if groups.hidden else 0)
+    group = replace(group, total=group.total - count, shown=shown, clients=group.clients - 1)
+    return replace(_with(groups, replace(step, name=name), group), hidden=None)
+
+
+def _group(groups: _Groups, name: str) -> Group:
+    form = groups.forms.get(name)
+    return form.group() if form else Group()
+
+
+def _with(groups: _Groups, step: Step, group: Group) -> _Groups:
+    """The groups with this one; one in which nothing counts is none."""
+    forms = {**groups.forms, step.name: step.method.form.of(group)}
+    if not group.total:
+        del forms[step.name]
+    return replace(groups, forms=forms)
+
+
+def _room(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
+def of_client(summary: bytes | None, client_id: str, hidden: Iterable[Hidden]) -> dict[str, Any]:
+    """The groups in which a client counts, each with its totals and no other client; by type."""
+    counts = {(each.type, each.name): each.count for each in hidden}
+    found: dict[str, Any] = {}
+    for kind, data in read(summary).items():
+        method, forms = METHODS[kind.partition(":")[2]], dict[str, _Form]()
+        for name, form in method.read(data).items():
+            group = form.group()
+            if count := group.shown.get(client_id) or counts.get((kind, name)):
+                alone = method.form.of(replace(group, shown={client_id: count}))
+                forms[name] = alone if isinstance(alone, Total) else replace(alone, clipped=True)
+        if forms:
+            found[kind] = to_builtins(method.written(forms))
+    return found

@@ -1,0 +1,388 @@
+"""What every `Store` must do."""
+
+# ruff: noqa: S101 - a suite of tests is made of it
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from citewire.channels.store import (
+    BATCH_ENTRIES,
+    ENTRY_BYTES,
+    PAGE_BYTES,
+    Cursor,
+    CursorLost,
+    Entry,
+    Row,
+    Store,
+    StoreError,
+    broken_link,
+    was_all,
+)
+from citewire.errors import InputError
+
+__all__ = ["StoreContract", "Suite", "check_log", "entries", "everything"]
+
+_S_co = TypeVar("_S_co", bound=Store, covariant=True)
+
+
+def entries(*ids: str, data: bytes = b"{}") -> list[Entry]:
+    """Entries with these ids."""
+    return [Entry(each, "event", data) for each in ids]
+
+
+async def everything(store: Store, channel: str, page: int = 3) -> list[Row]:
+    """All rows of a channel, read page by page as a reader would."""
+    rows = list(await store.read(channel, limit=page))
+    while rows and (more := await store.read(channel, rows[-1].cursor, limit=page)):
+        rows.extend(more)
+    return rows
+
+
+def check_log(rows: list[Row]) -> None:
+    """No gap, serials that rise as text, one epoch, no id twice, and no link of the chain broken."""
+    assert [row.n for row in rows] == list(range(1, len(rows) + 1))
+    serials = [row.serial for row in rows]
+    assert serials == sorted(set(serials))
+    assert len({row.epoch for row in rows}) <= 1
+    assert len({row.id for row in rows}) == len(rows)
+    assert not rows or broken_link(rows[0].before, rows) is None
+
+
+class Suite(Generic[_S_co]):
+    """How a store is opened."""
+
+    durable: ClassVar[bool] = True
+
+    @contextmanager
+    def folder(self) -> Generator[Path]:
+        """A place for one store."""
+        with TemporaryDirectory() as folder:
+            yield Path(folder)
+
+    async def open(self, folder: Path, now: Callable[[], int]) -> _S_co:
+        """The store of this folder, with this clock."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def opened(self, now: Callable[[], int] = lambda: 1_794_768_614_785) -> AsyncGenerator[_S_co]:
+        """A new store, closed in the end."""
+        with self.folder() as folder:
+            store = await self.open(folder, now)
+            try:
+                yield store
+            finally:
+                await store.close()
+
+
+class StoreContract(Suite[Store]):
+    """The suite of `Store`."""
+
+    def test_serials_count_within_a_millisecond_and_never_go_back(self) -> None:
+        """The counter runs over into the next millisecond; a clock set back changes nothing."""
+        clock = iter([5, 5, 4, 9])
+
+        async def run() -> list[str]:
+            async with self.opened(lambda: next(clock)) as store:
+                await store.append("c", entries("a"))
+                await store.append("c", entries(*(f"b{i}" for i in range(999))))
+                await store.append("c", entries("c"))
+                await store.append("c", entries("d"))
+                rows = await everything(store, "c", page=1000)
+                check_log(rows)
+                return [row.serial.replace(row.epoch, "E") for row in rows]
+
+        serials = asyncio.run(run())
+        assert [serials[0], *serials[999:]] == [
+            "00000000000005-000@E:000",
+            "00000000000005-999@E:000",
+            "00000000000006-000@E:000",
+            "00000000000009-000@E:000",
+        ]
+
+    def test_a_repeated_id_gives_the_first_row(self) -> None:
+        """Alone, within one batch, and between new ones; and it uses up no number."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                [a] = await store.append("c", entries("a", data=b"first"))
+                again = await store.append("c", entries("x", "a", "x", data=b"second"))
+                assert again[1] == a
+                assert again[0] == again[2]
+                assert [row.id for row in await everything(store, "c")] == ["a", "x"]
+                assert await store.append("other", entries("a")) != (a,)
+
+        asyncio.run(run())
+
+    def test_many_at_once(self) -> None:
+        """Appends that run together are each whole, each acknowledged with its own rows, in one order."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                calls = [store.append(f"c{i % 3}", entries(f"{i}a", f"{i}b", "same")) for i in range(300)]
+                for batch in await asyncio.gather(*calls):
+                    assert batch[1].n == batch[0].n + 1
+                for channel in ("c0", "c1", "c2"):
+                    rows = await everything(store, channel, page=100)
+                    check_log(rows)
+                    assert len(rows) == 201
+
+        asyncio.run(run())
+
+    def test_a_caller_who_leaves(self) -> None:
+        """A cancelled append is kept whole or not at all, and others go on."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                tasks = [
+                    asyncio.ensure_future(store.append("c", entries(f"{i}a", f"{i}b"))) for i in range(20)
+                ]
+                await asyncio.sleep(0)
+                for task in tasks[::2]:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                rows = await everything(store, "c")
+                check_log(rows)
+                ids = [row.id for row in rows]
+                assert all((f"{i}a" in ids) == (f"{i}b" in ids) for i in range(20))
+                assert all(f"{i}a" in ids for i in range(1, 20, 2))
+
+        asyncio.run(run())
+
+    def test_cursors_that_lead_nowhere(self) -> None:
+        """Another epoch, a row not yet there, a channel never there or dropped; but the start is fine."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                [row] = await store.append("c", entries("a"))
+                assert await store.read("c", Cursor(row.epoch, 0)) == (row,)
+                for channel, cursor in [
+                    ("c", Cursor("0", 0)),
+                    ("c", Cursor(row.epoch, 10**30)),
+                    ("none", Cursor("", 0)),
+                    ("c", Cursor(row.epoch, 2)),
+                    ("c", Cursor(row.epoch, -1)),
+                    ("none", row.cursor),
+                ]:
+                    with pytest.raises(CursorLost):
+                        await store.read(channel, cursor)
+                await store.drop("c")
+                with pytest.raises(CursorLost):
+                    await store.read("c", row.cursor)
+                [anew] = await store.append("c", entries("a"))
+                assert anew.n == 1
+                assert anew.epoch != row.epoch
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("name", ["", "\0", "a\0b", "\ud800", "x" * 513, "é" * 257])
+    def test_names_no_store_could_keep(self, name: str) -> None:
+        """They are refused wherever they come in, and nothing is kept."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                for channel, entry in [
+                    (name, entries("a")),
+                    ("c", entries("a", name)),
+                    ("c", [Entry("a", name, b"")]),
+                ]:
+                    with pytest.raises(InputError):
+                        await store.append(channel, entry)
+                assert await store.append("c", []) == ()
+                assert await store.head("c") is None
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("prefix", ["\0", "\ud800", "x" * 513])
+    def test_what_no_name_begins_with(self, prefix: str) -> None:
+        """It is refused in a listing, on either side."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                with pytest.raises(InputError):
+                    await store.heads(prefix)
+                with pytest.raises(InputError):
+                    await store.heads("", prefix)
+
+        asyncio.run(run())
+
+    def test_more_than_may_be_kept_at_once(self) -> None:
+        """One entry, many large ones, too many; the largest that may be is kept as it is."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                largest = bytes(ENTRY_BYTES)
+                for batch in [
+                    entries("a", data=largest + b"x"),
+                    entries("a", "b", "c", data=largest),
+                    entries(*map(str, range(BATCH_ENTRIES + 1))),
+                ]:
+                    with pytest.raises(InputError):
+                        await store.append("c", batch)
+                assert await store.head("c") is None
+                await store.append("c", entries("a", data=largest))
+                assert [row.data for row in await store.read("c")] == [largest]
+
+        asyncio.run(run())
+
+    def test_large_rows_come_in_small_pages(self) -> None:
+        """A page ends with the row that fills it, and the next read goes on from there."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                await store.append("c", entries(*"abcde", data=bytes(PAGE_BYTES // 2)))
+                first = await store.read("c")
+                second = await store.read("c", first[-1].cursor)
+                assert [row.id for row in first] == ["a", "b"]
+                assert [row.id for row in second] == ["c", "d"]
+                assert not was_all(second, 1000)
+                assert was_all(await store.read("c", second[-1].cursor), 1000)
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize("limit", [-1, 0, 10**30])
+    def test_any_limit(self, limit: int) -> None:
+        """Less than none is none, and there is no end to how many may be asked for."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                await store.append("c", entries("a", "b"))
+                assert len(await store.read("c", limit=limit)) == (2 if limit > 0 else 0)
+                assert len(await store.heads("", limit=limit)) == (1 if limit > 0 else 0)
+
+        asyncio.run(run())
+
+    def test_a_closed_store(self) -> None:
+        """What was asked for before is done, what is asked for later refused; to close twice is fine."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                pending = [asyncio.ensure_future(store.append("c", entries(str(i)))) for i in range(50)]
+                await asyncio.sleep(0)
+                await store.close()
+                assert sorted(row.n for [row] in await asyncio.gather(*pending)) == list(range(1, 51))
+                calls = (store.append("c", entries("z")), store.read("c"), store.head("c"), store.heads(""))
+                for call in (*calls, store.get("c", "z"), store.drop("c")):
+                    with pytest.raises(StoreError):
+                        await call
+                await store.close()
+
+        asyncio.run(run())
+
+    def test_like_the_model(self) -> None:
+        """Any sequence of calls gives what dicts of lists would give."""
+        suite = self
+
+        class Machine(StoreMachine):
+            def __init__(self) -> None:
+                super().__init__(suite)
+
+        run_state_machine_as_test(Machine, settings=settings(max_examples=60, stateful_step_count=25))
+
+
+NAMES = st.sampled_from(["a", "ab", "b", "run:é", "run:\U0010ffff", "run:"])
+ENTRY = st.builds(Entry, st.sampled_from("stuvwxyz"), st.sampled_from(["event", "é"]), st.binary(max_size=4))
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store next to its model: for each channel, the entries that were new, in order; and its slots."""
+
+    def __init__(self, suite: Suite[Any]) -> None:
+        super().__init__()
+        self.suite = suite
+        self.model: dict[str, dict[str, Entry]] = {}
+        self.slots: dict[str, dict[str, bytes]] = {}
+        self.epochs: dict[str, str] = {}
+        self.clock = 1000
+        self.place = suite.folder()
+        self.runner = asyncio.Runner()
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = self.place.__enter__()
+        self.open()
+
+    def open(self) -> None:
+        self.store = self.runner.run(self.suite.open(self.folder, lambda: self.clock))
+
+    @rule(channel=NAMES, batch=st.lists(ENTRY, max_size=5), step=st.integers(-2, 2))
+    def append(self, channel: str, batch: list[Entry], step: int) -> None:
+        self.clock += step
+        rows = self.runner.run(self.store.append(channel, batch))
+        kept = self.model.setdefault(channel, {}) if batch else {}
+        for entry in batch:
+            kept.setdefault(entry.id, entry)
+        order = list(kept)
+        assert [(row.n, Entry(row.id, row.kind, row.data)) for row in rows] == [
+            (order.index(entry.id) + 1, kept[entry.id]) for entry in batch
+        ]
+        for row in rows:
+            assert row.epoch == self.epochs.setdefault(channel, row.epoch)
+
+    @rule(channel=NAMES)
+    def drop(self, channel: str) -> None:
+        self.runner.run(self.store.drop(channel))
+        self.slots.pop(channel, None)
+        self.model.pop(channel, None)
+        self.epochs.pop(channel, None)
+
+    @rule()
+    def reopen(self) -> None:
+        if self.suite.durable:
+            self.runner.run(self.store.close())
+            self.open()
+
+    @rule(channel=NAMES, n=st.integers(0, 10), limit=st.integers(0, 5))
+    def read(self, channel: str, n: int, limit: int) -> None:
+        kept = list(self.model.get(channel, {}))
+        cursor = Cursor(self.epochs.get(channel, "none"), n)
+        if channel in self.model and n <= len(kept):
+            rows = self.runner.run(self.store.read(channel, cursor, limit))
+            assert [row.id for row in rows] == kept[n : n + limit]
+        else:
+            with pytest.raises(CursorLost):
+                self.runner.run(self.store.read(channel, cursor, limit))
+
+    @rule(channel=NAMES, name=st.sampled_from("stuvwxyz"))
+    def get(self, channel: str, name: str) -> None:
+        row = self.runner.run(self.store.get(channel, name))
+        kept = self.model.get(channel, {})
+        if name in kept:
+            assert row is not None
+            assert (row.n, row.epoch) == (list(kept).index(name) + 1, self.epochs[channel])
+            assert Entry(row.id, row.kind, row.data) == kept[name]
+        else:
+            assert row is None
+
+    @rule(
+        prefix=st.sampled_from(["", "a", "run:", "zzz"]), after=st.just("") | NAMES, limit=st.integers(0, 3)
+    )
+    def names(self, prefix: str, after: str, limit: int) -> None:
+        heads = self.runner.run(self.store.heads(prefix, after, limit))
+        names = sorted(name for name in self.model if name.startswith(prefix) and name > after)
+        assert [head.channel for head in heads] == names[:limit]
+
+    @invariant()
+    def same(self) -> None:
+        for channel, kept in self.model.items():
+            rows = self.runner.run(everything(self.store, channel))
+            head = self.runner.run(self.store.head(channel))
+            check_log(rows)
+            assert [Entry(row.id, row.kind, row.data) for row in rows] == list(kept.values())
+            assert head is not None
+            assert (head.cursor, head.hash) == (rows[-1].cursor, rows[-1].hash)
+
+    def teardown(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+        self.place.__exit__(None, None, None)

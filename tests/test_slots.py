@@ -1,0 +1,21 @@
+"""The slots of a channel, in every store."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from citewire.channels.memory import MemoryStore
+from citewire.channels.sqlite import SqliteStore
+from citewire.channels.store import ChannelStore
+from citewire.testing import SlotsContract
+
+
+class TestMemory(SlotsContract):
+    durable = False
+
+    async def open(self, folder: Path, now: Callable[[], int]) -> ChannelStore:
+        return MemoryStore(now)
+
+
+class TestSqlite(SlotsContract):
+    async def open(self, folder: Path, now: Callable[[], int]) -> ChannelStore:
+        return SqliteStore(folder, now)

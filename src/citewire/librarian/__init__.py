@@ -1,0 +1,9 @@
+"""The embedded agent: it answers from the sources, in their own words, each cited by its page."""
+
+from __future__ import annotations
+
+from citewire.librarian.index import Index
+from citewire.librarian.librarian import Librarian
+from citewire.librarian.passages import Passage, Sentence
+
+__all__ = ["Index", "Librarian", "Passage", "Sentence"]

@@ -1,0 +1,84 @@
+"""The agent with a model: pydantic-ai, told to cite, with the same index to search. Needs `citewire[llm]`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+from msgspec.structs import replace
+
+from citewire.agui.events import RunInput, write_json
+from citewire.errors import CitewireError, InputError
+from citewire.extraction import prompt
+from citewire.librarian.index import Index
+from citewire.librarian.passages import Passage
+from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["NoModel", "model_agent"]
+
+_PASSAGES = 8
+_TASK = """
+You do not have the documents yet. Call search_sources with words that the passages you need would have: \
+it returns such passages as documents. Search again, in other words, where it found nothing that helps. \
+Answer only from what it returned, in the language of the question, and say so where that does not answer it.
+"""
+
+
+class NoModel(CitewireError):
+    """No model can answer: pydantic-ai is not installed, or knows no such model, or has no key for it."""
+
+    code = "no_model"
+
+
+def model_agent(index: Index, model: str | Model) -> Callable[[RunInput], AsyncIterator[Any]]:
+    """A function for `LocalAgent`: the events of a run in which `model`, such as `openai:gpt-5`, answers.
+
+    The key is where the provider looks for it, in the environment. Raises `NoModel`.
+    """
+    try:
+        from pydantic_ai import Agent  # noqa: PLC0415  # an extra, which takes a second to load
+        from pydantic_ai.exceptions import UserError  # noqa: PLC0415
+        from pydantic_ai.ui.ag_ui import AGUIAdapter  # noqa: PLC0415
+    except ImportError as exc:
+        raise NoModel(f"a model needs pydantic-ai: pip install 'citewire[llm]' ({exc})") from exc
+
+    async def search_sources(query: str) -> str:
+        """Search the documents: the passages that have most of the words of the query."""
+        found = await asyncio.to_thread(index.search, query, _PASSAGES)
+        return "\n".join(map(_document, found)) or "No passage has any of these words."
+
+    try:
+        agent = Agent(model, instructions=prompt(()) + _TASK, tools=[search_sources])
+    except (UserError, ImportError, ValueError) as exc:
+        raise NoModel(str(exc)) from exc
+
+    def run(run_input: RunInput) -> AsyncIterator[Any]:
+        # It has no place for state, and would warn of it.
+        posted = write_json(replace(run_input, state={}))
+        try:
+            given = AGUIAdapter.build_run_input(posted)
+        except ValueError as exc:
+            raise InputError(f"ag-ui-protocol takes no such input: {for_log(exc, 300)}") from exc
+        return AGUIAdapter(agent, given).run_stream()
+
+    return run
+
+
+def _document(passage: Passage) -> str:
+    """A passage in the form that the prompt tells of, so that it can be cited by page and line."""
+    return f"<document id={quoteattr(passage.source)}>\n" + "\n".join(_pages(passage)) + "\n</document>"
+
+
+def _pages(passage: Passage) -> Iterator[str]:
+    pages: Iterable[tuple[int, Any]] = groupby(passage.sentences, key=lambda sentence: sentence.page)
+    for page, sentences in pages:
+        tag = f"page_number_{page}_index_{page - 1}"
+        yield f"<{tag}>"
+        yield from (f'<line id="{sentence.line}">{sentence.text}</line>' for sentence in sentences)
+        yield f"</{tag}>"

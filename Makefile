@@ -23,10 +23,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
 
-.PHONY: run test check bench format clean
+.PHONY: run test check bench samples format clean
 
 run: $(RUNTIME)
-	@$(BIN)/python examples/first_answer.py
+	@$(BIN)/python examples/serve_samples.py
 
 test: check $(NODE)
 	@echo "pytest"
@@ -48,6 +48,9 @@ check: $(DEV)
 bench: $(DEV) $(NODE)
 	@$(SYNC) --group bench
 	@$(BIN)/python -m bench
+
+samples:
+	@$(PYTHON) samples/make.py
 
 format: $(DEV)
 	@$(BIN)/ruff check --quiet --fix

@@ -1,6 +1,6 @@
 """Run every bench and print its table."""
 
-from bench import dialects, engine, extract, pdf, proof, rendering, stream, thread, verify
+from bench import dialects, engine, extract, pdf, proof, rendering, store, stream, thread, verify
 
 if __name__ == "__main__":
     dialects.main()
@@ -12,3 +12,4 @@ if __name__ == "__main__":
     proof.main()
     extract.main()
     stream.main()
+    store.main()

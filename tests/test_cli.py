@@ -301,6 +301,35 @@ def test_version() -> None:
     assert run("--version").stdout == f"{citewire.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    "name", ["convert", "render", "reduce", "check", "verify", "serve", "keys", "extract"]
+)
+def test_help_lists_every_command(name: str) -> None:
+    assert f" {name} " in run("--help").stdout
+    assert run(name, "--help").exit_code == 0
+
+
+def test_a_misspelt_command_is_known_again() -> None:
+    assert lines(run("convrt")) == ["citewire: No such command 'convrt'. Did you mean 'convert'?"]
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["convert", "--list"]])
+def test_a_command_does_not_wait_for_what_others_need(arguments: list[str]) -> None:
+    code = (
+        "import atexit, sys; from citewire.cli import main\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, timeout=50, check=True
+    )
+    loaded = set(done.stderr.decode().split())
+    assert "citewire.cli.output" in loaded
+    assert (
+        loaded & {"asyncio", "citewire.agui", "citewire.documents", "citewire.server", "numpy", "rich"}
+        == set()
+    )
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\x00\r\n\x85\u2028\u2029\u202e\u2066\u200f\x7fevil"
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 

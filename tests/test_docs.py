@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import msgspec
 import pytest
@@ -11,8 +13,8 @@ import pytest
 import citewire
 from cases import ROOT
 from citewire import agui, codec
+from citewire.channels import refusal
 from citewire.dialects.beyond import Beyond
-from citewire.documents import fetch
 from citewire.errors import CitewireError
 from citewire.model import Answer
 
@@ -21,8 +23,8 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 # Errors are known once their modules are loaded.
-assert agui.Agent
-assert fetch.FetchError
+for module in walk_packages(citewire.__path__, "citewire."):
+    import_module(module.name)
 
 
 def error_codes(root: type[CitewireError] = CitewireError) -> set[str]:
@@ -32,6 +34,12 @@ def error_codes(root: type[CitewireError] = CitewireError) -> set[str]:
 def test_the_protocol_lists_every_error_code() -> None:
     table = PROTOCOL.partition("## 4.")[2].partition("## 5.")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == error_codes()
+
+
+def test_the_protocol_lists_every_code_of_channels() -> None:
+    table = PROTOCOL.partition("## 9.")[2]
+    codes = re.findall(r"^\| (\d{5}) \| (\d{3}) \|", table, re.MULTILINE)
+    assert {int(code): int(status) for code, status in codes} == refusal.STATUS
 
 
 def test_the_protocol_lists_every_field_of_the_citewire_object() -> None:

@@ -189,6 +189,37 @@ def test_what_a_form_shows_is_drawn() -> None:
     assert dark(field).sum() > dark(bare).sum()
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_an_image_is_drawn_as_it_is_shown(orientation: int) -> None:
+    """Its boxes are in pixels of what one sees, which may be turned; it is never drawn larger than it is."""
+    image = Image.new("RGB", (400, 200) if orientation == 1 else (200, 400), "white")
+    out, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = orientation
+    image.save(out, "PNG", exif=exif)
+    box = (100.0, 50.0, 150.0, 70.0)
+    [whole, half, crop, outside, gone] = draw_all_in_child(
+        out.getvalue(),
+        [
+            Crop(1, (box,), whole=True, scale=4),
+            Crop(1, (box,), whole=True, scale=0.5),
+            Crop(1, (box,), margin=(10, 20)),
+            Crop(1, ((500.0, 0.0, 600.0, 10.0),)),
+            Crop(2),
+        ],
+    )
+    assert isinstance(whole, bytes)
+    assert isinstance(half, bytes)
+    assert isinstance(crop, bytes)
+    assert pixels(whole).shape == (200, 400, 3)
+    rows, columns = np.nonzero(yellow(pixels(whole)))
+    assert (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1) == box
+    assert pixels(half).shape == (100, 200, 3)
+    assert pixels(crop).shape == (60, 70, 3)
+    assert np.nonzero(yellow(pixels(crop)))[0].min() == 20
+    assert "outside" in str(outside)
+    assert "there is no page 2" in str(gone)
+
+
 def test_pictures_from_a_child_are_the_same() -> None:
     crops = [Crop(1, (BOX,)), Crop(2), Crop(1, (BOX,), scale=1.0, format="jpeg")]
     first, second, third = draw_all_in_child(PDF, crops)

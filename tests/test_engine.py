@@ -17,7 +17,7 @@ import pytest
 
 from citewire.documents.cache import Cache
 from citewire.verification import kept, worker
-from citewire.verification.engine import Engine, Limits
+from citewire.verification.engine import Engine, Limits, Reading
 from citewire.verification.library import Checked, Library
 from citewire.verification.match import Searchable
 from citewire.verification.near import Near
@@ -226,6 +226,62 @@ def test_a_source_may_come_late() -> None:
 
     expected = [("altered", "part0.txt"), ("verified", "part2.txt"), ("verified", "tool")]
     assert asyncio.run(main()) == expected
+
+
+def ignore(_: Reading) -> None:
+    """Whoever takes a source and does not want to know."""
+
+
+def test_a_source_may_go_again() -> None:
+    """Whatever was found in it, and whether or not it was read, asked for by name, or a worker died since."""
+    words = "The fee of member 2 is 42 dollars"
+
+    async def main() -> None:
+        async with Engine(SOURCES[:1], workers=2) as engine:
+            for name in ("first.txt", "second.txt", "third.txt"):
+                unread = engine.take(Given(f"Nobody waits for {name}.", "unread"), ignore)
+                told: list[tuple[bool, bool]] = []
+                reading = engine.take(
+                    Given(f"{words}.", name), lambda each, told=told: told.append((each.begun, each.is_read))
+                )
+                engine.remove(unread)
+                found = [
+                    checked async for checked in engine.check([Asked("1", words), Asked("2", words, name)])
+                ]
+                assert [(each.status, each.source) for each in found] == [("verified", name)] * 2
+                assert told == [(True, False), (True, True)]
+                engine.remove(reading)
+                os.kill(engine.pids[-1], signal.SIGKILL)
+                left = {
+                    each.id: each async for each in engine.check([Asked("1", words), Asked("2", words, name)])
+                }
+                assert (left["1"].status, left["1"].source) == ("altered", "part0.txt")
+                assert left["2"].reason == f"no source is called {name}"
+            assert [reading.name for reading in engine.known] == ["part0.txt"]
+
+    asyncio.run(main())
+
+
+def test_sources_come_and_go_while_quotes_are_checked() -> None:
+    """One that is there all the time is found all the time."""
+
+    async def main() -> None:
+        async with Engine(SOURCES[:1], workers=2) as engine:
+
+            async def churn() -> None:
+                for n in range(20):
+                    reading = engine.take(Given(f"Words number {n} come and go.", f"{n}.txt"), ignore)
+                    if n % 2:
+                        await engine.prewarm()
+                    engine.remove(reading)
+
+            churning = asyncio.create_task(churn())
+            while not churning.done():
+                async for checked in engine.check([fee(0)]):
+                    assert (checked.status, checked.source) == ("verified", "part0.txt")
+            await churning
+
+    asyncio.run(main())
 
 
 def test_an_unreadable_source_costs_only_its_quotes(tmp_path: Path) -> None:

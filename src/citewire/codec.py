@@ -10,7 +10,7 @@ import msgspec
 
 from citewire.errors import DecodeError, OutputError
 
-__all__ = ["decode", "decode_cut", "encode", "pretty"]
+__all__ = ["decode", "decode_cut", "encode", "prepare", "pretty"]
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
@@ -77,6 +77,13 @@ def encode(value: Any) -> bytes:
         raise OutputError(f"a string holds a lone surrogate at {exc.start}") from exc
     except (TypeError, ValueError, OverflowError) as exc:
         raise OutputError(str(exc)) from exc
+
+
+def prepare(*kinds: Any) -> None:
+    """Have msgspec look at types which threads decode: where several come to one for the first time at once,
+    version 0.22 crashes the process."""
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
 
 
 def pretty(value: Any) -> str:

@@ -1,6 +1,7 @@
 // The real @ag-ui/client as a long-lived process: a JSON line {id, stream, messages?, state?} in, a JSON line
-// out with what a fresh agent made of the stream. With {id, url, version?, threadId?, …} the agent is that at
-// a URL, and the client one of two versions. Input must be ASCII: readline also ends lines at U+2028.
+// out with what a fresh agent made of the stream. With {id, url, version?, headers?, threadId?, runId?, …} the
+// agent is that at a URL, and the client one of two versions; `get` has it load what is there, and after
+// `leaveAfter` events it leaves. Input must be ASCII: readline also ends lines at U+2028.
 
 import { Console } from "node:console";
 import { createInterface } from "node:readline";
@@ -38,18 +39,30 @@ class Replay extends AbstractAgent {
   }
 }
 
+/** A client that loads a thread and asks nothing. */
+const loading = (Remote) =>
+  class extends Remote {
+    requestInit() {
+      const headers = { ...this.headers, Accept: "text/event-stream" };
+      return { method: "GET", headers, signal: this.abortController.signal };
+    }
+  };
+
 /** What the client delivers, keeps and warns of for one stream. */
-async function run({ id, stream, url, version, threadId, messages, state }) {
+async function run({ id, stream, url, version, get, leaveAfter, runId, messages, state, ...given }) {
   const events = [];
   const warnings = [];
   console.warn = (...args) => warnings.push(format(...args));
-  const config = { url, threadId, initialMessages: messages, initialState: state };
+  const config = { ...given, url, initialMessages: messages, initialState: state };
   const Remote = version === "0.0.59" ? HttpAgentBefore1 : HttpAgent;
-  const agent = url ? new Remote(config) : new Replay(stream, config);
+  const agent = url ? new (get ? loading(Remote) : Remote)(config) : new Replay(stream, config);
+  const onEvent = ({ event }) => {
+    // Cloned: later events append to the very messages that a snapshot event holds.
+    if (events.push(structuredClone(event)) === leaveAfter) agent.abortRun();
+  };
   let error = null;
   try {
-    // Cloned: later events append to the very messages that a snapshot event holds.
-    await agent.runAgent({}, { onEvent: ({ event }) => void events.push(structuredClone(event)) });
+    await agent.runAgent({ runId }, { onEvent });
   } catch (thrown) {
     error = thrown instanceof Error ? thrown.message : String(thrown);
   }

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from citewire.codec import decode, encode
+from citewire.codec import decode, encode, prepare
 from citewire.dialects.base import Json, is_object
 from citewire.errors import ShapeError
 from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
@@ -82,6 +82,9 @@ class Beyond(msgspec.Struct, frozen=True, omit_defaults=True):
         if not 0 <= start <= end or (length is not None and end > length):
             raise ShapeError(f"claim {start} to {end} is reversed or outside the text", f".{KEY}.claim")
         return Span(0, start, end)
+
+
+prepare(Beyond)
 
 
 def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None) -> dict[str, Any] | None:

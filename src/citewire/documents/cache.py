@@ -22,6 +22,7 @@ import numpy as np
 from msgspec import msgpack
 from numpy.typing import NDArray
 
+from citewire.codec import prepare
 from citewire.documents.document import Document
 
 __all__ = ["VERSION", "Cache", "Packed", "default_folder"]
@@ -38,6 +39,8 @@ _STALE = 3600
 
 _KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?")
 _META, _ASIDE = "meta.msgpack", ".aside-"
+
+prepare(Document)
 
 
 class Packed(NamedTuple):
@@ -106,6 +109,10 @@ class Cache:
         except ValueError:
             self._drop(self._entry(key))
             return None
+
+    def keys(self, sha256: str) -> list[str]:
+        """What there is that was made of these bytes."""
+        return [entry.name for entry in (self.folder / f"v{VERSION}").glob(f"{sha256}*")]
 
     def drop(self, key: str) -> None:
         """Forget what is there."""

@@ -1,4 +1,4 @@
-"""Pictures of a PDF page, or of the part of it where a quote stands, with the quote highlighted.
+"""Pictures of a page of a PDF or an image, or of where a quote stands on it, with the quote highlighted.
 
 pdfium is not thread-safe and a hostile file may crash or hang it, so `draw` is for a process that may die;
 everyone else calls `draw_in_child`, or `draw_all_in_child`, which starts one process for many pictures.
@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from msgspec import Struct, msgpack
+from msgspec.structs import replace
 
+from citewire.codec import prepare
 from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.load import is_image
 from citewire.documents.reader import ReaderFailed, ReaderTimeout, end, limit_process
 
-__all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode"]
+__all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode", "has_looks"]
 
 Format = Literal["png", "jpeg", "webp", "avif"]
 Rectangle = tuple[float, float, float, float]
@@ -42,6 +45,7 @@ _SAVE: dict[Format, dict[str, Any]] = {
     "webp": {"quality": 80, "method": 2},
     "avif": {"quality": 60, "speed": 8, "max_threads": 1},
 }
+_OUTSIDE = "the boxes are outside of what the page shows"
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
 
 
@@ -117,6 +121,14 @@ class _Drawn(Struct, frozen=True):
         code, message = self.error or ("", "")
         kinds = {kind.code: kind for kind in (Encrypted, ReaderFailed)}
         return kinds.get(code, DocumentError)(message) if self.error else self.image
+
+
+prepare(_Drawn)
+
+
+def has_looks(data: bytes) -> bool:
+    """Whether the bytes are something that can be drawn."""
+    return b"%PDF-" in data[:1024] or is_image(data)
 
 
 def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[Options]) -> bytes:
@@ -198,6 +210,9 @@ def _attempted(file: Any, crop: Crop) -> _Drawn:
 
 @contextmanager
 def _opened(data: bytes) -> Generator[Any]:
+    if is_image(data):
+        yield data
+        return
     # Importing it starts pdfium, which must not happen where only `draw_in_child` is called.
     import pypdfium2  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
@@ -235,19 +250,38 @@ def _page(file: Any, number: int) -> Any:
 def _drawn(file: Any, crop: Crop) -> bytes:
     if not 0 < crop.scale <= MOST_SCALE:
         raise DocumentError(f"a scale of {crop.scale:g}: more than 0 and at most {MOST_SCALE:g} is drawn")
+    if isinstance(file, bytes):
+        return _drawn_image(file, crop)
     page = _page(file, crop.page)
     width, height = page.get_size()
     if not (0 < width <= _LARGEST_PAGE and 0 < height <= _LARGEST_PAGE):
         raise DocumentError(f"a page of {width:g} by {height:g} points cannot be drawn")
     frame = crop.frame(width, height)
     if frame is None:
-        raise DocumentError("the boxes are outside of what the page shows")
+        raise DocumentError(_OUTSIDE)
     left, top, right, bottom, scale, boxes = frame
     cuts = [math.floor(cut * scale) for cut in (left, height - bottom, width - right, top)]
     # It rounds up what it is given; this gives it whole pixels, whatever floats do.
     bitmap = page.render(scale=scale, crop=[max(0.0, cut - 0.5) / scale for cut in cuts])
     shifted = [[side * scale - cuts[(0, 3)[at % 2]] for at, side in enumerate(box)] for box in boxes]
     return encode(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
+
+
+def _drawn_image(data: bytes, crop: Crop) -> bytes:
+    """Of an image: its pixels are its points, and there is nothing to see between them."""
+    from PIL.Image import Resampling  # noqa: PLC0415  # for the child only, as pdfium is
+
+    from citewire.documents.image import picture  # noqa: PLC0415  # the same
+
+    image = picture(data, crop.page)
+    frame = replace(crop, scale=min(crop.scale, 1.0)).frame(*image.size)
+    if frame is None:
+        raise DocumentError(_OUTSIDE)
+    edges = [math.floor(frame.left), math.floor(frame.top), math.ceil(frame.right), math.ceil(frame.bottom)]
+    part = image.crop((edges[0], edges[1], edges[2], edges[3]))
+    size = [max(1, round(side * frame.scale)) for side in part.size]
+    shifted = [[(side - edges[at % 2]) * frame.scale for at, side in enumerate(box)] for box in frame.boxes]
+    return encode(_highlighted(part.resize((size[0], size[1]), Resampling.LANCZOS), shifted), crop.format)
 
 
 def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:

@@ -20,7 +20,7 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.ocr import MOST_PICTURES, NOTHING, Ocr, Reading, fitting
 from citewire.model import Problem
 
-__all__ = ["read_image"]
+__all__ = ["picture", "read_image"]
 
 # A page of A3 at 600 dots per inch has 70 million. Pillow warns at 89 million, and gives up at twice that.
 MOST_PIXELS = 100_000_000
@@ -69,6 +69,20 @@ def read_image(data: bytes, *, sha256: str, name: str | None = None, ocr: str | 
     )  # fmt: skip
 
 
+def picture(data: bytes, page: int) -> Image.Image:
+    """A page as people see it. Raises `DocumentError`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image, count = _opened(data)
+        if not 1 <= page <= count:
+            raise DocumentError(f"there is no page {page}")
+        try:
+            image.seek(page - 1)
+            return _upright(image).convert("RGB")
+        except _DAMAGE as exc:
+            raise DocumentError(f"the picture is damaged: {exc}") from exc
+
+
 def _opened(data: bytes) -> tuple[Image.Image, int]:
     """The picture, and how many pages it has."""
     try:
@@ -92,7 +106,7 @@ def _sheet(image: Image.Image, index: int, reader: Ocr, problems: list[Problem])
     where = f"page {index + 1}"
     try:
         image.seek(index)
-        grey = _grey(image)
+        grey = _upright(image).convert("L")
     except (*_DAMAGE, DocumentError) as exc:
         problems.append(Problem("bad_page", where, f"the picture is damaged or too large: {exc}"))
         return _Sheet(NOTHING)
@@ -105,7 +119,7 @@ def _sheet(image: Image.Image, index: int, reader: Ocr, problems: list[Problem])
     return _Sheet(reading, *grey.size)
 
 
-def _grey(image: Image.Image) -> Image.Image:
+def _upright(image: Image.Image) -> Image.Image:
     """The picture the right way up, on white where it is transparent."""
     if image.width * image.height > MOST_PIXELS:
         raise DocumentError(f"it has more than {MOST_PIXELS:,} pixels")
@@ -118,4 +132,4 @@ def _grey(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", shown.size, "white")
         white.alpha_composite(shown.convert("RGBA"))
         shown = white
-    return shown.convert("L")
+    return shown

@@ -33,7 +33,7 @@ from citewire.model import Problem
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
-__all__ = ["load", "load_kept", "read", "sniff"]
+__all__ = ["is_image", "load", "load_kept", "read", "sniff"]
 
 # Bytes of a file. What is fetched has a limit of its own.
 LIMIT = 256 << 20
@@ -105,19 +105,24 @@ def load_kept(
     *,
     cache: Cache | None,
     name: str | None = None,
+    content_type: str = "",
     fetch: Callable[[str], Fetched] | None = None,
     read_in: Callable[..., Document] = read_in_child,
 ) -> tuple[str, Document]:
-    """As `load`, and the key under which the cache has it: by its first name there."""
+    """As `load`, and the key under which the cache has it: by its first name there.
+
+    `content_type` is what whoever sent a file or bytes calls them.
+    """
     given = _given(source, fetch)
+    content_type = given.content_type or content_type
     if not given.data:
         raise DocumentError("it is empty")
     if len(given.data) > LIMIT:
         raise DocumentError(f"it has more than {LIMIT} bytes")
     # The name of a file may hold bytes that are no characters.
     name = (name or given.name).encode("utf-8", "replace").decode()
-    sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(given.content_type)
-    hint = _hint(name, given.content_type)
+    sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(content_type)
+    hint = _hint(name, content_type)
     key = "-".join(filter(None, (sha256, hint, charset)))
     options = {"sha256": sha256, "name": name, "url": given.url, "charset": charset, "hint": hint}
     look = partial(read_in, given.data, "citewire.documents.load:read", **options)
@@ -206,7 +211,7 @@ def sniff(data: bytes, hint: Kind | None = None) -> Kind:
     """What the bytes are. `hint` is what they are called, and counts where they could be any text."""
     if data.startswith(b"PK\3\4"):
         return _office(data)
-    if _IMAGE.match(data):
+    if is_image(data):
         return "image"
     if data.startswith(_OLE):
         if "EncryptedPackage".encode("utf-16-le") in data:
@@ -222,6 +227,11 @@ def sniff(data: bytes, hint: Kind | None = None) -> Kind:
     if mark >= 0 and (not data[:mark].strip() or b" obj" in data):
         return "pdf"
     return hint or ("html" if _PIECE.match(head) else "text")
+
+
+def is_image(data: bytes) -> bool:
+    """Whether the bytes are a picture."""
+    return bool(_IMAGE.match(data))
 
 
 def _office(data: bytes) -> Kind:

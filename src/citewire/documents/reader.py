@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, msgpack
 
+from citewire.codec import prepare
 from citewire.documents.cache import Packed
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
@@ -62,6 +63,9 @@ class _Made(Struct, frozen=True):
     meta: bytes = b""
     arrays: list[tuple[str, tuple[int, ...], memoryview]] = []
     error: tuple[str, str] | None = None
+
+
+prepare(_Made)
 
 
 def read_in_child(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from citewire.codec import prepare
 from citewire.dialects.base import Json
 from citewire.dialects.deepcitation.entry import Fields, PromptedEntry, read_fields
 from citewire.errors import ShapeError
@@ -26,6 +27,7 @@ UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
 PlainEntry = tuple[Json, Fields]
 """An entry as it stands there, and as it reads."""
 _Groups = list[tuple[str | None, list[Any]]]
+prepare(list[PromptedEntry])
 _decode = msgspec.json.Decoder().decode
 
 

@@ -1,0 +1,20 @@
+"""The server over the sample documents: `make run`. Open the address that it prints, and ask.
+
+    python examples/serve_samples.py [options of `citewire serve`]
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+from citewire.server.serve import run
+from citewire.server.settings import Settings
+
+QUESTIONS = (
+    "What is the refund policy?",
+    "How many days of holiday do I get?",
+    "How much did revenue grow in 2025?",
+)
+
+if __name__ == "__main__":
+    samples = Path(str(files("citewire") / "samples"))
+    run(Settings(sources=(str(samples),), data=".citewire/samples", port=0, log_level="warning"), QUESTIONS)

@@ -1,0 +1,47 @@
+"""What the commands read: files, standard input, and the option that names a dialect."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from citewire.cli.output import fail
+
+__all__ = ["From", "lines", "read_bytes"]
+
+From = Annotated[
+    str | None, typer.Option("--from", metavar="DIALECT", help="What FILE speaks; detected when not given.")
+]
+
+
+def read_bytes(file: str) -> bytes:
+    """All that is in the file; `-` is standard input."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as exc:
+        fail(f"{file}: {exc.strerror or exc}")
+
+
+def lines(file: str) -> Iterator[bytes]:
+    """The lines of a log as they come, in pieces where they are longer than any event."""
+    from citewire.agui.sse import MAX_FRAME  # noqa: PLC0415  # `--help` and `convert` do not need it
+
+    try:
+        with nullcontext(_stdin()) if file == "-" else Path(file).open("rb") as log:
+            while line := log.readline(MAX_FRAME + 1):
+                yield line
+    except OSError as exc:
+        fail(f"{file}: {exc.strerror or exc}")
+
+
+def _stdin() -> BinaryIO:
+    """Standard input, by a reader of its own: Python cannot end while a thread waits in the usual one."""
+    usual = sys.stdin.buffer
+    return os.fdopen(os.dup(usual.fileno()), "rb") if isinstance(usual, BufferedReader) else usual

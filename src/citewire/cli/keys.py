@@ -1,0 +1,145 @@
+"""`citewire keys`: the API keys in the data folder of a server, which may run meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from citewire.cli.output import fail, say, write_out
+from citewire.cli.serving import load_settings
+from citewire.codec import decode, encode, pretty
+from citewire.errors import CitewireError, InputError
+from citewire.server import private
+from citewire.server.capability import FULL, Capability
+from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from citewire.server.keys import Key, Keyring
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
+_keys = typer.Typer(help="Make, list and revoke the API keys of a server.")
+app.add_typer(_keys, name="keys")
+
+
+class _Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+_Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="The data folder; else the one that `citewire serve` takes."),
+]
+
+
+@_keys.command(
+    epilog="""**Examples**
+
+`citewire keys create`
+
+`citewire keys create --name shop.reader --capability '{"thread:*": ["read", "run"]}'`"""
+)
+def create(
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="APP.KEY", help="Its name; else one at random.")
+    ] = None,
+    capability: Annotated[
+        str | None,
+        typer.Option("--capability", metavar="JSON", help="What it may do to what; else everything."),
+    ] = None,
+    data: _Data = None,
+) -> None:
+    """Make a key and print it, this once.
+
+    The key alone goes to standard output, as `app.key:secret`.
+    """
+    granted = FULL if capability is None else _capability(capability)
+    try:
+        key = _keyring(_folder(data)).create(granted, name)
+    except CitewireError as exc:
+        fail(str(exc))
+    write_out(f"{key}\n")
+    say("note: this key is not shown again")
+
+
+@_keys.command("list")
+def list_keys(
+    form: Annotated[_Format, typer.Option("--format", help="How to show them.")] = _Format.text,
+    data: _Data = None,
+) -> None:
+    """List the keys there are and were, without their secrets."""
+    try:
+        rows = _existing(data).rows()
+    except CitewireError as exc:
+        fail(str(exc))
+    match form:
+        case _Format.text:
+            write_out(_table(rows))
+        case _Format.json:
+            fields = ("name", "created", "revoked", "capability")
+            write_out(pretty([{field: getattr(row, field) for field in fields} for row in rows]) + "\n")
+
+
+@_keys.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name, without its secret.")],
+    data: _Data = None,
+) -> None:
+    """Refuse a key, and every token signed with it, from now on."""
+    try:
+        _existing(data).revoke(name)
+    except CitewireError as exc:
+        fail(str(exc))
+    say(f"{name} is revoked; it and the tokens signed with it are refused")
+
+
+def _capability(text: str) -> Capability:
+    try:
+        return Capability.of(decode(text))
+    except InputError as exc:
+        fail(f"--capability: {exc}")
+
+
+def _folder(data: str | None) -> Path:
+    return Path(load_settings(None, {"data": data}).data)
+
+
+def _existing(data: str | None) -> Keyring:
+    """The keyring of a folder that has keys: to look at another one must not make a secret there."""
+    folder = _folder(data)
+    if private.mark(folder / "keys.json") is None:
+        fail(f"there are no keys in {folder}")
+    return _keyring(folder)
+
+
+def _keyring(folder: Path) -> Keyring:
+    from citewire.server.keys import Keyring  # noqa: PLC0415  # a tenth of a second, which `--help` need not
+
+    return Keyring.kept_in(folder)
+
+
+def _table(keys: tuple[Key, ...]) -> str:
+    rows = [("name", "created", "revoked", "capability")]
+    rows += [(for_log(key.name, 130), _when(key.created), _when(key.revoked), _granted(key)) for key in keys]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+
+
+def _when(seconds: int | None) -> str:
+    """For people; in a file that somebody edited it may be any number."""
+    if seconds is None:
+        return "-"
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (OSError, OverflowError, ValueError):
+        return for_log(seconds, 20)
+
+
+def _granted(key: Key) -> str:
+    return for_log(encode(key.capability).decode(), 200)

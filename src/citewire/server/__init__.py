@@ -1,0 +1,1 @@
+"""The server: AG-UI runs, threads, sources, checks and proofs over HTTP."""

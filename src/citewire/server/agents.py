@@ -1,0 +1,77 @@
+"""Who answers: an agent at a URL, an object of this Python, or the librarian."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from msgspec.structs import replace
+
+from citewire.agui.client import HttpAgent
+from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.sources import BaseAgent, LocalAgent
+from citewire.server.driver import Agent
+from citewire.server.journal import Started
+from citewire.server.settings import SettingError
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+__all__ = ["local_agent", "remote_agent"]
+
+_CLIENT = "x-citewire-client-id"
+
+
+def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Agent:
+    """The agent at `url`, which is told who the end user is."""
+    given = dict(_header(each) for each in headers)
+
+    def run(run_input: RunInput, started: Started) -> AsyncIterator[AnyEvent]:
+        user = _user(started)
+        known = given if user is None else {**given, _CLIENT: quote(user, safe="@.:+ ")}
+        return HttpAgent(url, headers=known, client=client).run(_told(run_input, started))
+
+    return run
+
+
+def local_agent(name: str) -> Agent:
+    """The agent `module:object`: an agent of ours, or a function of the input that gives events."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as exc:
+        raise SettingError(f"the agent {name} is not there: {exc}") from exc
+    return in_process(found)
+
+
+def in_process(found: object) -> Agent:
+    """`found` as an agent."""
+    if not isinstance(found, BaseAgent) and not callable(found):
+        raise SettingError("an agent is a function of the input of a run, or an object with `run`")
+    agent = found if isinstance(found, BaseAgent) else LocalAgent(cast("Callable[[RunInput], Any]", found))
+
+    def run(run_input: RunInput, started: Started) -> AsyncIterator[AnyEvent]:
+        return agent.run(_told(run_input, started))
+
+    return run
+
+
+def _told(run_input: RunInput, started: Started) -> RunInput:
+    """The input with who asks, whatever the client itself says of that."""
+    props: Any = run_input.forwarded_props
+    known = cast("dict[str, Any]", props) if isinstance(props, dict) else {}
+    user = {"clientId": _user(started), "key": started.key}
+    return replace(run_input, forwarded_props={**known, "citewire": user})
+
+
+def _user(started: Started) -> str | None:
+    return None if started.client_id == "*" else started.client_id
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()

@@ -1,0 +1,148 @@
+"""The bytes of sources, each kept once, under their sha256.
+
+Bytes are written aside, and put in their place whole: what is there under a name is all of it, also after a
+crash. What is aside when the server starts was never finished, and goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, TypeVar
+
+from citewire.channels.store import StoreError
+
+__all__ = ["Blobs", "Draft"]
+
+_T = TypeVar("_T")
+
+_ASIDE = ".aside-"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# Bytes that come in pieces are written so many at a time, which is worth the way to a thread.
+_PIECE = 1 << 20
+
+
+class Draft:
+    """Bytes on their way in: written aside, hashed and counted as they come."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file, self.path = file, path
+        self.size = 0
+        self._hash = hashlib.sha256()
+        self._piece = bytearray()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, once it is `done`."""
+        return self._hash.hexdigest()
+
+    async def write(self, data: bytes) -> None:
+        """Add to it. Raises `StoreError`."""
+        self._piece += data
+        if len(self._piece) >= _PIECE:
+            await self._flush()
+
+    async def done(self) -> None:
+        """See that all of it is on the disk. Raises `StoreError`."""
+        await self._flush()
+        await _in_thread(lambda: os.fsync(self._file.fileno()))
+
+    async def _flush(self) -> None:
+        piece, self._piece = bytes(self._piece), bytearray()
+        self.size += len(piece)
+
+        def write() -> None:
+            self._hash.update(piece)
+            self._file.write(piece)
+            self._file.flush()
+
+        await _in_thread(write)
+
+
+class Blobs:
+    """Bytes in `folder`, for its owner only: sources may be confidential."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def open(self) -> None:
+        """Make the folder, and clean it of what was never finished. Raises `StoreError`."""
+        await _in_thread(self._open)
+
+    def path(self, sha256: str) -> Path:
+        """Where these bytes are, if they are kept."""
+        if not _SHA256.fullmatch(sha256):
+            raise ValueError(f"not a sha256: {sha256!r}")
+        return self._folder / sha256[:2] / sha256
+
+    @asynccontextmanager
+    async def draft(self) -> AsyncGenerator[Draft]:
+        """Room for bytes that come; unless they are kept, nothing is left of them. Raises `StoreError`."""
+        made = partial(tempfile.NamedTemporaryFile, prefix=_ASIDE, dir=self._folder, delete=False)
+        file = await _in_thread(made)
+        try:
+            with file:
+                yield Draft(file, Path(file.name))
+        finally:
+            # Where it was kept it has another name by now.
+            await _in_thread(lambda: Path(file.name).unlink(missing_ok=True))
+
+    async def keep(self, draft: Draft) -> None:
+        """Put bytes that are `done` in their place, for good. Raises `StoreError`."""
+        path = self.path(draft.sha256)
+
+        def put() -> None:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            draft.path.replace(path)
+            for folder in (path.parent, self._folder):
+                _sync(folder)
+
+        await _in_thread(put)
+
+    async def read(self, sha256: str) -> bytes | None:
+        """The bytes; None where they are not kept."""
+        path = self.path(sha256)
+        with suppress(FileNotFoundError):
+            return await asyncio.to_thread(path.read_bytes)
+        return None
+
+    async def delete(self, sha256s: Collection[str]) -> None:
+        """Forget these bytes, if they are there. Raises `StoreError`."""
+        paths = [self.path(each) for each in sha256s]
+        await _in_thread(lambda: [path.unlink(missing_ok=True) for path in paths])
+
+    async def kept(self) -> set[str]:
+        """All that is there."""
+        return await asyncio.to_thread(lambda: set(self._names()))
+
+    def _open(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in self._folder.glob(f"{_ASIDE}*"):
+            each.unlink(missing_ok=True)
+
+    def _names(self) -> Iterator[str]:
+        for path in self._folder.glob("??/*"):
+            if _SHA256.fullmatch(path.name):
+                yield path.name
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as exc:
+        raise StoreError(f"the bytes of sources cannot be kept: {exc.strerror or exc}") from exc

@@ -1,0 +1,174 @@
+"""Which sources there are and which of their bytes somebody refers to: a fold of the channel `sources`.
+
+| kind | data |
+|---|---|
+| `added` | a `Holding`: a source, or what it is from now on |
+| `removed` | `{id}` |
+| `cited` | `{sha256, thread}`: a verdict of this thread refers to these bytes |
+| `uncited` | `{thread}`: none of this thread does any more |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, json
+
+from citewire.channels.store import Row
+from citewire.errors import InputError
+from citewire.server.folders import Stamp
+
+__all__ = [
+    "CHANNEL", "LONGEST_NAME", "Cited", "Holding", "Holdings", "Origin", "Removed", "Uncited", "clean",
+    "id_of", "now", "safe_name",
+]  # fmt: skip
+
+CHANNEL = "sources"
+LONGEST_NAME = 200
+_PARTS = re.compile(r"[/\\]")
+
+Origin: TypeAlias = Literal["upload", "url", "folder"]
+
+
+class Holding(Struct, frozen=True, omit_defaults=True):
+    """A source. Without a `sha256` its bytes could not be had, for a `reason`.
+
+    One `given` by the settings goes when they do not name it any more. Of a file, `root` is what they name,
+    and `stamp` says whether it is still the same.
+    """
+
+    id: str
+    name: str
+    origin: Origin
+    added_at: str
+    sha256: str | None = None
+    size: int = 0
+    content_type: str = ""
+    url: str | None = None
+    also: tuple[str, ...] = ()
+    given: bool = False
+    root: str | None = None
+    stamp: Stamp | None = None
+    reason: str | None = None
+
+
+class Removed(Struct, frozen=True):
+    """A source that is none any more."""
+
+    id: str
+
+
+class Cited(Struct, frozen=True):
+    """Bytes that a verdict refers to."""
+
+    sha256: str
+    thread: str
+
+
+class Uncited(Struct, frozen=True):
+    """A thread that is forgotten."""
+
+    thread: str
+
+
+class Holdings:
+    """The sources by their ids; and `known`, by the sha256 of bytes, what they were called last."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Holding] = {}
+        self.known: dict[str, Holding] = {}
+        self._names: dict[str, str] = {}
+        self._held: dict[str, set[str]] = {}
+        self._cites: dict[str, set[str]] = {}
+        self._threads: dict[str, set[str]] = {}
+
+    def apply(self, row: Row) -> None:
+        """Take in what the log says."""
+        match row.kind:
+            case "added":
+                self._add(json.decode(row.data, type=Holding))
+            case "removed":
+                self._remove(json.decode(row.data, type=Removed).id)
+            case "cited":
+                cited = json.decode(row.data, type=Cited)
+                self._cites.setdefault(cited.sha256, set()).add(cited.thread)
+                self._threads.setdefault(cited.thread, set()).add(cited.sha256)
+            case "uncited":
+                thread = json.decode(row.data, type=Uncited).thread
+                for sha256 in self._threads.pop(thread, ()):
+                    _discard(self._cites, sha256, thread)
+            case _:
+                raise ValueError(f"a row of an unknown kind: {row.kind}")
+
+    @property
+    def threads(self) -> list[str]:
+        """Those that refer to any bytes."""
+        return list(self._threads)
+
+    def cites(self, thread: str) -> frozenset[str]:
+        """The bytes that a thread refers to."""
+        return frozenset(self._threads.get(thread, ()))
+
+    def needs(self, sha256: str) -> bool:
+        """Whether a source has these bytes, or a thread refers to them."""
+        return sha256 in self._held or sha256 in self._cites
+
+    def free_name(self, source_id: str, wanted: str) -> str:
+        """What a source can be called that no other is called."""
+        name, number = wanted, 1
+        while self._names.get(name.casefold(), source_id) != source_id:
+            number += 1
+            path = PurePath(wanted)
+            name = str(path.with_name(f"{path.stem} ({number}){path.suffix}"))
+        return name
+
+    def _add(self, holding: Holding) -> None:
+        self._remove(holding.id)
+        self.sources[holding.id] = holding
+        self._names[holding.name.casefold()] = holding.id
+        if holding.sha256:
+            self.known[holding.sha256] = holding
+            self._held.setdefault(holding.sha256, set()).add(holding.id)
+
+    def _remove(self, source_id: str) -> None:
+        if before := self.sources.pop(source_id, None):
+            self._names.pop(before.name.casefold(), None)
+            _discard(self._held, before.sha256 or "", source_id)
+
+
+def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
+    left = sets.get(key, set())
+    left.discard(value)
+    if not left:
+        sets.pop(key, None)
+
+
+def id_of(origin: Origin, key: str | bytes) -> str:
+    """The id of a source: whoever adds the same again finds it there."""
+    raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
+    return hashlib.sha256(b"%b:%b" % (origin.encode(), raw)).hexdigest()[:24]
+
+
+def now() -> str:
+    """The time, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def clean(text: str) -> str:
+    """A name without anything that does not show, such as a control character or half a character."""
+    shown = "".join(char if unicodedata.category(char)[0] != "C" else " " for char in text)
+    return " ".join(unicodedata.normalize("NFC", shown).split())
+
+
+def safe_name(given: str) -> str:
+    """The name of a file that somebody sent, without folders it claims to be in. Raises `InputError`."""
+    name = clean(_PARTS.split(given)[-1])
+    if not name.strip(". "):
+        raise InputError("a source needs a name", "name")
+    suffix = PurePath(name).suffix[:16]
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - len(suffix)] + suffix

@@ -1,0 +1,82 @@
+"""What a browser is trusted with: which pages may call, and which of them by their session cookie alone.
+
+A browser sends a cookie along whoever made it send the request. SameSite keeps other sites from that, but
+to a browser every port of one host is the same site, so the origin is looked at as well. A page of another
+origin that is allowed to call sends a key or a token; it never calls by cookie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+__all__ = ["SESSION", "cookie_allowed", "host_known", "is_loopback", "origin_allowed", "session_cookie"]
+
+SESSION = "citewire_session"
+
+_READS = frozenset({"GET", "HEAD"})
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::[0-9]+)?", re.ASCII)
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server bound to `host` is reached from this machine only. Of other names we do not know."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def host_known(host: str, names: Sequence[str]) -> bool:
+    """Whether a `Host` header names this server: by an address, as localhost, or by one of its `names`.
+
+    Any other name may be one that somebody made lead here (DNS rebinding), and its pages would count as ours.
+    """
+    match = _HOST.fullmatch(host.lower())
+    name = match[1].strip("[]") if match else ""
+    try:
+        ip_address(name)
+    except ValueError:
+        return name == "localhost" or name in (each.lower() for each in names)
+    return True
+
+
+def origin_allowed(origin: str | None, host: str, allowed: Sequence[str]) -> bool:
+    """Whether a page at `origin` may call: it is of this server, or of one of the `allowed` origins.
+
+    `host` is the `Host` header. Without an origin no page of another one calls. `*` allows every origin but
+    `null`, which is anybody's.
+    """
+    if origin is None:
+        return True
+    if origin == "null":
+        return False
+    return _is_own(origin, host) or "*" in allowed or origin.lower() in (each.lower() for each in allowed)
+
+
+def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, host: str) -> bool:
+    """Whether a cookie may speak for a request: a page of ours made it, or it only reads and no page made it.
+
+    `fetch_site` is the header `Sec-Fetch-Site`, which browsers leave out where there is no TLS.
+    """
+    if origin is not None:
+        return _is_own(origin, host)
+    if fetch_site == "same-origin":
+        return True
+    return method in _READS and fetch_site in (None, "none")
+
+
+def session_cookie(token: str, seconds: int, *, secure: bool) -> str:
+    """The `Set-Cookie` header for a page of ours. No script can read it."""
+    only_tls = "; Secure" if secure else ""
+    return f"{SESSION}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """The scheme is not compared: behind a proxy that does TLS we would take ours for http."""
+    scheme, separator, authority = origin.lower().partition("://")
+    port = _PORTS.get(scheme)
+    if not separator or port is None or not authority:
+        return False
+    return authority.removesuffix(port) == host.lower().removesuffix(port)

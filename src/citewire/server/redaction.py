@@ -1,0 +1,60 @@
+"""Credentials taken out of what people will read."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_plus
+
+__all__ = ["HIDDEN", "is_secret", "redact"]
+
+HIDDEN = "…"
+"""What stands where a secret was."""
+
+_HEADERS = ("authorization", "proxy-authorization", "set-cookie", "cookie", "x-api-key", "agent_headers")
+_NAMES = frozenset(
+    [
+        *_HEADERS,
+        *("access_token", "api_key", "apikey", "client_secret", "id_token", "jwt", "key", "password"),
+        *("refresh_token", "secret", "sig", "signature", "token"),
+    ]
+)
+# As a line of a head: hidden to the end, as a value may hold anything.
+_HEADER = re.compile(rf"(?i)(?<![\w-])({'|'.join(_HEADERS)})(\s*[:=]\s*).*")
+# As in a mapping or a list of pairs, in Python or JSON: `'cookie': 'x'`, `(b"token", b"x")`.
+_PAIR = re.compile(
+    rf"""(?i)(["'](?:{"|".join(sorted(_NAMES))})\\*["']\s*[:,]\s*)"""
+    r"""(?:b?\\*(["'])(?:\\.|(?!\2).)*\2?|[^\s,})\]"']+)"""
+)
+# These say where a match may begin or how long it may be, so that no text takes long.
+_PARAMETER = re.compile(r"(?<![\w%+.~-])([\w%+.~-]+)=")
+_VALUE = re.compile(r"""[^\s&;#"'<>]*""")
+_CREDENTIALS = re.compile(r"""(?i)\b(bearer\s+|basic\s+(?=[a-z0-9+/]{8}))[^\s"',]+""")
+_KEY = re.compile(r"(?<![\w-])([\w-]{1,64}\.[\w-]{1,64}:)[\w-]{32,}")
+_JWT = re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{5,400}\.[\w-]+(?:\.[\w-]*)?")
+_USER = re.compile(r"""(://)[^\s/?#"']*@""")
+
+
+def redact(text: str) -> str:
+    """`text` without credentials: those of headers and of URLs, and whatever looks like a key or a token."""
+    text = _PAIR.sub(rf"\1{HIDDEN}", _HEADER.sub(rf"\1\2{HIDDEN}", text))
+    text = _USER.sub(rf"\1{HIDDEN}@", _without_parameters(text))
+    return _KEY.sub(rf"\1{HIDDEN}", _JWT.sub(HIDDEN, _CREDENTIALS.sub(rf"\1{HIDDEN}", text)))
+
+
+def _without_parameters(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while match := _PARAMETER.search(text, at):
+        kept.append(text[at : match.end()])
+        at = match.end()
+        # The value of any other one may be a URL with parameters of its own.
+        if is_secret(match[1]) and (value := _VALUE.match(text, at)):
+            kept.append(HIDDEN)
+            at = value.end()
+    return "".join(kept) + text[at:]
+
+
+def is_secret(name: str) -> bool:
+    """Whether what goes by this name, as a field or a parameter of a URL, is nobody's business."""
+    # A server takes %6bey for key.
+    return unquote_plus(name).strip().lower() in _NAMES

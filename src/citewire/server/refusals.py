@@ -1,0 +1,61 @@
+"""Why a caller is turned away. What is said never tells whether a key exists.
+
+CitewireError
+└── Refused
+    ├── NoCredentials    nothing was sent
+    ├── BadCredentials   no key: unknown, revoked, or with another secret
+    ├── BadToken         no token or link of ours: changed, of another key, in a form we do not take
+    ├── TokenExpired     a token or link that was good once
+    └── Forbidden        known, but not allowed to do this
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from citewire.errors import CitewireError
+
+__all__ = ["BadCredentials", "BadToken", "Forbidden", "NoCredentials", "Refused", "TokenExpired"]
+
+
+class Refused(CitewireError):
+    """The caller may not. `status` is what HTTP calls it."""
+
+    status: ClassVar[int] = 401
+
+
+class NoCredentials(Refused):
+    """A request without key, token or session."""
+
+    code = "no_credentials"
+
+    def __init__(self) -> None:
+        super().__init__("a key or a token is needed")
+
+
+class BadCredentials(Refused):
+    """Not a key of this server: unknown, revoked and wrong secret are all the same."""
+
+    code = "bad_credentials"
+
+    def __init__(self) -> None:
+        super().__init__("this is no valid key")
+
+
+class BadToken(Refused):
+    """A token or a link that this server does not take."""
+
+    code = "bad_token"
+
+
+class TokenExpired(Refused):
+    """A token or a link whose time has passed; a new one will do."""
+
+    code = "token_expired"
+
+
+class Forbidden(Refused):
+    """The caller is known, and not allowed to do this."""
+
+    code = "forbidden"
+    status = 403

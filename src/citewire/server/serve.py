@@ -1,0 +1,147 @@
+"""`citewire serve`: the process around the server, from the keys and the port to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from citewire.server import logs
+from citewire.server.app import Server, opened
+from citewire.server.catalog import Catalog
+from citewire.server.connections import guarded
+from citewire.server.keys import Keyring, check_binding
+from citewire.server.origins import is_loopback
+from citewire.server.settings import SettingError, Settings
+from citewire.text import for_log
+
+__all__ = ["run", "serve"]
+
+_log = logging.getLogger("citewire.server")
+_BACKLOG = 2048
+# Open files beside the connections, of clients and to the agent.
+_FILES = 256
+
+
+def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
+    """Serve until the process is told to end. Raises `CitewireError` where it cannot begin."""
+    logs.configure(settings.log_level, settings.log_format)
+    factory = uvicorn.Config("citewire", log_config=None).get_loop_factory()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve(settings, questions))
+
+
+async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
+    """As `run`, within a loop."""
+    keyring = Keyring.kept_in(Path(settings.data))
+    check_binding(settings.host, keyring)
+    _raise_limit(settings)
+    with _bound(settings) as listening:
+        async with opened(settings, keyring, listening.getsockname()[1], questions) as server:
+            config = uvicorn.Config(
+                server.app,
+                http=guarded(settings),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
+            )
+            # Not before: a server that could not begin would have kept its key to itself.
+            made = keyring.development() if is_loopback(settings.host) else None
+            _say(server, made, questions)
+            telling = asyncio.create_task(_tell_progress(server.catalog))
+            try:
+                await _Uvicorn(config, server.drain).serve([listening])
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Ends open streams before it waits for their connections."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._drain = drain
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Uvicorn would raise the signal again once it is done, and our own parts would not be ended.
+        del frame
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._drain()
+        await super().shutdown(sockets)
+
+
+def _bound(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host, settings.port))
+        # Whoever reads the address may connect at once, and a second server on it is told now.
+        listening.listen(_BACKLOG)
+    except OSError as exc:
+        listening.close()
+        raise SettingError(f"cannot listen on {settings.host} port {settings.port}: {exc.strerror}") from exc
+    return listening
+
+
+def _raise_limit(settings: Settings) -> None:
+    """Room for the connections that are allowed, as far as the system lets us have it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * settings.max_connections + _FILES
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        if most < wanted:
+            _log.warning("%d open files are too few for %d connections", most, settings.max_connections)
+
+
+def _say(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
+    """What a person at the terminal needs to know."""
+    lines = [f"citewire is at {server.address}"]
+    if key is not None:
+        lines += ["", "A key for development, which is not shown again:", f"  {key}"]
+    if questions:
+        lines += ["", "Try:", *(f"  {question}" for question in questions)]
+    lines += ["", "Stop it with Ctrl-C.", ""]
+    _write("\n".join(lines))
+
+
+async def _tell_progress(catalog: Catalog) -> None:
+    """How far the sources are, until all were read; where nobody looks, only that they are."""
+    reading, total = catalog.status()
+    if not total:
+        return
+    is_looking = sys.stdout.isatty()
+    async with aclosing(catalog.changes()) as changes:
+        async for _ in changes:
+            reading, total = catalog.status()
+            if is_looking and reading:
+                _write(f"\rReading: {total - reading} of {total} sources ")
+            if not reading:
+                break
+    failed = [record for record in catalog.records() if record.state == "failed"]
+    _write(f"{chr(13) if is_looking else ''}Read: {total - len(failed)} of {total} sources         \n")
+    for record in failed:
+        _write(f"  not {for_log(record.name, 80)}: {for_log(record.reason, 200)}\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

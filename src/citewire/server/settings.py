@@ -1,0 +1,360 @@
+"""Every setting of the server, declared once: the command line, its help and the docs come from here.
+
+A value is taken from the command line, else from the environment (`CITEWIRE_PORT`), else from a TOML file
+(`port = 8787`), else it is the default.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, fields
+
+from citewire.errors import CitewireError
+from citewire.server.redaction import redact
+
+__all__ = ["Option", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
+
+_PREFIX = "CITEWIRE_"
+# Names with our prefix that are read elsewhere, or by the tests.
+_OTHERS = frozenset({"CITEWIRE_CASES", "CITEWIRE_OCR_LANGUAGES", "CITEWIRE_REQUIRE", "CITEWIRE_SECRET"})
+
+_Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Texts: TypeAlias = tuple[str, ...]
+# The upper bounds keep out what no clock and no allocator could take.
+_Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=366 * 86400, extra={"kind": "SECONDS"})]
+_Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40, extra={"kind": "BYTES"})]
+_Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000, extra={"kind": "NUMBER"})]
+
+
+class SettingError(CitewireError):
+    """A setting that cannot be used. The message names it and where it came from, never its value."""
+
+    code = "bad_setting"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How the server runs. `Settings.load` checks what people give; whoever writes code is trusted."""
+
+    agent: Annotated[
+        str | None,
+        Meta(
+            description="The agent that answers: the URL of an AG-UI agent, or module:object of this Python. "
+            "Without it the librarian answers from the sources.",
+            extra={"kind": "URL|MODULE:OBJECT"},
+        ),
+    ] = None
+    agent_headers: Annotated[
+        _Texts,
+        Meta(
+            description="A header `Name: value` that the agent at a URL is sent. May be repeated. "
+            "What is secret belongs into the environment or the file: others see a command line.",
+            extra={"kind": "HEADER", "flag": "--agent-header"},
+        ),
+    ] = ()
+    model: Annotated[
+        _Text | None,
+        Meta(
+            description="A model such as `anthropic:claude-sonnet-4-5` that writes the librarian's answers; "
+            "needs the extra `llm` and the provider's key.",
+            extra={"kind": "PROVIDER:MODEL"},
+        ),
+    ] = None
+    sources: Annotated[
+        _Texts, Meta(description="Files, folders and URLs to look in.", extra={"kind": "PATH…"})
+    ] = ()
+    watch: Annotated[bool, Meta(description="Follow what changes in the folders among the sources.")] = True
+    data: Annotated[
+        _Text, Meta(description="The folder in which everything is kept.", extra={"kind": "DIR"})
+    ] = ".citewire"
+    store: Annotated[
+        _Text | None,
+        Meta(
+            description="The folder of the log, where it is not the data folder, as a path or as "
+            "`sqlite:PATH`.",
+            extra={"kind": "PATH|DSN"},
+        ),
+    ] = None
+    host: Annotated[
+        _Text,
+        Meta(
+            description="The address to listen on. Other addresses than loopback need keys.",
+            extra={"kind": "ADDRESS"},
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(description="The port; 0 takes a free one.", ge=0, le=65535, extra={"kind": "NUMBER"})
+    ] = 8787
+    public_url: Annotated[
+        str | None,
+        Meta(
+            description="The address by which others reach the server, for links in answers.",
+            extra={"kind": "URL"},
+        ),
+    ] = None
+    origins: Annotated[
+        _Texts,
+        Meta(
+            description="A web origin, such as https://app.example.com, whose pages may call the server with "
+            "a key or a token; `*` is every origin. May be repeated.",
+            extra={"kind": "ORIGIN", "flag": "--origin"},
+        ),
+    ] = ()
+    link_lifetime: Annotated[_Seconds, Meta(description="How long a signed link to a proof works.")] = 86400.0
+    session_lifetime: Annotated[
+        _Seconds, Meta(description="How long the browser page may go on without a new session.")
+    ] = 3600.0
+    linger: Annotated[_Seconds, Meta(description="How long a run goes on that nobody watches any more.")] = (
+        60.0
+    )
+    deadline: Annotated[
+        _Seconds, Meta(description="How long the end of an answer waits for its verdicts.")
+    ] = 30.0
+    resume_runs: Annotated[
+        Literal["librarian", "always", "never"],
+        Meta(description="Whose runs are asked again when a restart cut them off."),
+    ] = "librarian"
+    workers: Annotated[
+        _Count | None, Meta(description="Processes that look quotes up; by default one per core, up to 8.")
+    ] = None
+    readers: Annotated[
+        _Count | None, Meta(description="Sources that are read at once; by default one per core.")
+    ] = None
+    worker_memory: Annotated[_Bytes, Meta(description="Memory that one of these processes may take.")] = (
+        4 << 30
+    )
+    max_runs: Annotated[_Count, Meta(description="Runs at a time.")] = 1000
+    max_connections: Annotated[_Count, Meta(description="Open connections at a time.")] = 2000
+    max_requests: Annotated[_Count, Meta(description="Requests at a time, open streams among them.")] = 1500
+    max_client_requests: Annotated[
+        _Count, Meta(description="Requests at a time of one key, or of one address without a key.")
+    ] = 1000
+    rate: Annotated[
+        float,
+        Meta(
+            description="Requests per second of one key, or of one address without a key.",
+            gt=0,
+            le=1_000_000,
+            extra={"kind": "NUMBER"},
+        ),
+    ] = 100.0
+    burst: Annotated[_Count, Meta(description="Requests that may come at once before the rate counts.")] = (
+        1000
+    )
+    max_body: Annotated[_Bytes, Meta(description="Largest body of a request.")] = 16 << 20
+    max_upload: Annotated[_Bytes, Meta(description="Largest source that may be uploaded.")] = 100 << 20
+    max_headers: Annotated[_Count, Meta(description="Headers of a request.")] = 100
+    max_header_bytes: Annotated[_Bytes, Meta(description="All headers of a request together.")] = 32 << 10
+    max_url: Annotated[_Bytes, Meta(description="Longest path and query of a request.")] = 8 << 10
+    header_timeout: Annotated[
+        _Seconds, Meta(description="How long a connection may take to send the head of a request.")
+    ] = 10.0
+    body_timeout: Annotated[
+        _Seconds, Meta(description="How long a body may take to come; a large one has longer, at 16 KiB/s.")
+    ] = 30.0
+    write_timeout: Annotated[
+        _Seconds, Meta(description="How long a client may read nothing of what it is sent.")
+    ] = 30.0
+    shutdown_timeout: Annotated[
+        _Seconds, Meta(description="How long open streams have to end when the server is stopped.")
+    ] = 10.0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least that is logged.")
+    ] = "info"
+    log_format: Annotated[Literal["text", "json"], Meta(description="How a line of the log is written.")] = (
+        "text"
+    )
+
+    @classmethod
+    def load(cls, flags: Mapping[str, Any], environ: Mapping[str, str], toml: Mapping[str, Any]) -> Settings:
+        """The settings that these come to.
+
+        `flags` are by the names of the fields; None is one that was not given, and so is an empty variable of
+        the environment. Raises `SettingError`.
+        """
+        if unknown := sorted(set(toml) - set(cls.__struct_fields__)):
+            raise SettingError(f"the file has a setting that does not exist: {unknown[0]}")
+        given: dict[str, Any] = {}
+        for option in options():
+            if (flag := flags.get(option.name)) is not None:
+                given[option.name] = option.convert(flag, option.flag, strict=False)
+            elif text := environ.get(option.env):
+                value = _split(text) if option.many else text
+                given[option.name] = option.convert(value, option.env, strict=False)
+            elif option.name in toml:
+                given[option.name] = option.convert(toml[option.name], f"{option.name} in the file")
+        return cls(**given)
+
+    @property
+    def store_folder(self) -> Path:
+        """Where the log is."""
+        return Path(self.data if self.store is None else self.store.removeprefix("sqlite:"))
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, without secrets."""
+        defaults = asdict(Settings())
+        shown = {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        if "agent_headers" in shown:
+            shown["agent_headers"] = "…"
+        return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
+
+
+class Option(Struct, frozen=True):
+    """One setting, as the command line and the docs show it."""
+
+    name: str
+    flag: str
+    env: str
+    kind: str
+    type: Any
+    default: Any
+    help: str
+
+    @property
+    def many(self) -> bool:
+        """Whether it takes a list."""
+        return isinstance(self.default, tuple)
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people; empty where there is none."""
+        match self.default:
+            case None | ():
+                return ""
+            case bool():
+                return str(self.default).lower()
+            case float():
+                return f"{self.default:g}"
+            case _:
+                return str(self.default)
+
+    def convert(self, value: Any, where: str, *, strict: bool = True) -> Any:
+        """`value` as the setting has it. Raises `SettingError`."""
+        try:
+            converted = msgspec.convert(value, self.type, strict=strict)
+        except msgspec.ValidationError as exc:
+            choices = f"one of {self.kind.replace('|', ', ')}" if str(exc).startswith("Invalid enum") else ""
+            raise SettingError(f"{where}: {choices or _lower(str(exc))}") from exc
+        if problem := _problem(self.name, converted):
+            raise SettingError(f"{where}: {problem}")
+        return converted
+
+
+def _make_options() -> tuple[Option, ...]:
+    hints = get_type_hints(Settings, include_extras=True)
+    return tuple(_option(each.name, hints[each.name], each.default) for each in fields(Settings))
+
+
+def options() -> tuple[Option, ...]:
+    """Every setting, in the order in which people are shown them."""
+    return _OPTIONS
+
+
+def _option(name: str, hint: Any, default: Any) -> Option:
+    metas = _metas(hint)
+    extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+    description = next(meta.description for meta in metas if meta.description)
+    flag = extra.get("flag", f"--{name.replace('_', '-')}")
+    plain = get_args(hint)[0]
+    kind = "|".join(get_args(plain)) if get_origin(plain) is Literal else extra.get("kind", "true|false")
+    return Option(name, flag, _PREFIX + name.upper(), kind, hint, default, description)
+
+
+def _metas(hint: Any) -> list[Meta]:
+    """What is said of a type, and of the one that it makes optional."""
+    metas = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Meta)]
+    inner = [each for each in get_args(hint) if each is not NoneType and not isinstance(each, Meta)]
+    return metas + [meta for each in inner for meta in _metas(each)]
+
+
+def _split(text: str) -> Any:
+    """A list in the environment: JSON, or what is between commas."""
+    if not text.lstrip().startswith("["):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_OBJECT = re.compile(f"{_NAME}:{_NAME}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t ]*[!-~]([\t -~]*[!-~])?[\t ]*")
+_ORIGIN = re.compile(r"https?://[^/?#@A-Z]+")
+_DSN = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return is_http and text.isprintable() and " " not in text
+    except ValueError:
+        return False
+
+
+def _is_agent(text: str) -> bool:
+    return _is_url(text) or bool(_OBJECT.fullmatch(text))
+
+
+def _is_base(text: str) -> bool:
+    return _is_url(text) and not {"?", "#"} & set(text)
+
+
+def _is_origin(text: str) -> bool:
+    return text == "*" or (_is_url(text) and bool(_ORIGIN.fullmatch(text)))
+
+
+def _is_store(text: str) -> bool:
+    return bool(text.removeprefix("sqlite:")) and not _DSN.match(text.removeprefix("sqlite:"))
+
+
+_CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
+    "agent": (_is_agent, "expected the URL of an agent, or module:object"),
+    "agent_headers": (_HEADER.fullmatch, "expected a header `Name: value`"),
+    "public_url": (_is_base, "expected an http or https URL without query and fragment"),
+    "origins": (_is_origin, "expected a web origin such as https://app.example.com"),
+    "store": (_is_store, "expected a path or sqlite:PATH; Postgres comes with several nodes"),
+}
+
+
+def _problem(name: str, value: Any) -> str:
+    """What no type can say is wrong with a value."""
+    check, expected = _CHECKS.get(name, (bool, ""))
+    if isinstance(value, tuple):
+        wrong = [n for n, each in enumerate(cast("_Texts", value), 1) if not check(each)]
+        return f"number {wrong[0]}: {expected}" if wrong and expected else ""
+    return expected if value is not None and not check(value) else ""
+
+
+_OPTIONS = _make_options()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a file. Raises `SettingError`."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as exc:
+        raise SettingError(f"{path}: {exc.strerror or exc}") from exc
+    except ValueError as exc:
+        # The message of the parser shows no value; that of a bad byte does.
+        shown = str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "not UTF-8"
+        raise SettingError(f"{path}: not a TOML file: {shown}") from exc
+
+
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """Variables with our prefix that are no setting: likely misspelt."""
+    known = {option.env for option in options()} | _OTHERS
+    return sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)

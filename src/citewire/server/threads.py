@@ -1,0 +1,282 @@
+"""Threads over HTTP: run the agent, come back to what was said, look at any time of it, end it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from msgspec import Meta, Raw, Struct
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from citewire import codec
+from citewire.agui import events as ev
+from citewire.agui.events import RunInput
+from citewire.channels.hub import Hub
+from citewire.channels.store import Cursor, Entry, was_all
+from citewire.server.answers import written
+from citewire.server.history import History, Past
+from citewire.server.http import Call, EventStream, NotFound, Operation
+from citewire.server.journal import channel_of, thread_of
+from citewire.server.runs import Runs
+from citewire.server.streams import Streamed
+
+__all__ = ["Threads"]
+
+_JSON = "application/json"
+
+
+class ThreadEntry(Struct, frozen=True, rename="camel"):
+    """A thread in a list."""
+
+    thread_id: str
+    cursor: str
+    updated_at: str
+
+
+class ThreadList(Struct, frozen=True, rename="camel"):
+    """Threads by their ids; `next` is where the list goes on."""
+
+    threads: list[ThreadEntry]
+    next: str | None
+
+
+class ThreadView(Struct, frozen=True, rename="camel"):
+    """What a client that comes back needs to know."""
+
+    thread_id: str
+    cursor: str
+    status: Literal["running", "idle", "error"]
+    run_id: str | None
+    error: str | None
+    messages: list[Any]
+    state: Any
+
+
+class LoggedEvent(Struct, frozen=True):
+    """An event, and the cursor with which to go on after it."""
+
+    id: str
+    event: Raw
+
+
+class EventPage(Struct, frozen=True):
+    """Events in order; `next` is where they go on."""
+
+    events: list[LoggedEvent]
+    next: str | None
+
+
+class Written(Struct, frozen=True):
+    """A message with its citations in a dialect, and what that has no place for."""
+
+    dialect: str
+    payload: Any
+    losses: list[str]
+
+
+class Review(Struct, frozen=True, rename="camel"):
+    """What somebody who looked at a citation did."""
+
+    message_id: Annotated[str, Meta(min_length=1, max_length=512)]
+    key: Annotated[str, Meta(min_length=1, max_length=512)]
+    event: Literal["popover_opened", "popover_closed", "citation_reviewed"]
+    at: datetime | None = None
+    dwell_ms: Annotated[int, Meta(ge=0)] | None = None
+
+
+class ListQuery(Struct, frozen=True):
+    """Where a list begins, and how long it is."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class AtQuery(Struct, frozen=True):
+    """Which time of the thread: the number of a row, as in the ids of events."""
+
+    at: Annotated[int, Meta(ge=0, le=10**15)] | None = None
+
+
+class EventsQuery(Struct, frozen=True):
+    """After which event, and how many where it is a page that is asked for."""
+
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+
+
+class DialectQuery(Struct, frozen=True):
+    """In which dialect."""
+
+    dialect: str
+
+
+class Threads:
+    """The operations on threads. `renew` puts fresh links to proofs into what is sent."""
+
+    def __init__(self, hub: Hub, runs: Runs, history: History, renew: Callable[[str, bytes], bytes]) -> None:
+        self._hub, self._runs, self._history, self._renew = hub, runs, history, renew
+
+    def operations(self) -> list[Operation]:
+        """What can be asked of threads."""
+        of = "thread:{thread}"
+        return [
+            Operation(
+                method="POST", path="/agui", summary="Run the agent, or join the run of this id",
+                handle=self.run, needs=("run", "thread:{thread_id}"), body=RunInput, gives=EventStream,
+                errors=(409,),
+            ),
+            Operation(
+                method="GET", path="/threads", summary="The threads, by their ids",
+                handle=self.list, needs=("list", "thread:*"), query=ListQuery, gives=ThreadList,
+            ),
+            Operation(
+                method="GET", path="/threads/{thread}", summary="A thread as it is, or as it was",
+                handle=self.show, needs=("read", of), query=AtQuery, gives=ThreadView, also=(EventStream,),
+            ),
+            Operation(
+                method="GET", path="/threads/{thread}/events",
+                summary="The events of a thread: a page of them, or a stream that goes on with the run",
+                handle=self.events, needs=("read", of), query=EventsQuery, gives=EventPage,
+                also=(EventStream,), errors=(410,),
+            ),
+            Operation(
+                method="POST", path="/threads/{thread}/runs/{run}/stop", summary="End a run at once",
+                handle=self.stop, needs=("stop", of),
+            ),
+            Operation(
+                method="GET", path="/threads/{thread}/messages/{message}/citations",
+                summary="A message with its citations, in any dialect",
+                handle=self.citations, needs=("read", of), query=DialectQuery, gives=Written,
+            ),
+            Operation(
+                method="POST", path="/threads/{thread}/reviews", summary="Somebody looked at a citation",
+                handle=self.review, needs=("review", of), body=Review,
+            ),
+            Operation(
+                method="DELETE", path="/threads/{thread}", summary="Forget a thread",
+                handle=self.delete, needs=("delete", of),
+            ),
+        ]  # fmt: skip
+
+    async def run(self, call: Call) -> ASGIApp:
+        """Start or join a run."""
+        frames = await self._runs.start(call.body, call.caller)
+        return Streamed(self._fresh(call.body.thread_id, frames))
+
+    async def stop(self, call: Call) -> None:
+        """End a run."""
+        await self._runs.stop(call.path["thread"], call.path["run"])
+
+    async def list(self, call: Call) -> ThreadList:
+        """A page of the threads that the caller may read."""
+        query: ListQuery = call.query
+        after = channel_of(query.after) if query.after else ""
+        heads = await self._hub.store.heads("run:", after, query.limit)
+        found = [
+            ThreadEntry(name, str(head.cursor), _date(head.tick))
+            for head in heads
+            if call.caller.may("read", f"thread:{(name := thread_of(head.channel))}")
+        ]
+        return ThreadList(found, thread_of(heads[-1].channel) if len(heads) == query.limit else None)
+
+    async def show(self, call: Call) -> ASGIApp:
+        """A thread, as a value or as a small run that brings a client up to date."""
+        name, at = call.path["thread"], call.query.at
+        channel = await self._known(name)
+        if _wants_events(call):
+            if at is None and self._runs.is_live(channel):
+                return Streamed(self._fresh(name, await self._runs.join(name, None, from_scratch=True)))
+            return Streamed(self._fresh(name, _loaded(name, await self._past(channel, at))))
+        past = await self._past(channel, at)
+        view = ThreadView(
+            name, str(past.cursor), past.status, past.run_id, past.error, past.messages, past.state
+        )
+        return self._json(name, view)
+
+    async def events(self, call: Call) -> ASGIApp:
+        """The log."""
+        query: EventsQuery = call.query
+        name = call.path["thread"]
+        channel = await self._known(name)
+        given = call.request.headers.get("last-event-id") or query.after
+        after = Cursor.parse(given) if given else None
+        if _wants_events(call):
+            await self._hub.store.read(channel, after, 1)  # before the answer begins: the cursor may be lost
+            return Streamed(self._fresh(name, await self._runs.join(name, after)))
+        rows = await self._hub.store.read(channel, after, query.limit)
+        listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == "event"]
+        page = EventPage(listed, None if was_all(rows, query.limit) else str(rows[-1].cursor))
+        return self._json(name, page)
+
+    async def citations(self, call: Call) -> Response:
+        """One message in another dialect."""
+        past = await self._past(await self._known(call.path["thread"]), None)
+        result = written(past, call.path["message"], call.query.dialect)
+        value = Written(call.query.dialect, result.payload, [str(loss) for loss in result.losses])
+        return self._json(call.path["thread"], value)
+
+    async def review(self, call: Call) -> None:
+        """Keep what somebody did."""
+        review: Review = call.body
+        channel = await self._known(call.path["thread"])
+        await self._hub.append(channel, [_reviewed(review, call)])
+
+    async def delete(self, call: Call) -> None:
+        """Forget a thread."""
+        await self._runs.drop(call.path["thread"])
+
+    def _json(self, name: str, value: Struct) -> Response:
+        return Response(self._renew(name, ev.write_json(value)), media_type=_JSON)
+
+    async def _known(self, name: str) -> str:
+        channel = channel_of(name)
+        if await self._hub.store.head(channel) is None:
+            raise NotFound("there is no such thread")
+        await self._runs.settle(channel)
+        return channel
+
+    async def _past(self, channel: str, at: int | None) -> Past:
+        past = await self._history.at(channel, at)
+        if past is None:
+            raise NotFound("there is no such thread")
+        return past
+
+    async def _fresh(self, name: str, frames: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        async for each in frames:
+            yield self._renew(name, each)
+
+
+async def _loaded(name: str, past: Past) -> AsyncGenerator[bytes]:
+    """A run that only brings a client up to date."""
+    run_id = past.run_id or "none"
+    for event in (
+        ev.RunStarted(name, run_id),
+        ev.MessagesSnapshot(past.messages),
+        ev.StateSnapshot(past.state),
+        ev.RunFinished(name, run_id),
+    ):
+        yield b"data: %b\n\n" % ev.encode(event)
+
+
+def _reviewed(review: Review, call: Call) -> Entry:
+    """The row of a review, under an id of its own: what was done twice was done twice."""
+    at = (review.at or datetime.now(UTC)).isoformat()
+    record = {
+        "messageId": review.message_id,
+        "key": review.key,
+        "review": {"event": review.event, "at": at}
+        | ({} if review.dwell_ms is None else {"dwellMs": review.dwell_ms}),
+        "clientId": call.caller.client_id,
+    }
+    return Entry(uuid4().hex, "review", codec.encode(record))
+
+
+def _wants_events(call: Call) -> bool:
+    return EventStream.media in call.request.headers.get("accept", "")
+
+
+def _date(tick: int) -> str:
+    return datetime.fromtimestamp(tick // 1000 / 1000, UTC).isoformat(timespec="milliseconds")

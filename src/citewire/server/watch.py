@@ -1,0 +1,136 @@
+"""The sources that the settings name: their files, folders and URLs, and what becomes of them.
+
+Folders are looked through again and again, not watched through the system: that works on network drives and
+in containers too, and has no limit that some machines are short of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from citewire.server.folders import Found, Stamp, look, open_file, stamp_of
+from citewire.server.holdings import LONGEST_NAME, Holding, clean, id_of, now
+from citewire.server.settings import Settings
+from citewire.verification.readers import in_thread
+
+if TYPE_CHECKING:
+    from citewire.server.catalog import Catalog
+
+__all__ = ["Watch"]
+
+_log = logging.getLogger("citewire.sources")
+# Seconds from one look to the next.
+_EVERY = 2.0
+_PIECE = 1 << 20
+
+
+class Watch:
+    """Keeps the catalog at what the settings name."""
+
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        self._catalog, self._follows = catalog, settings.watch
+        self._paths = [Path(each) for each in settings.sources if "://" not in each]
+        self._urls = {id_of("url", each): each for each in settings.sources if "://" in each}
+        self._stamps: dict[str, Stamp | None] | None = None
+        self._coming: set[str] = set()
+        self._looking = asyncio.Lock()
+
+    @property
+    def coming(self) -> int:
+        """How many sources the catalog has still to be given."""
+        return len(self._coming)
+
+    async def start(self) -> None:
+        """See what there is to come, and forget the URLs that are named no longer."""
+        held = self._catalog.holdings()
+        files = (await in_thread(partial(look, self._paths))).found
+        self._coming = {*map(_id, files), *self._urls} - {each.id for each in held}
+        for each in held:
+            if each.given and each.origin == "url" and each.id not in self._urls:
+                await self._catalog.drop(each.id)
+
+    async def run(self) -> None:
+        """Take in what there is; then follow what changes, if that is wanted."""
+        fetching = asyncio.create_task(self._fetch_all())
+        try:
+            while self._stamps is None or self._follows:
+                try:
+                    await self.poll()
+                except Exception:  # noqa: BLE001  # the disk is full, say, which may not stay so
+                    _log.exception("the sources that the settings name cannot be followed")
+                await asyncio.sleep(_EVERY)
+            await fetching
+        finally:
+            fetching.cancel()
+
+    async def poll(self) -> None:
+        """One look at the files and folders.
+
+        A file that is not what it was at the last look may still be written to: it waits for the next.
+        """
+        async with self._looking:
+            await self._poll()
+
+    async def _poll(self) -> None:
+        seen = await in_thread(partial(look, self._paths))
+        held = {each.id: each for each in self._catalog.holdings()}
+        stamps = {_id(found): found.stamp for found in seen.found}
+        for found in seen.found:
+            if self._stamps is None or self._stamps.get(_id(found)) == found.stamp:
+                await self._take(found, held.get(_id(found)))
+            self._coming.discard(_id(found))
+        self._stamps = stamps
+        unseen = {_id_of(root) for root in seen.unseen}
+        for each in held.values():
+            if each.root and each.root not in unseen and each.id not in stamps:
+                await self._catalog.drop(each.id)
+
+    async def _take(self, found: Found, held: Holding | None) -> None:
+        """Keep a file as it is, unless it is."""
+        if held and held.sha256 and held.stamp == found.stamp:
+            return
+        name = clean(found.name)[-LONGEST_NAME:] or "unnamed"
+        root = _id_of(found.root)
+        new = Holding(_id(found), name, "folder", now(), given=True, root=root, stamp=found.stamp)
+        try:
+            if not found.problem:
+                await self._copy(found, new)
+                return
+            problem = found.problem
+        except OSError as exc:
+            problem = f"it cannot be opened: {exc.strerror}"
+        await self._catalog.keep(replace(new, reason=problem))
+
+    async def _copy(self, found: Found, new: Holding) -> None:
+        with open_file(found.path) as file:
+            if stamp_of(file) != found.stamp:
+                return
+            async with self._catalog.draft() as draft:
+                while piece := await asyncio.to_thread(file.read, _PIECE):
+                    await draft.write(piece)
+                # Unless it was written to meanwhile.
+                if stamp_of(file) == found.stamp:
+                    await self._catalog.keep(new, draft)
+
+    async def _fetch_all(self) -> None:
+        """Fetch the URLs that are not there yet; what fails is tried again at the next start."""
+        held = {each.id for each in self._catalog.holdings() if each.sha256}
+        for source_id, url in self._urls.items():
+            if source_id not in held:
+                await self._catalog.fetch(url, given=True)
+            self._coming.discard(source_id)
+
+
+def _id(found: Found) -> str:
+    return _id_of(found.path)
+
+
+def _id_of(path: Path) -> str:
+    return id_of("folder", os.fsencode(path))

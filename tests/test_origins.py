@@ -1,0 +1,125 @@
+"""Which pages may call, and by what."""
+
+from __future__ import annotations
+
+import pytest
+
+from citewire.server.origins import cookie_allowed, host_known, is_loopback, origin_allowed, session_cookie
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("192.168.1.2", False),
+        ("localhost.example.org", False),
+        ("example.org", False),
+    ],
+)
+def test_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost:8000", True),
+        ("127.0.0.1:8000", True),
+        ("[::1]:8000", True),
+        ("10.0.0.7", True),
+        ("cite.example.org", True),
+        ("CITE.example.org:443", True),
+        ("evil.example", False),
+        ("evil.example:8000", False),
+        ("localhost.evil.example", False),
+        ("cite.example.org.evil.example", False),
+        ("evil.example/cite.example.org", False),
+        ("user@localhost", False),
+        ("localhost:", False),
+        ("127.1", False),
+        ("[::1", False),
+        ("", False),
+    ],
+)
+def test_a_name_that_somebody_made_lead_here_is_not_ours(host: str, known: bool) -> None:
+    assert host_known(host, ["cite.example.org"]) is known
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed", "may"),
+    [
+        (None, [], True),
+        ("http://localhost:8000", [], True),
+        ("https://localhost:8000", [], True),
+        ("HTTP://LOCALHOST:8000", [], True),
+        ("http://localhost:3000", [], False),
+        ("http://localhost", [], False),
+        ("http://localhost:8000.evil.example", [], False),
+        ("http://evil.example", [], False),
+        ("null", [], False),
+        ("null", ["*", "null"], False),
+        ("", [], False),
+        ("localhost:8000", [], False),
+        ("file://localhost:8000", [], False),
+        ("http://localhost:3000", ["http://localhost:3000"], True),
+        ("https://App.example.org", ["https://app.example.ORG"], True),
+        ("https://app.example.org.evil.example", ["https://app.example.org"], False),
+        ("http://app.example.org", ["https://app.example.org"], False),
+        ("http://evil.example", ["*"], True),
+    ],
+)
+def test_origins(origin: str | None, allowed: list[str], may: bool) -> None:
+    assert origin_allowed(origin, "localhost:8000", allowed) is may
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("https://cite.example.org", "cite.example.org:443"),
+        ("https://cite.example.org:443", "cite.example.org"),
+        ("http://cite.example.org", "cite.example.org:80"),
+        ("http://[::1]:8000", "[::1]:8000"),
+    ],
+)
+def test_the_port_of_a_scheme_need_not_be_written(origin: str, host: str) -> None:
+    assert origin_allowed(origin, host, [])
+    assert not origin_allowed(origin, f"{host}8", [])
+
+
+@pytest.mark.parametrize(
+    ("method", "origin", "fetch_site", "may"),
+    [
+        ("POST", "http://localhost:8000", "same-origin", True),
+        ("POST", "http://localhost:8000", None, True),
+        ("POST", "http://localhost:3000", "same-site", False),
+        ("GET", "http://localhost:3000", None, False),
+        ("POST", "null", None, False),
+        ("POST", None, None, False),
+        ("POST", None, "none", False),
+        ("POST", None, "cross-site", False),
+        ("DELETE", None, "same-origin", True),
+        ("GET", None, "same-origin", True),
+        ("GET", None, "none", True),
+        ("GET", None, None, True),
+        ("GET", None, "same-site", False),
+        ("GET", None, "cross-site", False),
+    ],
+)
+def test_a_cookie_speaks_only_for_our_own_pages(
+    method: str, origin: str | None, fetch_site: str | None, may: bool
+) -> None:
+    assert cookie_allowed(method, origin, fetch_site, "localhost:8000") is may
+
+
+def test_the_cookie_of_a_session() -> None:
+    cookie = session_cookie("a.b.c", 3600, secure=True)
+    assert cookie == "citewire_session=a.b.c; Path=/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure"
+    assert "Secure" not in session_cookie("a.b.c", 3600, secure=False)

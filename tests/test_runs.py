@@ -1,0 +1,554 @@
+"""Runs of the server over a log: they outlive their clients and a restart, and a client can take them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from citewire import codec
+from citewire.agui import Thread, check
+from citewire.agui import events as ev
+from citewire.agui.events import RunInput
+from citewire.agui.middleware import Citing
+from citewire.agui.records import Links
+from citewire.agui.sse import Frames
+from citewire.agui.weaving import VerdictReached
+from citewire.channels.hub import Hub
+from citewire.channels.memory import MemoryStore
+from citewire.channels.store import Cursor, Entry, Row
+from citewire.errors import InputError
+from citewire.server.agents import in_process
+from citewire.server.capability import FULL
+from citewire.server.driver import Driver
+from citewire.server.history import History
+from citewire.server.http import Conflict, NotFound, Overloaded
+from citewire.server.journal import channel_of
+from citewire.server.keys import Caller
+from citewire.server.runs import Runs
+from citewire.verification.library import Checked
+from citewire.verification.verifier import Asked, each
+from clock import LONG, clock, on_clock
+from weaving import FINISHED, STARTED, answer, block, chunk, judged, say, start
+
+ME = Caller("app.key", FULL, "ann")
+KEY = "deepcitation"
+CHANNEL = channel_of("t")
+TEXT = f"Paris [1].{block('Paris is the capital of France.')}"
+Events = list[dict[str, Any]]
+
+
+class Words:
+    """A verifier that looks words up, once it may."""
+
+    def __init__(self) -> None:
+        self.may, self.asked = asyncio.Event(), asyncio.Event()
+        self.may.set()
+
+    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+        async for asked in each(quotes):
+            self.asked.set()
+            await self.may.wait()
+            yield judged(asked)
+
+    async def add(self, *_: Any, scope: str | None = None) -> None: ...
+    async def forget(self, scope: str) -> None: ...
+    async def prewarm(self) -> None: ...
+    async def pictures(self, found: Sequence[Checked], form: Any) -> list[bytes | None]:
+        del form
+        return [None] * len(found)
+
+
+HOLD: dict[str, Any] = {}
+
+
+class Scripted:
+    """An agent that says what it is told to; at `HOLD` it waits until the test lets it go on."""
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self.events, self.inputs = events, list[RunInput]()
+        self.go_on, self.held, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, run_input: RunInput) -> AsyncIterator[dict[str, Any]]:
+        self.inputs.append(run_input)
+        try:
+            for event in self.events:
+                if event is HOLD:
+                    self.held.set()
+                    await self.go_on.wait()
+                else:
+                    yield event
+        finally:
+            self.left.set()
+
+
+HALF = [STARTED, start(), say("Paris "), HOLD]
+WHOLE = [STARTED, *answer(TEXT), FINISHED]
+
+
+class House:
+    """A server's runs over a memory store, and what its clients get."""
+
+    def __init__(
+        self, agent: Callable[[RunInput], Any], store: MemoryStore | None = None, **options: Any
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.hub = Hub(self.store)
+        self.words = Words()
+        self.history = History(self.store, KEY)
+        citing = Citing(verifier=self.words, deadline=options.pop("deadline", 30.0))
+        kept: dict[str, Any] = {"linger": 60.0, "most": 10, "resumes": False, **options}
+        self.outcomes: list[str] = []
+        self.verdicts: list[tuple[str, str]] = []
+        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self)
+        self.runs = Runs(self.hub, driver, self, **kept)
+
+    async def post(self, run_id: str = "r", **fields: Any) -> Events:
+        return await read(await self.runs.start(posted(run_id, **fields), ME))
+
+    async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
+        self.verdicts += [(thread_id, each.verification["citewire"]["status"]) for each in verdicts]
+
+    def ended(self, outcome: str) -> None:
+        self.outcomes.append(outcome)
+
+    async def forgotten(self, thread_id: str) -> None:
+        self.verdicts = [each for each in self.verdicts if each[0] != thread_id]
+
+    async def rows(self) -> tuple[Row, ...]:
+        return await self.store.read(CHANNEL)
+
+
+def links(thread_id: str, message_id: str, key: str, checked: Checked) -> Links:
+    del checked
+    return Links(f"/proofs/{thread_id}/{message_id}/{key}", None)
+
+
+def posted(run_id: str = "r", thread_id: str = "t", **fields: Any) -> RunInput:
+    messages = [{"id": "u", "role": "user", "content": "What?"}]
+    known: dict[str, Any] = {"messages": messages, **fields}
+    return RunInput(thread_id=thread_id, run_id=run_id, **known)
+
+
+def decoded(frames: bytes) -> Events:
+    return [codec.decode(frame.data) for frame in Frames().feed(frames) if frame.data]
+
+
+async def read(frames: AsyncGenerator[bytes], most: int | None = None) -> Events:
+    events: Events = []
+    async with aclosing(frames):
+        async for each_frame in frames:
+            events += decoded(each_frame)
+            if most is not None and len(events) >= most:
+                break
+    return events
+
+
+def types(events: Events) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def text_of(events: Events) -> str:
+    thread = Thread()
+    thread.extend(events)
+    return "".join(message["content"] for message in thread.agui.messages if message["role"] == "assistant")
+
+
+def takes(events: Events) -> None:
+    """The real client's order rules take it."""
+    assert not check(events)
+
+
+# --- a run --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_answered_from_the_log() -> None:
+    async def main() -> None:
+        house = House(Scripted(*WHOLE))
+        events = await house.post()
+        takes(events)
+        assert text_of(events) == "Paris [1]."
+        rows = await house.rows()
+        assert [row.kind for row in rows][:: len(rows) - 1] == ["input", "over"]
+        assert [row.data for row in rows if row.kind == "event"] == [*_lines(events)]
+        past = await house.history.at(CHANNEL)
+        assert past is not None
+        assert (past.status, past.run_id, past.error) == ("idle", "r", None)
+        assert [message["role"] for message in past.messages] == ["user", "assistant"]
+        assert past.state[KEY]["messages"]["m"]["summary"]["verified"] == 1
+        assert (house.verdicts, house.outcomes) == ([("t", "verified")], ["finished"])
+
+    asyncio.run(main())
+
+
+def _lines(events: Events) -> Iterable[bytes]:
+    return (ev.encode(ev.coerce(event)) for event in events)
+
+
+def test_the_agent_is_told_who_asks() -> None:
+    async def main() -> None:
+        agent = Scripted(*WHOLE)
+        await House(agent).post(forwarded_props={"a": 1, "citewire": {"clientId": "mallory"}})
+        assert agent.inputs[0].forwarded_props == {
+            "a": 1,
+            "citewire": {"clientId": "ann", "key": "app.key"},
+        }
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("events", "code", "text"),
+    [
+        ([], "stream_ended", ""),
+        ([STARTED, *answer("Hi")], "stream_ended", "Hi"),
+        ([STARTED, start(), say("Hi")], "stream_ended", "Hi"),
+        ([start()], "out_of_order", ""),
+        ([STARTED, say("Hi")], "out_of_order", ""),
+        ([STARTED, start(), FINISHED], "out_of_order", ""),
+        ([{"no": "type"}], "bad_event", ""),
+        ([STARTED, {"type": "STATE_DELTA", "delta": "no"}], "bad_field", ""),
+    ],
+)
+def test_an_agent_that_breaks_the_protocol(events: Events, code: str, text: str) -> None:
+    """A client can take what comes of it, and is told."""
+
+    async def main() -> None:
+        house = House(Scripted(*events))
+        got = await house.post()
+        takes(got)
+        assert (got[-1]["type"], got[-1]["code"]) == ("RUN_ERROR", code)
+        assert text_of(got) == text
+        past = await house.history.at(CHANNEL)
+        assert past is not None
+        assert past.status == "error"
+
+    asyncio.run(main())
+
+
+def test_an_agent_that_raises() -> None:
+    """What it says may be secret."""
+
+    async def boom(_: RunInput) -> AsyncIterator[dict[str, Any]]:
+        yield STARTED
+        raise ValueError("s3cret")
+
+    async def main() -> None:
+        got = await House(boom).post()
+        takes(got)
+        assert got[-1] == {
+            "type": "RUN_ERROR",
+            "message": "the agent failed: ValueError",
+            "code": "agent_failed",
+        }
+
+    asyncio.run(main())
+
+
+# --- clients that come and go -------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_without_its_client() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF, say("[1]."), {"type": "TEXT_MESSAGE_END", "messageId": "m"}, FINISHED)
+        house = House(agent)
+        first = await read(await house.runs.start(posted(), ME), most=3)
+        agent.go_on.set()
+        again = await house.post()
+        takes(again)
+        assert again[: len(first)] == first
+        assert text_of(again) == "Paris [1]."
+        assert len(agent.inputs) == 1
+
+    asyncio.run(main())
+
+
+def test_two_watch_the_same() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF, {"type": "TEXT_MESSAGE_END", "messageId": "m"}, FINISHED)
+        house = House(agent)
+        readers = [asyncio.create_task(house.post()) for _ in range(2)]
+        await agent.held.wait()
+        agent.go_on.set()
+        one, other = await asyncio.gather(*readers)
+        assert one == other
+        assert (types(one)[-1], len(agent.inputs)) == ("RUN_FINISHED", 1)
+
+    asyncio.run(main())
+
+
+def test_a_run_that_has_ended_is_read_again() -> None:
+    async def main() -> None:
+        agent = Scripted(*WHOLE)
+        house = House(agent)
+        assert await house.post() == await house.post()
+        assert len(agent.inputs) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("after", range(1, 12, 3))
+def test_a_client_goes_on_where_it_was(after: int) -> None:
+    async def main() -> None:
+        house = House(Scripted(*WHOLE))
+        whole = await house.post()
+        rows = [row for row in await house.rows() if row.kind == "event"]
+        rest = await read(await house.runs.join("t", rows[after - 1].cursor))
+        assert whole[after:] == rest
+
+    asyncio.run(main())
+
+
+def test_who_joins_from_scratch_gets_what_came_before() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF, {"type": "TEXT_MESSAGE_END", "messageId": "m"}, FINISHED)
+        house = House(agent)
+        first = asyncio.create_task(house.post(state={"theme": "dark"}))
+        await agent.held.wait()
+        joining = asyncio.create_task(read(await house.runs.join("t", None, from_scratch=True)))
+        agent.go_on.set()
+        joined = await joining
+        takes(joined)
+        assert types(joined)[:4] == [
+            "RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "TEXT_MESSAGE_START",
+        ]  # fmt: skip
+        thread = Thread()
+        thread.extend(joined)
+        assert thread.agui.messages[0]["content"] == "What?"
+        assert thread.agui.state["theme"] == "dark"
+        assert [event for event in joined if not event["type"].endswith("SNAPSHOT")] == await first
+
+    asyncio.run(main())
+
+
+def test_a_run_that_nobody_watches_is_left() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent, linger=LONG)
+        await read(await house.runs.start(posted(), ME), most=3)
+        await agent.held.wait()
+        clock().leap(LONG)
+        await agent.left.wait()
+        await house.runs.idle()
+        events = await house.post()
+        takes(events)
+        assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "abandoned")
+
+    on_clock(main())
+
+
+def test_a_run_that_is_watched_again_goes_on() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF, {"type": "TEXT_MESSAGE_END", "messageId": "m"}, FINISHED)
+        house = House(agent, linger=LONG)
+        await read(await house.runs.start(posted(), ME), most=3)
+        again = await house.runs.start(posted(), ME)
+        await anext(again)
+        clock().leap(2 * LONG)
+        await asyncio.sleep(0)
+        agent.go_on.set()
+        assert types(await read(again))[-1] == "RUN_FINISHED"
+
+    on_clock(main())
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_stopped_at_once() -> None:
+    """Whatever it waits for: the agent, or a verdict."""
+
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        await house.runs.stop("t", "r")
+        events = await reading
+        takes(events)
+        assert (text_of(events), events[-1]["code"]) == ("Paris ", "stopped")
+        assert agent.left.is_set()
+        await house.runs.stop("t", "r")  # it has ended already
+        with pytest.raises(NotFound):
+            await house.runs.stop("t", "other")
+
+        waiting = House(Scripted(*WHOLE), deadline=None)
+        waiting.words.may.clear()
+        reading = asyncio.create_task(waiting.post())
+        await waiting.words.asked.wait()
+        await waiting.runs.stop("t", "r")
+        assert types(await reading)[-1] in ("RUN_FINISHED", "RUN_ERROR")
+
+    asyncio.run(main())
+
+
+def test_what_was_not_decided_in_time_is_there_later() -> None:
+    async def main() -> None:
+        house = House(Scripted(*WHOLE), deadline=0)
+        house.words.may.clear()
+        events = await house.post()
+        assert types(events)[-1] == "RUN_FINISHED"
+        thread = Thread()
+        thread.extend(events)
+        assert thread.agui.state[KEY]["messages"]["m"]["summary"]["pending"] == 1
+        house.words.may.set()
+        await house.runs.idle()
+        past = await house.history.at(CHANNEL)
+        assert past is not None
+        summary = past.state[KEY]["messages"]["m"]["summary"]
+        assert (summary["pending"], summary["verified"]) == (0, 1)
+        assert await house.post() == events  # the stream is what it was
+
+    asyncio.run(main())
+
+
+def test_another_run_ends_one_that_nobody_watches() -> None:
+    """A front end stops by leaving, and asks the next thing at once."""
+
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent)
+        await read(await house.runs.start(posted(), ME), most=3)
+        await agent.held.wait()
+        agent.events = tuple(WHOLE)
+        assert types(await house.post("r2"))[-1] == "RUN_FINISHED"
+        assert (await house.post("r"))[-1]["code"] == "superseded"
+
+    asyncio.run(main())
+
+
+def test_a_run_that_is_watched_is_not_ended_by_another() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        with pytest.raises(Conflict):
+            await house.post("r2")
+        await house.runs.stop("t", "r")
+        await reading
+
+    asyncio.run(main())
+
+
+def test_there_is_room_for_so_many() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent, most=1)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        with pytest.raises(Overloaded):
+            await read(await house.runs.start(posted(thread_id="other"), ME))
+        await house.runs.stop("t", "r")
+        await reading
+
+    asyncio.run(main())
+
+
+def test_a_thread_is_forgotten() -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        await house.runs.drop("t")
+        await asyncio.gather(reading, return_exceptions=True)
+        assert await house.history.at(CHANNEL) is None
+        with pytest.raises(NotFound):
+            await house.runs.drop("t")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 600, "\ud800", "é" * 300])
+def test_ids_that_no_log_can_have(name: str) -> None:
+    async def main() -> None:
+        house = House(Scripted(*WHOLE))
+        for run_input in (posted(thread_id=name), posted(name)):
+            with pytest.raises(InputError):
+                await house.runs.start(run_input, ME)
+
+    asyncio.run(main())
+
+
+# --- a restart ----------------------------------------------------------------------------------------------
+
+
+def cut(store: MemoryStore, n: int) -> MemoryStore:
+    """The store as a crash would have left it after row `n`."""
+    left = MemoryStore()
+
+    async def copy() -> None:
+        for row in (await store.read(CHANNEL))[:n]:
+            await left.append(CHANNEL, [Entry(row.id, row.kind, row.data)])
+
+    asyncio.run(copy())
+    return left
+
+
+async def restarted(house: House, n: int) -> tuple[Events, Any]:
+    """What a client gets that has seen `n` rows, and the thread in the end."""
+    await house.runs.recover()
+    head = await house.store.head(CHANNEL)
+    assert head is not None
+    rest = await read(await house.runs.join("t", Cursor(head.epoch, n)))
+    await house.runs.idle()
+    return rest, await house.history.at(CHANNEL)
+
+
+ANSWERS = [
+    pytest.param(WHOLE, id="a message"),
+    pytest.param([STARTED, chunk("Paris ", "m"), chunk(TEXT[6:]), FINISHED], id="chunks"),
+]
+
+
+@pytest.mark.parametrize("events", ANSWERS)
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_restart_at_any_point(events: Events, resumes: bool) -> None:
+    """A client that goes on where it was can take what comes, and ends where it would have."""
+    whole = House(Scripted(*events))
+    asyncio.run(whole.post())
+    rows = asyncio.run(whole.rows())
+    for n in range(1, len(rows)):
+        store = cut(whole.store, n)
+        known = [row for row in rows[:n] if row.kind == "event"]
+
+        rest, past = asyncio.run(restarted(House(Scripted(*events), store, resumes=resumes), n))
+        seen = [codec.decode(row.data) for row in known] + rest
+        takes(seen)
+        thread = Thread(messages=posted().messages, state={})
+        thread.extend(seen)
+        assert list(thread.agui.messages) == list(past.messages)
+        assert thread.agui.state == past.state
+        if resumes or rows[n - 1].kind == "over" or b"RUN_FINISHED" in rows[n - 1].data:
+            assert past.status == "idle"
+            assert past.messages[-1]["content"] == "Paris [1]."
+            assert past.state[KEY]["messages"]["m"]["summary"]["verified"] == 1
+        else:
+            assert (past.status, rest[-1]["code"]) == ("error", "interrupted")
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_clean_end_leaves_the_same_as_a_crash(resumes: bool) -> None:
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent, resumes=resumes)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        await house.runs.aclose()
+        house.hub.close()
+        events = await reading
+        again = House(Scripted(*WHOLE), house.store, resumes=resumes)
+        await again.runs.recover()
+        await again.runs.idle()
+        past = await again.history.at(CHANNEL)
+        assert past is not None
+        if resumes:
+            assert past.messages[-1]["content"] == "Paris [1]."
+        else:
+            assert (events[-1]["code"], past.status) == ("interrupted", "error")
+
+    asyncio.run(main())

@@ -1,7 +1,4 @@
-"""The server over the sample documents: `make run`. Open the address that it prints, and ask.
-
-    python examples/serve_samples.py [options of `citewire serve`]
-"""
+"""The server over the sample documents: `make run`. Open the address that it prints, and ask."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 import citewire
 from agents import said
 from citewire.agui import LocalAgent
-from citewire.agui.ledger import Links
 from citewire.agui.middleware import Citing
+from citewire.agui.records import Links
 from citewire.agui.sources import RunRequest
 from citewire.channels.store import Cursor
 from citewire.errors import CitewireError, UnknownDialect

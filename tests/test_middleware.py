@@ -32,10 +32,10 @@ from citewire.agui import HttpAgent, LocalAgent
 from citewire.agui.asgi import CitationMiddleware
 from citewire.agui.events import AnyEvent, RunInput, coerce, to_dict
 from citewire.agui.middleware import Citing
+from citewire.agui.records import Links
 from citewire.agui.sources import RunRequest
 from citewire.agui.sse import Frames
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE
-from citewire.agui.records import Links
 from citewire.agui.weaving import CitationSeen, Record, ReviewGiven, VerdictReached
 from citewire.documents.draw import Format
 from citewire.verification.library import Checked

@@ -115,7 +115,8 @@ def test_verify_takes_payloads_and_files(tmp_path: Path) -> None:
 MODEL = """The fee is 40 dollars [1], which is little [2].
 
 <<<CITATION_DATA>>>
-{"fees.txt": [{"id": 1, "full_phrase": "The fee is 40 dollars."}, {"id": 2, "full_phrase": "The fee is 41 dollars."}]}
+{"fees.txt": [{"id": 1, "full_phrase": "The fee is 40 dollars."},
+              {"id": 2, "full_phrase": "The fee is 41 dollars."}]}
 <<<END_CITATION_DATA>>>"""
 
 

@@ -255,7 +255,9 @@ class _Order:
         return twin
 
     def closings(self) -> list[Event]:
-        closers = {thing: kind for kind, (move, thing) in _MOVES.items() if move is _Move.CLOSE}
+        closers: dict[_Thing, Callable[..., Event]] = {
+            thing: kind for kind, (move, thing) in _MOVES.items() if move is _Move.CLOSE
+        }
         closed: list[Event] = [
             closers[thing](**{thing.id: name}) for thing, ids in self._open.items() for name in ids
         ]

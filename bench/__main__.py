@@ -1,6 +1,19 @@
 """Run every bench and print its table."""
 
-from bench import dialects, engine, extract, pdf, proof, rendering, store, stream, thread, verify
+from bench import (
+    channels,
+    dialects,
+    engine,
+    extract,
+    pdf,
+    proof,
+    rendering,
+    serve,
+    store,
+    stream,
+    thread,
+    verify,
+)
 
 if __name__ == "__main__":
     dialects.main()
@@ -13,3 +26,5 @@ if __name__ == "__main__":
     extract.main()
     stream.main()
     store.main()
+    channels.main()
+    serve.main()

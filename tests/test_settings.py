@@ -229,14 +229,11 @@ def serve(*arguments: str, **environ: str) -> Any:
 def test_help_has_every_option() -> None:
     """And no other one."""
     shown = " ".join(serve("--help").stdout.replace("│", " ").split())
-    rows = [f"{option.flag} {option.kind} {_said(option)}" for option in options() if option.name != "watch"]
-    watch = next(option for option in options() if option.name == "watch")
-    missing = [
-        row for row in [*rows, f"--watch --no-watch {_said(watch)}"] if row.replace("`", "") not in shown
-    ]
-    assert missing == []
+    switches = {each.flag: f"--no-{each.name}" for each in options() if isinstance(each.default, bool)}
+    rows = [f"{each.flag} {switches.get(each.flag, each.kind)} {_said(each)}" for each in options()]
+    assert [row for row in rows if row.replace("`", "") not in shown] == []
     flags = set(re.findall(r"(?<= )--[a-z-]+(?= )", shown.partition("Options")[2].partition("Examples")[0]))
-    assert flags - {option.flag for option in options()} == {"--config", "--help", "--no-watch"}
+    assert flags - {option.flag for option in options()} == {"--config", "--help", *switches.values()}
 
 
 def _said(option: Option) -> str:

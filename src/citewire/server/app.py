@@ -21,12 +21,17 @@ from starlette.types import ASGIApp, Scope
 from citewire import __version__
 from citewire.agui.middleware import Citing
 from citewire.agui.weaving import VerdictReached
+from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.sqlite import SqliteStore
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
 from citewire.librarian import Index, Librarian
 from citewire.server import agents
+from citewire.server.ably.auth import Door, Gate
+from citewire.server.ably.realtime import Realtime
+from citewire.server.ably.routes import routes as ably_routes
+from citewire.server.ably.sandbox import Sandbox
 from citewire.server.catalog import Catalog
 from citewire.server.checks import Checks
 from citewire.server.driver import Agent, Driver
@@ -60,6 +65,10 @@ from citewire.verification.engine import Engine
 from citewire.verification.engine import Limits as EngineLimits
 
 __all__ = ["Server", "opened"]
+
+
+# What Ably's clients send along.
+_ABLY = ("ably-agent", "x-ably-clientid", "x-ably-version")
 
 
 class Health(Struct, frozen=True):
@@ -107,6 +116,12 @@ class Server:
         stack.push_async_callback(self.runs.aclose)
         recovering = asyncio.create_task(self.runs.recover())
         stack.push_async_callback(_cancelled, recovering)
+        sandbox = Sandbox(data / "sandbox", store, hub) if settings.sandbox else None
+        channels = Channels(store, hub)
+        doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
+        gate = Gate(doors, self.authenticate)
+        self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
+        self._ably = ably_routes(gate, self.realtime, sandbox)
         self.operations = [
             *Threads(hub, self.runs, history, self.proofs.renew).operations(),
             *Sources(catalog).operations(),
@@ -137,6 +152,7 @@ class Server:
         self.is_ready = False
         await self.runs.aclose()
         self.catalog.end_events()
+        self.realtime.close()
         self.hub.close()
 
     async def _agent(self, stack: AsyncExitStack, index: Index, catalog: Catalog) -> tuple[Agent, bool]:
@@ -160,14 +176,15 @@ class Server:
     def app(self) -> ASGIApp:
         """Everything, with its guards around it."""
         app = Starlette(
-            routes=routes(self.operations, self.authenticate),
+            routes=[*routes(self.operations, self.authenticate), *self._ably],
             exception_handlers={HTTPException: _unrouted},
             middleware=[
                 Middleware(
                     _Cors,
                     allow_origins=self.settings.origins,
-                    allow_methods=["DELETE", "GET", "POST"],
-                    allow_headers=["authorization", "content-type", "last-event-id"],
+                    allow_methods=["DELETE", "GET", "PATCH", "POST"],
+                    allow_headers=["authorization", "content-type", "last-event-id", *_ABLY],
+                    expose_headers=["link", "x-ably-errorcode", "x-ably-errormessage"],
                 )
             ],
         )

@@ -166,6 +166,8 @@ class Catalog:
         self._feed: Feed[Change] = Feed()
         # One change at a time, from the log to the memory: what is looked up under it stays as it is.
         self._changing = asyncio.Lock()
+        self._citing: set[Cited] = set()
+        self._next_cite: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         # Bytes that nobody refers to, and since when.
         self._loose: dict[str, float] = {}
@@ -284,7 +286,10 @@ class Catalog:
 
     async def cited(self, sha256s: Collection[str], thread_id: str) -> None:
         """Keep these bytes as long as the thread is there: a verdict of it refers to them."""
-        await self._whole(self._cited(sha256s, thread_id))
+        if new := ({*sha256s} & self._holdings.known.keys()) - self._holdings.cites(thread_id):
+            self._citing.update(Cited(sha256, thread_id) for sha256 in new)
+            self._next_cite = self._next_cite or self._started(self._cite())
+            await asyncio.shield(self._next_cite)
 
     async def forget_thread(self, thread_id: str) -> None:
         """The thread is gone, and refers to nothing any more."""
@@ -375,9 +380,12 @@ class Catalog:
 
     async def _whole(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Done to the end, also when the caller leaves: what is in the log is in the memory too."""
+        return await asyncio.shield(self._started(work))
+
+    def _started(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         self._tasks.add(task := asyncio.create_task(work))
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def _keep(self, held: Holding, draft: Draft | None) -> tuple[SourceRecord, bool]:
         async with self._changing:
@@ -398,10 +406,11 @@ class Catalog:
             self._unread(self._live.pop(source_id))
             self._feed.tell(Change(source_id, None))
 
-    async def _cited(self, sha256s: Collection[str], thread_id: str) -> None:
+    async def _cite(self) -> None:
+        """What came until its turn goes into one append: many threads may begin to cite at once."""
         async with self._changing:
-            new = ({*sha256s} & self._holdings.known.keys()) - self._holdings.cites(thread_id)
-            await self._write([("cited", Cited(sha256, thread_id)) for sha256 in sorted(new)])
+            taken, self._citing, self._next_cite = self._citing, set(), None
+            await self._write([("cited", each) for each in taken])
 
     async def _uncited(self, thread_id: str) -> None:
         async with self._changing:

@@ -27,7 +27,7 @@ from citewire.agui.events import AnyEvent, Event, Malformed, RunInput, Unknown
 from citewire.agui.ledger import CitationSeen, Record, ReviewGiven, VerdictReached
 from citewire.channels.hub import Hub
 from citewire.channels.store import Entry, Row
-from citewire.errors import InputError
+from citewire.errors import CitewireError, InputError
 
 __all__ = [
     "TERMINAL",
@@ -146,7 +146,11 @@ class Journal:
     async def _write(self) -> None:
         while self._waiting:
             entries, self._waiting = self._waiting, []
-            await self._hub.append(self._channel, entries)
+            try:
+                await self._hub.append(self._channel, entries)
+            except CitewireError:
+                self.is_over = False  # whatever told of the end may not be there
+                raise
 
     async def _written(self) -> None:
         """Wait until all is kept."""

@@ -14,8 +14,18 @@ _HEADERS = ("authorization", "proxy-authorization", "set-cookie", "cookie", "x-a
 _NAMES = frozenset(
     [
         *_HEADERS,
-        *("access_token", "api_key", "apikey", "client_secret", "id_token", "jwt", "key", "password"),
-        *("refresh_token", "secret", "sig", "signature", "token"),
+        *(
+            "access_token",
+            "accesstoken",
+            "api_key",
+            "apikey",
+            "client_secret",
+            "id_token",
+            "jwt",
+            "key",
+            "password",
+        ),
+        *("recover", "refresh_token", "resume", "secret", "sig", "signature", "token"),
     ]
 )
 # As a line of a head: hidden to the end, as a value may hold anything.

@@ -122,6 +122,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         Literal["librarian", "always", "never"],
         Meta(description="Whose runs are asked again when a restart cut them off."),
     ] = "librarian"
+    sandbox: Annotated[
+        bool,
+        Meta(
+            description="Let anybody make apps with keys of their own (`POST /apps`), as the test suites of "
+            "Ably's clients do. Never where others can reach the server."
+        ),
+    ] = False
     workers: Annotated[
         _Count | None, Meta(description="Processes that look quotes up; by default one per core, up to 8.")
     ] = None

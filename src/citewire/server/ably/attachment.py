@@ -1,0 +1,183 @@
+"""One client's attachment to one channel: where it is in the log, and what it is still to be told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from citewire.channels.channels import START, Channels, History
+from citewire.channels.deciding import whole_serial
+from citewire.channels.message import Action, Message
+from citewire.channels.refusal import ChannelError
+from citewire.channels.store import Cursor, CursorLost
+from citewire.server.ably.attaching import Asked
+from citewire.server.ably.codec import Act, Flag, Frame, Wire, sendable, written
+from citewire.server.ably.delivery import Batches, Noted, Posts, channel_serial
+from citewire.server.ably.errors import ErrorInfo, info_of
+
+__all__ = ["Attachment", "Form"]
+
+_KNOWN = 1000
+"""How many older messages an attachment remembers to have shown whole; others are shown whole again."""
+_HEARS = Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE
+
+
+class Form(Struct, frozen=True):
+    """How a connection wants its frames; messages of its own, `own`, are left out if that is given."""
+
+    packed: bool
+    own: str | None
+
+
+class _Start(Struct, frozen=True):
+    """Where an attachment begins; without `cursor`, at the start of the log."""
+
+    cursor: Cursor | None
+    serial: str
+    flags: Flag = Flag(0)
+    error: ErrorInfo | None = None
+
+
+class Attachment:
+    """A place in a channel, which moves on as its frames are taken."""
+
+    def __init__(
+        self, channels: Channels, channel: str, asked: Asked, modes: Flag, form: Form, batches: Batches
+    ) -> None:
+        self.channel, self.asked, self.modes = channel, asked, modes
+        self.serial: str | None = None
+        """That of the last row whose frames were taken."""
+        self._channels, self._form, self._batches = channels, form, batches
+        self._since = ""
+        self._known: dict[str, str] = {}
+
+    async def frames(self, after: str | None, now: int) -> AsyncGenerator[Wire]:
+        """ATTACHED, then all that comes after the serial `after`, or after `now`, as it comes.
+
+        What is asked to be shown again comes in between. Raises `CursorLost` when the channel is dropped.
+        """
+        start = await self._begin(after)
+        shown = () if start.flags else await self._rewound(start.serial, now)
+        self._since, self.serial = whole_serial(start.serial), start.serial
+        yield self._attached(start, has_backlog=bool(shown))
+        if shown:
+            self._known = {message.serial: message.version.serial for message in shown}
+            yield self._messages(shown, start.serial)
+        if self.modes & _HEARS:
+            async with aclosing(self._channels.follow(self.channel, start.cursor)) as following:
+                async for rows in following:
+                    for part in self._batches.of(self.channel, rows):
+                        async for wire in self._told(part):
+                            yield wire
+                        self.serial = part.serial
+
+    async def _begin(self, after: str | None) -> _Start:
+        """At `after`; where the log does not go on from there, at its end, and that is said."""
+        error = None
+        if after is not None:
+            try:
+                return _Start(await self._cursor(after), after, Flag.RESUMED)
+            except CursorLost as exc:
+                error = info_of(exc)
+        head = await self._channels.head(self.channel)
+        return _Start(head.cursor, head.serial, error=error) if head else _Start(None, START, error=error)
+
+    async def _cursor(self, serial: str) -> Cursor | None:
+        try:
+            return await self._channels.cursor(self.channel, channel_serial(serial))
+        except ChannelError as exc:
+            if exc.ably != 40003:
+                raise
+            # A serial of another server says as little as one of a log that is gone.
+            raise CursorLost(exc.message) from exc
+
+    async def _rewound(self, until: str, now: int) -> Sequence[Message]:
+        """The messages up to a serial that are to be shown again, as they stand, the oldest first."""
+        rewind = self.asked.rewind
+        if rewind is None or Flag.SUBSCRIBE not in self.modes:
+            return ()
+        start = 0 if rewind.period is None else max(0, now - rewind.period)
+        page = await self._channels.history(
+            self.channel, History(start=start, until=until, limit=rewind.count)
+        )
+        return page.items[::-1]
+
+    def _attached(self, start: _Start, *, has_backlog: bool) -> Wire:
+        return self._written(
+            Frame(
+                action=Act.ATTACHED,
+                channel=self.channel,
+                channel_serial=channel_serial(start.serial),
+                flags=self.modes | start.flags | (Flag.HAS_BACKLOG if has_backlog else Flag(0)),
+                error=start.error,
+                params=self.asked.params or None,
+            )
+        )
+
+    async def _told(self, part: Posts | Noted) -> AsyncGenerator[Wire]:
+        packed, own = self._form.packed, self._form.own
+        is_told, is_noted = Flag.SUBSCRIBE in self.modes, Flag.ANNOTATION_SUBSCRIBE in self.modes
+        if isinstance(part, Posts):
+            if is_told and (wire := await self._posts(part)):
+                yield wire
+            return
+        notes = part.wire(packed=packed, but=own) if is_noted else None
+        if is_told and (wire := part.summary(packed=packed, is_last=notes is None)):
+            yield wire
+        if notes:
+            yield notes
+
+    async def _posts(self, part: Posts) -> Wire | None:
+        packed, own = self._form.packed, self._form.own
+        if (own is None or own not in part.owners) and all(
+            self._is_next(edit.serial, edit.version, is_append=edit.is_append) for edit in part.edits
+        ):
+            for edit in part.edits:
+                self._note(edit.serial, edit.version)
+            return part.wire(packed=packed)
+        others = [event.message for event in part.events if own is None or event.connection_id != own]
+        told = [message for each in others if (message := await self._whole(each))]
+        return self._messages(told, part.serial) if told else None
+
+    async def _whole(self, message: Message) -> Message | None:
+        """The message as this client can use it; None where it has seen what is in it."""
+        serial, version = message.serial, message.version.serial
+        if version <= self._known.get(serial, ""):
+            return None
+        if not self._is_next(serial, version, is_append=message.action is Action.APPEND):
+            message = await self._channels.message(self.channel, serial)
+        self._note(serial, message.version.serial)
+        return message
+
+    def _is_next(self, serial: str, version: str, *, is_append: bool) -> bool:
+        """Whether this client can use a new version as it was delivered to those who had seen the last."""
+        if is_append and self.asked.append_full:
+            return False
+        known = self._known.get(serial)
+        if known is None:
+            return not is_append or serial > self._since
+        return version > known
+
+    def _note(self, serial: str, version: str) -> None:
+        """Remember what was shown of a message that is older than the attachment, or shown ahead of time."""
+        if serial <= self._since or self.asked.append_full:
+            self._known.pop(serial, None)
+            self._known[serial] = version
+            if len(self._known) > _KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def _messages(self, messages: Sequence[Message], serial: str) -> Wire:
+        packed = self._form.packed
+        return self._written(
+            Frame(
+                action=Act.MESSAGE,
+                channel=self.channel,
+                channel_serial=channel_serial(serial),
+                messages=[sendable(each, packed=packed) for each in messages],
+            )
+        )
+
+    def _written(self, frame: Frame) -> Wire:
+        return written(frame, packed=self._form.packed)

@@ -1,0 +1,237 @@
+"""Who an Ably client is: the caller behind its key or token, the channels it gets, and its client id."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil
+from typing import TypeAlias
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from citewire import codec
+from citewire.channels.channels import Channels
+from citewire.channels.message import Action, Who
+from citewire.server.ably.errors import AblyError
+from citewire.server.capability import Capability
+from citewire.server.http import Authenticate
+from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
+from citewire.server.refusals import BadCredentials, BadToken
+
+__all__ = ["Client", "Door", "Gate", "TokenDetails", "TokenRequest", "client_of"]
+
+MS = 1000
+_TTL = 60 * 60 * MS
+"""How long a token holds that does not say so, in milliseconds."""
+_SKEW = 2 * 60 * MS
+"""By how much the time of a request for a token may differ from ours."""
+_NONCES = 100_000
+"""How many such requests are remembered, lest one be used twice."""
+
+_JUDGED = 1000
+# A connection's key is good as long as its channels are.
+_FOREVER = 1 << 40
+
+_Ask: TypeAlias = Callable[[Keyring], Caller]
+_EDITS = {Action.UPDATE: "message-update", Action.APPEND: "message-update", Action.DELETE: "message-delete"}
+
+
+class Client(Struct, frozen=True):
+    """A caller, the channels that are its own to ask for, and who it says it is."""
+
+    caller: Caller
+    channels: Channels
+    client_id: str | None
+    _judged: dict[tuple[str, str], bool] = {}
+
+    def may(self, operation: str, channel: str) -> bool:
+        """Whether it is allowed to. A client asks for the same with every frame, so what was said is kept."""
+        found = self._judged.get((operation, channel))
+        if found is None:
+            if len(self._judged) >= _JUDGED:
+                self._judged.clear()
+            found = self._judged[operation, channel] = self.caller.may(operation, channel)
+        return found
+
+    def require(self, operation: str, channel: str) -> None:
+        """Raises `AblyError` unless it is allowed to."""
+        if not self.may(operation, channel):
+            raise AblyError(40160, f"this client may not {operation} {channel}", 401)
+
+    def publishes(self, channel: str, actions: Iterable[Action], **frame: str | int | None) -> Who:
+        """Who publishes messages with these actions. Raises `AblyError` unless it may."""
+        own_only = False
+        for action in set(actions):
+            if (edit := _EDITS.get(action)) is None:
+                self.require("publish", channel)
+            elif not self.may(f"{edit}-any", channel):
+                self.require(f"{edit}-own", channel)
+                own_only = True
+        return Who(client_id=self.client_id, own_only=own_only, **frame)  # pyright: ignore[reportArgumentType]
+
+    def annotates(self, channel: str, **frame: str | int | None) -> Who:
+        """Who publishes annotations. Raises `AblyError` unless it may."""
+        self.require("annotation-publish", channel)
+        return Who(client_id=self.client_id, **frame)  # pyright: ignore[reportArgumentType]
+
+
+def client_of(caller: Caller, channels: Channels, given: str | None) -> Client:
+    """The client that says it is `given`. Raises `AblyError` where its token says otherwise."""
+    if given is None or given == caller.client_id:
+        return Client(caller, channels, caller.client_id)
+    if caller.client_id != "*":
+        raise AblyError(40102, "a client id that is not the one of the token", 401)
+    Who(client_id="*").named(given)
+    return Client(caller, channels, given)
+
+
+class Door(Struct, frozen=True):
+    """A keyring, and the channels that its keys lead to, by the name of the key."""
+
+    keyring: Keyring
+    channels: Callable[[str], Channels]
+
+
+class TokenRequest(Struct, frozen=True, rename="camel"):
+    """A request for a token, signed with a key or made with it. Times are milliseconds."""
+
+    key_name: str
+    timestamp: int | None = None
+    nonce: str | None = None
+    ttl: int | None = None
+    capability: str | None = None
+    client_id: str | None = None
+    mac: str | None = None
+
+    @property
+    def text(self) -> bytes:
+        """What is signed."""
+        parts = (self.key_name, self.ttl, self.capability, self.client_id, self.timestamp, self.nonce)
+        return "".join(f"{'' if part is None else part}\n" for part in parts).encode("utf-8", "replace")
+
+
+class TokenDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A token, and what it is good for."""
+
+    token: str
+    key_name: str
+    issued: int
+    expires: int
+    capability: str
+    client_id: str | None = None
+
+
+class Gate:
+    """Lets clients in, by the first door that their key or token fits.
+
+    The first door is the server's own; over HTTP, `authenticate` says who comes through it.
+    """
+
+    def __init__(
+        self, doors: Sequence[Door], authenticate: Authenticate, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._doors, self._authenticate, self._clock = doors, authenticate, clock
+        self._nonces: dict[str, int] = {}
+
+    @property
+    def now(self) -> int:
+        """The time in milliseconds."""
+        return int(self._clock() * MS)
+
+    def by_request(self, request: Request) -> Client:
+        """The client that makes a request over HTTP. Raises `Refused` and `AblyError`."""
+        header, given = request.headers.get("authorization"), _given_id(request)
+        try:
+            return client_of(self._authenticate(request), self._doors[0].channels(""), given)
+        except (BadCredentials, BadToken):
+            if not self._doors[1:]:
+                raise
+            return self._enter(lambda keyring: keyring.caller(header), given, self._doors[1:])
+
+    def by_text(self, text: str | None, given: str | None) -> Client:
+        """The client with this key or token, over a WebSocket. Raises `Refused` and `AblyError`."""
+        return self._enter(lambda keyring: keyring.caller(None, text), given, self._doors)
+
+    def sign(self, text: str) -> str:
+        """What makes the name of a connection its key; it proves to any later process that we gave it."""
+        return self._doors[0].keyring.sign("connection", text, _FOREVER)
+
+    def check(self, text: str, signature: str) -> None:
+        """Raises `Refused` unless we signed it."""
+        self._doors[0].keyring.check("connection", text, signature)
+
+    def token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
+        """A token for whoever signed the request, or sends it with the key. Raises as `by_request`."""
+        if asked.key_name != name:
+            raise AblyError(40101, "a request for a token of another key", 401)
+        door, caller = self._signer(asked, request)
+        ttl = _TTL if asked.ttl is None else asked.ttl
+        if not 0 < ttl <= LONGEST_TOKEN * MS:
+            raise AblyError(40003, f"a token holds up to {LONGEST_TOKEN * MS} ms")
+        capability = caller.capability
+        if asked.capability:
+            capability &= Capability.of(codec.decode(asked.capability))
+        if not capability.grants:
+            raise AblyError(40160, "the key has nothing of this capability", 401)
+        who = Who(client_id="*").named(asked.client_id) if asked.client_id != "*" else "*"
+        issued = self.now
+        return TokenDetails(
+            # A JWT counts in seconds: it may hold for a part of one longer than is said.
+            token=door.keyring.token(name, capability, ceil(ttl / MS), who),
+            key_name=name,
+            issued=issued,
+            expires=issued + ttl,
+            capability=codec.encode(capability.plain()).decode(),
+            client_id=who,
+        )
+
+    def _signer(self, asked: TokenRequest, request: Request) -> tuple[Door, Caller]:
+        mac = asked.mac
+        if mac is None:
+            header = request.headers.get("authorization")
+            door, caller = _through(lambda keyring: keyring.caller(header), self._doors)
+            if caller.key != asked.key_name or caller.expires is not None:
+                raise AblyError(40101, "only the key itself gives tokens", 401)
+            return door, caller
+        found = _through(lambda keyring: keyring.signer(asked.key_name, asked.text, mac), self._doors)
+        self._once(asked)
+        return found
+
+    def _once(self, asked: TokenRequest) -> None:
+        """Refuse what is old, or was used before."""
+        now = self.now
+        if asked.timestamp is None or abs(now - asked.timestamp) > _SKEW:
+            raise AblyError(40104, "the time of the request is not the time of the server", 401)
+        while self._nonces and (next(iter(self._nonces.values())) < now or len(self._nonces) >= _NONCES):
+            del self._nonces[next(iter(self._nonces))]
+        nonce = f"{asked.key_name} {asked.nonce}"
+        if not asked.nonce or nonce in self._nonces:
+            raise AblyError(40105, "a request for a token is good for one", 401)
+        self._nonces[nonce] = now + 2 * _SKEW
+
+    def _enter(self, ask: _Ask, given: str | None, doors: Sequence[Door]) -> Client:
+        door, caller = _through(ask, doors)
+        return client_of(caller, door.channels(caller.key), given)
+
+
+def _through(ask: _Ask, doors: Sequence[Door]) -> tuple[Door, Caller]:
+    refused: Exception | None = None
+    for door in doors:
+        try:
+            return door, ask(door.keyring)
+        except (BadCredentials, BadToken) as exc:
+            refused = refused or exc
+    raise refused or BadCredentials()
+
+
+def _given_id(request: Request) -> str | None:
+    """The client id that a request is made with."""
+    header = request.headers.get("x-ably-clientid")
+    if header is None:
+        return None
+    try:
+        return b64decode(header, validate=True).decode()
+    except ValueError as exc:
+        raise AblyError(40012, "the header X-Ably-ClientId is base64") from exc

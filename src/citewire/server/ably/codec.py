@@ -1,0 +1,312 @@
+"""Frames of Ably's protocol, as of ably-js 2.28 and ably-python 3.1: JSON in text, msgpack in bytes.
+
+Data travels with a list of what was done to it, its encoding. Bytes have a form of their own in msgpack only;
+in JSON they are base64, which the encoding then says last. Whatever else it says is the clients' affair.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, IntFlag
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from citewire import codec
+from citewire.channels.annotation import Annotation, AnnotationAction, Note
+from citewire.channels.message import Action, Draft, Message, Operation
+from citewire.errors import DecodeError, OutputError
+from citewire.server.ably.errors import AblyError, ErrorInfo
+
+__all__ = [
+    "MODES", "Act", "Auth", "Details", "Flag", "Frame", "Inbound", "Reader", "Result", "Wire", "drafts",
+    "encoded", "notes", "on_behalf", "read", "sendable", "written",
+]  # fmt: skip
+
+Wire: TypeAlias = str | bytes
+"""A frame as a WebSocket carries it: text is JSON, bytes are msgpack."""
+_Sent = TypeVar("_Sent", bound=Message | Annotation)
+_T = TypeVar("_T")
+
+
+class Act(IntEnum):
+    """What a frame is for."""
+
+    HEARTBEAT = 0
+    ACK = 1
+    NACK = 2
+    CONNECT = 3
+    CONNECTED = 4
+    DISCONNECT = 5
+    DISCONNECTED = 6
+    CLOSE = 7
+    CLOSED = 8
+    ERROR = 9
+    ATTACH = 10
+    ATTACHED = 11
+    DETACH = 12
+    DETACHED = 13
+    PRESENCE = 14
+    MESSAGE = 15
+    SYNC = 16
+    AUTH = 17
+    ANNOTATION = 21
+
+
+class Flag(IntFlag):
+    """What ATTACH asks for and ATTACHED says."""
+
+    HAS_BACKLOG = 1 << 1
+    RESUMED = 1 << 2
+    ATTACH_RESUME = 1 << 5
+    PRESENCE = 1 << 16
+    PUBLISH = 1 << 17
+    SUBSCRIBE = 1 << 18
+    PRESENCE_SUBSCRIBE = 1 << 19
+    ANNOTATION_PUBLISH = 1 << 21
+    ANNOTATION_SUBSCRIBE = 1 << 22
+
+
+MODES = (
+    Flag.PRESENCE
+    | Flag.PUBLISH
+    | Flag.SUBSCRIBE
+    | Flag.PRESENCE_SUBSCRIBE
+    | Flag.ANNOTATION_PUBLISH
+    | Flag.ANNOTATION_SUBSCRIBE
+)
+
+
+class Auth(Struct, frozen=True, rename="camel"):
+    """The new token of a client."""
+
+    access_token: str | None = None
+
+
+class Inbound(Struct, frozen=True, rename="camel"):
+    """A frame from a client. What it carries is read when one knows for what."""
+
+    action: int
+    id: str | None = None
+    channel: str | None = None
+    channel_serial: str | None = None
+    msg_serial: int | None = None
+    flags: int | None = None
+    params: dict[str, Any] | None = None
+    messages: Raw = Raw()
+    annotations: Raw = Raw()
+    auth: Auth | None = None
+
+
+class Details(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What CONNECTED says of a connection. Times are milliseconds."""
+
+    connection_key: str
+    max_message_size: int
+    max_frame_size: int
+    connection_state_ttl: int
+    max_idle_interval: int
+    client_id: str | None = None
+
+
+class Result(Struct, frozen=True):
+    """What became of one acknowledged frame."""
+
+    serials: Sequence[str]
+
+
+class Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A frame to a client."""
+
+    action: Act
+    id: str | None = None
+    channel: str | None = None
+    channel_serial: str | None = None
+    connection_id: str | None = None
+    connection_details: Details | None = None
+    msg_serial: int | None = None
+    count: int | None = None
+    flags: int | None = None
+    error: ErrorInfo | None = None
+    params: Mapping[str, str] | None = None
+    messages: Sequence[Message] | None = None
+    annotations: Sequence[Annotation] | None = None
+    res: Sequence[Result] | None = None
+
+
+class _Message(Struct, frozen=True, kw_only=True, rename="camel"):
+    """As `Draft`, with data as it comes."""
+
+    action: Action | None = None
+    serial: str | None = None
+    id: str | None = None
+    name: str | None = None
+    data: Any = None
+    encoding: str | None = None
+    extras: dict[str, Any] | None = None
+    client_id: str | None = None
+    version: Operation | None = None
+    connection_key: str | None = None
+
+
+class _Annotation(Struct, frozen=True, kw_only=True, rename="camel"):
+    """As `Note`, with data as it comes."""
+
+    type: str
+    message_serial: str | None = None
+    action: AnnotationAction | None = None
+    id: str | None = None
+    name: str | None = None
+    count: int | None = None
+    data: Any = None
+    encoding: str | None = None
+    extras: dict[str, Any] | None = None
+    client_id: str | None = None
+
+
+class Reader(Generic[_T]):
+    """Reads values of one kind, in msgpack or in JSON."""
+
+    def __init__(self, kind: Any) -> None:
+        self._json, self._msgpack = msgspec.json.Decoder(kind), msgspec.msgpack.Decoder(kind)
+
+    def __call__(self, data: bytes | str | Raw, *, packed: bool) -> _T:
+        """The value in `data`. Raises `AblyError`."""
+        try:
+            return (self._msgpack if packed else self._json).decode(data)  # pyright: ignore[reportArgumentType]  # text is JSON
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+            raise AblyError(40000, f"not what was expected: {exc}") from exc
+
+
+_inbound = Reader[Inbound](Inbound)
+_HALF = Raw(b"half a character")
+# What comes alone, or in a list.
+_messages = Reader["list[_Message] | _Message | None"](list[_Message] | _Message | None)
+_annotations = Reader["list[_Annotation] | _Annotation | None"](list[_Annotation] | _Annotation | None)
+
+
+def read(data: Wire) -> Inbound:
+    """The frame that a client sent. Raises `AblyError`."""
+    try:
+        return _inbound(data, packed=isinstance(data, bytes))
+    except AblyError:
+        if isinstance(data, str) and (frame := _around_half(data)):
+            return frame
+        raise
+
+
+def _around_half(text: str) -> Inbound | None:
+    """A frame with half a character in it, as streamed text can be cut; only what it carries is refused."""
+    try:
+        whole = codec.decode_cut(text.encode("utf-8", "surrogatepass"))
+        frame = {name: whole[name] for name in ("action", "channel", "msgSerial")}
+        return replace(msgspec.convert(frame, Inbound), messages=_HALF, annotations=_HALF)
+    except (DecodeError, LookupError, TypeError, msgspec.ValidationError):
+        return None
+
+
+def _listed(reader: Reader[list[_T] | _T | None], data: bytes | Raw, is_packed: bool) -> Sequence[_T]:
+    if data is _HALF:
+        raise AblyError(40013, "text that was cut within a pair of surrogates")
+    found = reader(data, packed=is_packed) if data else None
+    if found is None:
+        return ()
+    return cast("list[_T]", found) if isinstance(found, list) else (found,)
+
+
+def drafts(data: bytes | Raw, *, packed: bool) -> tuple[Draft, ...]:
+    """The messages that a client sent. Raises `AblyError`."""
+    return tuple(map(_draft, _listed(_messages, data, packed)))
+
+
+def on_behalf(data: bytes, *, packed: bool) -> str | None:
+    """The key of the connection for which messages are published over REST, if they are."""
+    return next((each.connection_key for each in _listed(_messages, data, packed)), None)
+
+
+def notes(data: bytes | Raw, *, packed: bool, about: str | None = None) -> tuple[Note, ...]:
+    """The annotations that a client sent; those of the message `about`, if it is given."""
+    return tuple(_note(each, about) for each in _listed(_annotations, data, packed))
+
+
+def _draft(given: _Message) -> Draft:
+    data, encoding = _data(given.data, given.encoding)
+    return Draft(
+        action=given.action or Action.CREATE,
+        serial=given.serial,
+        id=given.id,
+        name=given.name,
+        data=data,
+        encoding=encoding,
+        extras=_extras(given.extras),
+        client_id=given.client_id,
+        version=given.version,
+    )
+
+
+def _note(given: _Annotation, about: str | None) -> Note:
+    data, encoding = _data(given.data, given.encoding)
+    return Note(
+        message_serial=about or given.message_serial or "",
+        type=given.type,
+        action=given.action or AnnotationAction.CREATE,
+        id=given.id,
+        name=given.name,
+        count=given.count,
+        data=data,
+        encoding=encoding,
+        extras=_extras(given.extras),
+        client_id=given.client_id,
+    )
+
+
+def _data(data: Any, encoding: str | None) -> tuple[str | bytes | None, str | None]:
+    """Data as it is kept: bytes as bytes, and what is neither text nor bytes as JSON."""
+    before, _, last = (encoding or "").rpartition("/")
+    match data:
+        case str() if last == "base64":
+            try:
+                return b64decode(data, validate=True), before or None
+            except ValueError as exc:
+                raise AblyError(40013, "data that is not the base64 it is said to be") from exc
+        case None | str() | bytes():
+            return data, encoding or None
+        case dict() | list() if not encoding:
+            return _json(data).decode(), "json"
+        case _:
+            raise AblyError(40013, "data is text, bytes, an object or a list")
+
+
+def _extras(extras: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Refused where some subscriber could not be told: msgpack has values that JSON has not."""
+    if extras is not None:
+        _json(extras)
+    return extras
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return codec.encode(value)
+    except OutputError as exc:
+        raise AblyError(40013, f"data that cannot be kept: {exc.message}") from exc
+
+
+def sendable(item: _Sent, *, packed: bool) -> _Sent:
+    """A message or annotation for a frame in this form."""
+    if packed or not isinstance(item.data, bytes):
+        return item
+    # The encoder of JSON writes bytes in base64.
+    return replace(item, encoding=f"{item.encoding}/base64" if item.encoding else "base64")
+
+
+def written(frame: Frame, *, packed: bool) -> Wire:
+    """The frame as it is sent."""
+    return msgspec.msgpack.encode(frame) if packed else codec.encode(frame).decode()
+
+
+def encoded(value: Any, *, packed: bool) -> bytes:
+    """The body of an answer."""
+    return msgspec.msgpack.encode(value) if packed else codec.encode(value)

@@ -1,0 +1,326 @@
+"""One realtime connection: what its client asks for, in order, and what it is told.
+
+It knows no socket. Whoever holds one hands over each frame that comes in and passes on what goes out.
+
+| frame | answer |
+|---|---|
+| HEARTBEAT | the same |
+| ATTACH | ATTACHED, then what happens in the channel; or ERROR, which is about the channel |
+| DETACH | DETACHED |
+| MESSAGE, ANNOTATION | ACK when it is kept, or NACK, in the order of their numbers, one for each |
+| PRESENCE | NACK |
+| AUTH | CONNECTED, or ERROR, which ends the connection |
+| CLOSE | CLOSED, which ends it |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from citewire.channels.channels import Channels
+from citewire.channels.message import MESSAGE_BYTES, WHOLE_BYTES
+from citewire.channels.store import CursorLost
+from citewire.errors import CitewireError
+from citewire.server.ably import codec
+from citewire.server.ably.attaching import Asked, allowed, asked
+from citewire.server.ably.attachment import Attachment, Form
+from citewire.server.ably.auth import Client, Gate
+from citewire.server.ably.codec import Act, Details, Flag, Frame, Inbound, Result, Wire, written
+from citewire.server.ably.delivery import Batches
+from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
+
+__all__ = ["FRAME_BYTES", "IDLE_MS", "Connection", "Ended", "resumed_id"]
+
+IDLE_MS = 15_000
+"""After so long without anything a client is sent a heartbeat."""
+FRAME_BYTES = WHOLE_BYTES
+_STATE_TTL_MS = 120_000
+_MOST_CHANNELS = 1000
+# What a client may have sent that is not acknowledged yet; then nobody reads on until it is.
+_MOST_WAITING = 1000
+_MOST_WAITING_BYTES = 4 * 1024 * 1024
+
+_Write: TypeAlias = Callable[[Wire], Awaitable[None]]
+
+
+class Ended(Exception):
+    """The connection is over: `frame` is its last, and `code` is for the closing of the socket."""
+
+    def __init__(self, frame: Frame | None, code: int = 1000) -> None:
+        super().__init__(code)
+        self.frame, self.code = frame, code
+
+
+class _Waiting(Struct, frozen=True):
+    """A frame that is to be acknowledged."""
+
+    msg_serial: int
+    size: int
+    done: asyncio.Task[Sequence[str]]
+
+
+class _Attached(Struct, frozen=True):
+    attachment: Attachment
+    task: asyncio.Task[None]
+
+
+class Connection:
+    """A connection with this id; `echoes` says whether its client gets its own messages as well."""
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  # as Ably calls it
+        client: Client,
+        gate: Gate,
+        write: _Write,
+        batches: Batches,
+        *,
+        packed: bool,
+        echoes: bool,
+    ) -> None:
+        self.id, self.client = id, client
+        self._gate, self._write, self._batches = gate, write, batches
+        self._form = Form(packed, None if echoes else id)
+        self._attached: dict[str, _Attached] = {}
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._moved = asyncio.Event()
+        self._room = asyncio.Event()
+        self._acks: asyncio.Task[None] | None = None
+
+    def _key(self) -> str:
+        """What its client shows to take it up again, here or after a restart. No two are alike."""
+        name = f"{self.id}!{secrets.token_urlsafe(6)}"
+        return f"{name}!{self._gate.sign(_bound(name, self.client))}"
+
+    @property
+    def expires(self) -> float | None:
+        """When its token ends, in seconds since 1970."""
+        return self.client.caller.expires
+
+    def modes(self, channels: Channels, channel: str) -> Flag:
+        """Those in which it is attached to a channel of these."""
+        attached = self._attached.get(channel) if channels is self.client.channels else None
+        return attached.attachment.modes if attached else Flag(0)
+
+    async def open(self, error: ErrorInfo | None = None) -> None:
+        """Tell the client that it is connected; with an error, that what it wanted to take up is gone."""
+        self._acks = asyncio.create_task(self._acknowledge())
+        await self.send(self._connected(error))
+
+    async def close(self) -> None:
+        """End all that goes on for it. What it has sent is kept all the same."""
+        tasks = [each.task for each in self._attached.values()] + ([self._acks] if self._acks else [])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *(each.done for each in self._waiting), return_exceptions=True)
+        self._attached.clear()
+
+    async def send(self, frame: Frame) -> None:
+        """A frame to the client."""
+        await self._write(written(frame, packed=self._form.packed))
+
+    async def receive(self, data: Wire) -> None:
+        """Do what a frame asks for. Raises `Ended`, and `AblyError` for what is no frame."""
+        if len(data) > FRAME_BYTES:
+            raise AblyError(40009, f"a frame of more than {FRAME_BYTES} bytes", 413)
+        if isinstance(data, bytes) is not self._form.packed:
+            raise AblyError(40000, "a frame in another format than was asked for")
+        frame = codec.read(data)
+        match frame.action:
+            case Act.HEARTBEAT:
+                await self.send(Frame(action=Act.HEARTBEAT, id=frame.id))
+            case Act.ATTACH:
+                await self._attach(frame, _channel(frame))
+            case Act.DETACH:
+                await self._detach(_channel(frame))
+            case Act.MESSAGE | Act.ANNOTATION | Act.PRESENCE:
+                await self._take(frame, len(data))
+            case Act.AUTH:
+                await self._authorise(frame)
+            case Act.CLOSE:
+                raise Ended(Frame(action=Act.CLOSED))
+            case Act.DISCONNECT:
+                raise Ended(None)
+            case _:
+                pass  # Later versions of the protocol may have more.
+
+    # Channels
+
+    async def _attach(self, frame: Inbound, channel: str) -> None:
+        before = await self._leave(channel)
+        try:
+            if len(self._attached) >= _MOST_CHANNELS:
+                raise AblyError(90010, f"more than {_MOST_CHANNELS} channels on one connection")
+            # What was sent already the client will have got by the time it hears of this.
+            after = before.serial if before and before.serial else frame.channel_serial
+            self._begin(channel, asked(frame), after)
+        except CitewireError as exc:
+            await self._fail(channel, exc)
+
+    def _begin(self, channel: str, wanted: Asked, after: str | None) -> None:
+        modes = allowed(self.client, channel, wanted.modes)
+        if not modes:
+            raise AblyError(40160, f"this client may do nothing of what it asks for in {channel}", 401)
+        attachment = Attachment(self.client.channels, channel, wanted, modes, self._form, self._batches)
+        task = asyncio.create_task(self._follow(attachment, after))
+        self._attached[channel] = _Attached(attachment, task)
+
+    async def _follow(self, attachment: Attachment, after: str | None) -> None:
+        channel = attachment.channel
+        try:
+            async with aclosing(attachment.frames(after, self._gate.now)) as frames:
+                async for wire in frames:
+                    await self._write(wire)
+        except CursorLost as exc:
+            # The client attaches again by itself, and is told what it has missed.
+            self._attached.pop(channel, None)
+            await self.send(Frame(action=Act.DETACHED, channel=channel, error=info_of(exc)))
+        except Exception as exc:  # noqa: BLE001  # the root of a task: the client is told
+            self._attached.pop(channel, None)
+            await self._fail(channel, exc)
+
+    async def _detach(self, channel: str) -> None:
+        await self._leave(channel)
+        await self.send(Frame(action=Act.DETACHED, channel=channel))
+
+    async def _leave(self, channel: str) -> Attachment | None:
+        if (attached := self._attached.pop(channel, None)) is None:
+            return None
+        attached.task.cancel()
+        await asyncio.gather(attached.task, return_exceptions=True)
+        return attached.attachment
+
+    async def _fail(self, channel: str, error: Exception) -> None:
+        await self.send(Frame(action=Act.ERROR, channel=channel, error=info_of(error)))
+
+    # What it publishes
+
+    async def _take(self, frame: Inbound, size: int) -> None:
+        """Begin what a frame asks for; its answer comes after those of the frames before it."""
+        if frame.msg_serial is None:
+            raise AblyError(40000, "a frame without its number")
+        done = asyncio.create_task(self._publish(frame))
+        self._waiting.append(_Waiting(frame.msg_serial, size, done))
+        self._waiting_bytes += size
+        self._moved.set()
+        while len(self._waiting) >= _MOST_WAITING or self._waiting_bytes >= _MOST_WAITING_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _publish(self, frame: Inbound) -> Sequence[str]:
+        """The serials of what a frame makes. It runs up to the store's queue at once, so order is kept."""
+        if frame.action == Act.PRESENCE:
+            raise AblyError(40000, "nobody can be present in a channel of this server")
+        channel, packed, channels = _channel(frame), self._form.packed, self.client.channels
+        named = {"connection_id": self.id, "msg_serial": frame.msg_serial}
+        if frame.action == Act.ANNOTATION:
+            notes = codec.notes(frame.annotations, packed=packed)
+            who = self.client.annotates(channel, **named)
+            self._need_mode(channel, Flag.ANNOTATION_PUBLISH)
+            return await channels.annotate(channel, who, notes)
+        drafts = codec.drafts(frame.messages, packed=packed)
+        who = self.client.publishes(channel, (draft.action for draft in drafts), **named)
+        self._need_mode(channel, Flag.PUBLISH)
+        return await channels.publish(channel, who, drafts)
+
+    def _need_mode(self, channel: str, mode: Flag) -> None:
+        """Whoever is attached has said what for; whoever is not may publish all the same."""
+        attached = self._attached.get(channel)
+        if attached and mode not in attached.attachment.modes:
+            raise AblyError(40165, "attached without the mode for this", 401)
+
+    async def _acknowledge(self) -> None:
+        """Answer the frames in their order; those that are done together get one answer together."""
+        while True:
+            while not self._waiting:
+                self._moved.clear()
+                await self._moved.wait()
+            await asyncio.wait([self._waiting[0].done])
+            first = self._next()
+            if error := first.done.exception():
+                frame = Frame(action=Act.NACK, msg_serial=first.msg_serial, count=1, error=info_of(error))
+            else:
+                results = [Result(first.done.result())]
+                while self._goes_on(first.msg_serial + len(results)):
+                    results.append(Result(self._next().done.result()))
+                frame = Frame(action=Act.ACK, msg_serial=first.msg_serial, count=len(results), res=results)
+            self._room.set()
+            await self.send(frame)
+
+    def _goes_on(self, msg_serial: int) -> bool:
+        """Whether the next frame has this number and was kept."""
+        return bool(
+            self._waiting
+            and (first := self._waiting[0]).msg_serial == msg_serial
+            and first.done.done()
+            and first.done.exception() is None
+        )
+
+    def _next(self) -> _Waiting:
+        first = self._waiting.popleft()
+        self._waiting_bytes -= first.size
+        return first
+
+    # Who it is
+
+    async def _authorise(self, frame: Inbound) -> None:
+        """Go on with another token: of the same client, for the same channels."""
+        token = frame.auth.access_token if frame.auth else None
+        given = self.client.client_id if self.client.client_id != "*" else None
+        client = self._gate.by_text(token, given)
+        if client.client_id != self.client.client_id or client.channels is not self.client.channels:
+            raise AblyError(40102, "a token of another client", 401)
+        self.client = client
+        await self.send(self._connected(None))
+        for channel in list(self._attached):
+            await self._judge(channel)
+
+    async def _judge(self, channel: str) -> None:
+        """A token that is for less than a channel is attached for ends that; one that is for more adds it."""
+        attachment = self._attached[channel].attachment
+        modes = allowed(self.client, channel, attachment.asked.modes)
+        if modes == attachment.modes:
+            return
+        await self._leave(channel)
+        if attachment.modes & ~modes:
+            lost = AblyError(40160, f"the new token is not for all that {channel} was attached for", 401)
+            await self._fail(channel, lost)
+        else:
+            self._begin(channel, attachment.asked, attachment.serial)
+
+    def _connected(self, error: ErrorInfo | None) -> Frame:
+        details = Details(
+            connection_key=self._key(),
+            max_message_size=MESSAGE_BYTES,
+            max_frame_size=FRAME_BYTES,
+            connection_state_ttl=_STATE_TTL_MS,
+            max_idle_interval=IDLE_MS,
+            client_id=self.client.client_id,
+        )
+        return Frame(action=Act.CONNECTED, connection_id=self.id, connection_details=details, error=error)
+
+
+def resumed_id(key: str, client: Client, gate: Gate) -> str:
+    """The id of the connection that a client may take up with this key. Raises `CitewireError`."""
+    name, _, signature = key.rpartition("!")
+    gate.check(_bound(name, client), signature)
+    return name.partition("!")[0]
+
+
+def _bound(name: str, client: Client) -> str:
+    """A connection is taken up by the one who opened it: with the same key, as the same client."""
+    return f"{name} {client.caller.key} {client.client_id}"
+
+
+def _channel(frame: Inbound) -> str:
+    if frame.channel is None:
+        raise AblyError(40000, "a frame without its channel")
+    return frame.channel

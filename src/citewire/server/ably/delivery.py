@@ -1,0 +1,167 @@
+"""From rows of a channel to the frames of its subscribers, each made once for all who can share it.
+
+Rows that come together go into one frame while they are of one kind. Of the summaries of one message only the
+last is told. A frame's serial is a cursor: it says that everything up to there has come. So where annotations
+and their summaries both go to one client, the summaries come first and without a serial: cut between the two,
+the client gets those again, which changes nothing, and no annotation twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from citewire.channels.annotation import Annotation
+from citewire.channels.fold import Annotated, Event, Posted, event_of
+from citewire.channels.message import Action, Message
+from citewire.channels.store import Row
+from citewire.server.ably.codec import Act, Frame, Wire, sendable, written
+
+__all__ = ["Batches", "Noted", "Part", "Posts", "channel_serial"]
+
+_FRAME_BYTES = 128 * 1024
+"""How much of what came together goes into one frame; more comes only in one message."""
+_KEPT_BYTES = 1024 * 1024
+"""How much is kept for others who want the same."""
+
+
+def channel_serial(serial: str) -> str:
+    """The serial of a row as a frame's: without the index."""
+    return serial.removesuffix(":000")
+
+
+class Edit(Struct, frozen=True):
+    """A new version of a message."""
+
+    serial: str
+    version: str
+    is_append: bool
+
+
+class _Shared:
+    """Frames by what they are called, each encoded when it is first asked for."""
+
+    def __init__(self, channel: str, row: Row, owners: frozenset[str | None]) -> None:
+        self.channel, self.serial, self.owners = channel, channel_serial(row.serial), owners
+        self._made: dict[tuple[object, bool], Wire] = {}
+
+    def _once(self, name: object, packed: bool, frame: Callable[[], Frame]) -> Wire:
+        made = self._made.get((name, packed))
+        if made is None:
+            made = self._made[name, packed] = written(frame(), packed=packed)
+        return made
+
+    def messages(self, messages: Sequence[Message], *, packed: bool, serial: str | None) -> Frame:
+        """A frame of messages."""
+        return Frame(
+            action=Act.MESSAGE,
+            channel=self.channel,
+            channel_serial=serial,
+            messages=[sendable(each, packed=packed) for each in messages],
+        )
+
+
+class Posts(_Shared):
+    """Messages that came together."""
+
+    def __init__(self, channel: str, rows: Sequence[Row], events: Sequence[Posted]) -> None:
+        super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
+        self.events = events
+        self.edits = tuple(
+            Edit(message.serial, message.version.serial, message.action is Action.APPEND)
+            for message in (event.message for event in events)
+            if message.action is not Action.CREATE
+        )
+
+    def wire(self, *, packed: bool) -> Wire:
+        """All of them."""
+        messages = [event.message for event in self.events]
+        return self._once("all", packed, lambda: self.messages(messages, packed=packed, serial=self.serial))
+
+
+class Noted(_Shared):
+    """Annotations that came together."""
+
+    def __init__(self, channel: str, rows: Sequence[Row], events: Sequence[Annotated]) -> None:
+        super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
+        self.events = events
+        latest = {event.summary.serial: event.summary for event in events if event.summary}
+        self.summaries = tuple(latest.values())
+
+    def wire(self, *, packed: bool, but: str | None = None) -> Wire | None:
+        """The annotations, without those of the connection `but`."""
+        if but not in self.owners or but is None:
+            return self._once("all", packed, lambda: self._annotations(packed, [*self._all(None)]))
+        found = [*self._all(but)]
+        return written(self._annotations(packed, found), packed=packed) if found else None
+
+    def summary(self, *, packed: bool, is_last: bool) -> Wire | None:
+        """The summaries; where they are all that a client gets, with the serial."""
+        if not self.summaries:
+            return None
+        serial = self.serial if is_last else None
+        return self._once(
+            is_last, packed, lambda: self.messages(self.summaries, packed=packed, serial=serial)
+        )
+
+    def _all(self, but: str | None) -> Iterator[Annotation]:
+        return (each.annotation for each in self.events if but is None or each.connection_id != but)
+
+    def _annotations(self, packed: bool, annotations: Sequence[Annotation]) -> Frame:
+        return Frame(
+            action=Act.ANNOTATION,
+            channel=self.channel,
+            channel_serial=self.serial,
+            annotations=[sendable(each, packed=packed) for each in annotations],
+        )
+
+
+Part: TypeAlias = Posts | Noted
+
+
+class Batches:
+    """What rows become, kept for a while: subscribers who keep up ask for the same rows at the same time."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, int, int], tuple[int, tuple[Part, ...]]] = OrderedDict()
+        self._size = 0
+
+    def of(self, channel: str, rows: Sequence[Row]) -> tuple[Part, ...]:
+        """The rows as parts, in order."""
+        # An epoch is of one channel only.
+        key = rows[0].epoch, rows[0].n, rows[-1].n
+        if (made := self._made.get(key)) is not None:
+            return made[1]
+        parts, size = tuple(_parts(channel, rows)), sum(len(row.data) for row in rows)
+        self._made[key] = size, parts
+        self._size += size
+        while self._size > _KEPT_BYTES and len(self._made) > 1:
+            self._size -= self._made.popitem(last=False)[1][0]
+        return parts
+
+
+def _parts(channel: str, rows: Sequence[Row]) -> Iterator[Part]:
+    for _, group in groupby(rows, key=lambda row: row.kind):
+        for some in _chunks(group):
+            events: Sequence[Event] = [event_of(row) for row in some]
+            posts = [event for event in events if isinstance(event, Posted)]
+            notes = [event for event in events if isinstance(event, Annotated)]
+            yield Posts(channel, some, posts) if posts else Noted(channel, some, notes)
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
+    """As many as fit into a frame, or one."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        if some and size + len(row.data) > _FRAME_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += len(row.data)
+    if some:
+        yield some

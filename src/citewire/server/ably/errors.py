@@ -1,0 +1,65 @@
+"""What Ably's clients are told when something fails: a number that they know, and a message for people."""
+
+from __future__ import annotations
+
+import logging
+
+from msgspec import Struct
+
+from citewire.channels.refusal import ChannelError
+from citewire.channels.store import CursorLost, StoreError
+from citewire.errors import CitewireError, InputError
+from citewire.server.refusals import (
+    BadCredentials,
+    BadToken,
+    Forbidden,
+    NoCredentials,
+    TokenExpired,
+)
+from citewire.text import for_log
+
+__all__ = ["AblyError", "ErrorInfo", "info_of"]
+
+_log = logging.getLogger("citewire.server")
+
+
+class ErrorInfo(Struct, frozen=True, rename="camel"):
+    """An error on the wire (Ably's spec TI1)."""
+
+    code: int
+    status_code: int
+    message: str
+
+
+class AblyError(CitewireError):
+    """Refused by the wire itself, not by a channel."""
+
+    code = "ably_refused"
+
+    def __init__(self, ably: int, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.ably, self.status = ably, status
+
+
+# The first that fits counts.
+_CODES: tuple[tuple[type[CitewireError], int, int], ...] = (
+    (NoCredentials, 40101, 401),
+    (BadCredentials, 40101, 401),
+    (TokenExpired, 40142, 401),
+    (BadToken, 40144, 401),
+    (Forbidden, 40160, 401),
+    (CursorLost, 90003, 404),
+    (InputError, 40000, 400),
+    (StoreError, 50003, 503),
+)
+
+
+def info_of(error: BaseException) -> ErrorInfo:
+    """An error as the client is told. What nobody expected is logged, and told without details."""
+    if isinstance(error, ChannelError | AblyError):
+        return ErrorInfo(error.ably, error.status, for_log(error.message, 500))
+    for kind, code, status in _CODES:
+        if isinstance(error, kind):
+            return ErrorInfo(code, status, for_log(error.message, 500))
+    _log.error("a client's request failed", exc_info=error)
+    return ErrorInfo(50000, 500, "the server failed; its log says why")

@@ -1,0 +1,266 @@
+"""Ably's WebSocket, at `/`: sockets with their connections, and an end to each that no longer lives."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from citewire.channels.channels import Channels
+from citewire.errors import CitewireError
+from citewire.server.ably.auth import Gate
+from citewire.server.ably.codec import Act, Flag, Frame, Wire, written
+from citewire.server.ably.connection import IDLE_MS, Connection, Ended, resumed_id
+from citewire.server.ably.delivery import Batches
+from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
+
+__all__ = ["Occupancy", "Realtime"]
+
+# Seconds.
+_LOOK = 5
+"""How often a connection is looked after."""
+_RENEW = 30
+"""How long before its token ends a client is told to get another."""
+_FAREWELL = 1
+
+_GOING = ErrorInfo(80003, 503, "the server is going down; connect again")
+_EXPIRED = ErrorInfo(40142, 401, "the token has expired")
+# Of WebSocket's codes: for those who may come back, and for those who are refused.
+_COME_BACK, _REFUSED = 1012, 1008
+
+
+class Params(Struct, frozen=True):
+    """What a client says as it connects."""
+
+    credential: str | None = None
+    client_id: str | None = None
+    packed: bool = False
+    echoes: bool = True
+    heartbeats: bool = True
+    resume: str | None = None
+
+    @classmethod
+    def of(cls, query: bytes) -> Params:
+        """What is in the query of the URL; what we do not know is ignored."""
+        found = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+        given = {name: values[0] for name, values in found.items()}
+        return cls(
+            credential=given.get("key") or given.get("access_token") or given.get("accessToken"),
+            client_id=given.get("clientId"),
+            packed=given.get("format") == "msgpack",
+            echoes=given.get("echo") != "false",
+            heartbeats=given.get("heartbeats") != "false",
+            resume=given.get("resume") or given.get("recover"),
+        )
+
+
+class Occupancy(Struct, frozen=True, rename="camel"):
+    """How many are attached to a channel, and for what."""
+
+    connections: int
+    publishers: int
+    subscribers: int
+    presence_connections: int = 0
+    presence_members: int = 0
+    presence_subscribers: int = 0
+
+
+class _Socket:
+    """Where frames go out, and since when it has not taken any."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._writing = send, 0
+        self._time = asyncio.get_running_loop().time
+        self.wrote = self._time()
+
+    async def write(self, wire: Wire) -> None:
+        """Send a frame; when the client is gone nothing happens, as whoever reads hears of that."""
+        self.wrote = self.wrote if self._writing else self._time()
+        self._writing += 1
+        try:
+            kind = "text" if isinstance(wire, str) else "bytes"
+            await self._send({"type": "websocket.send", kind: wire})
+        except (OSError, RuntimeError):
+            pass
+        finally:
+            self._writing -= 1
+            self.wrote = self._time()
+
+    @property
+    def idle(self) -> float:
+        """Seconds since anything was sent."""
+        return 0 if self._writing else self._time() - self.wrote
+
+    @property
+    def stuck(self) -> float:
+        """Seconds for which what is to be sent was not taken."""
+        return self._time() - self.wrote if self._writing else 0
+
+    async def finish(self, end: Ended, *, packed: bool) -> None:
+        """Say why it is over, if the client still listens, and close."""
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                if end.frame:
+                    await self.write(written(end.frame, packed=packed))
+                await self._send({"type": "websocket.close", "code": end.code})
+        except (OSError, RuntimeError):
+            pass
+
+
+class _Session(Struct, frozen=True):
+    """A connection on its socket; `over` is set where somebody else ends it."""
+
+    connection: Connection
+    socket: _Socket
+    over: asyncio.Future[Ended]
+    sending: set[asyncio.Task[None]]
+
+    def spawn(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Send without waiting for a client that may take nothing."""
+        task = asyncio.create_task(sending)
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
+
+    def end(self, end: Ended) -> None:
+        """End it."""
+        if not self.over.done():
+            self.over.set_result(end)
+
+
+class Realtime:
+    """All connections of a server. A client that takes nothing for `write_timeout` seconds is left.
+
+    Nothing is kept for a client but its place in each log: one that was left, or comes after a restart, is
+    told what it has missed.
+    """
+
+    def __init__(self, gate: Gate, *, write_timeout: float, clock: Callable[[], float] = time.time) -> None:
+        self._gate, self._write_timeout, self._clock = gate, write_timeout, clock
+        self._batches = Batches()
+        self._live: dict[str, _Session] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def occupancy(self, channels: Channels, channel: str) -> Occupancy:
+        """Who is attached to a channel."""
+        found = (session.connection.modes(channels, channel) for session in self._live.values())
+        modes = [each for each in found if each]
+        return Occupancy(
+            connections=len(modes),
+            publishers=sum(Flag.PUBLISH in each for each in modes),
+            subscribers=sum(Flag.SUBSCRIBE in each for each in modes),
+        )
+
+    def close(self) -> None:
+        """Let all go, and nobody in any more; they may come back, to another server or the next."""
+        self._closed = True
+        for session in self._live.values():
+            session.end(_gone())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, from its beginning to its end."""
+        await receive()
+        await send({"type": "websocket.accept"})
+        params, socket = Params.of(scope["query_string"]), _Socket(send)
+        if self._closed:
+            await socket.finish(_gone(), packed=params.packed)
+            return
+        try:
+            connection, error = self._connect(params, socket)
+        except CitewireError as exc:
+            await socket.finish(_refused(exc), packed=params.packed)
+            return
+        session = _Session(connection, socket, asyncio.get_running_loop().create_future(), set())
+        if before := self._live.get(connection.id):
+            before.end(Ended(None, _COME_BACK))
+        self._live[connection.id] = session
+        try:
+            await connection.open(error)
+            end = await self._until_over(session, receive, params)
+        finally:
+            if self._live.get(connection.id) is session:
+                del self._live[connection.id]
+            await connection.close()
+        await socket.finish(end, packed=params.packed)
+
+    def _connect(self, params: Params, socket: _Socket) -> tuple[Connection, ErrorInfo | None]:
+        """The connection that a client takes up, or a new one; and if it is not what it wanted, why."""
+        client = self._gate.by_text(params.credential, params.client_id)
+        connection_id, error = secrets.token_urlsafe(9), None
+        if params.resume:
+            try:
+                connection_id = resumed_id(params.resume, client, self._gate)
+            except CitewireError:
+                error = info_of(AblyError(80018, "there is no such connection to take up again"))
+        connection = Connection(
+            connection_id,
+            client,
+            self._gate,
+            socket.write,
+            self._batches,
+            packed=params.packed,
+            echoes=params.echoes,
+        )
+        return connection, error
+
+    async def _until_over(self, session: _Session, receive: Receive, params: Params) -> Ended:
+        tasks = [
+            asyncio.create_task(_read(session.connection, receive)),
+            asyncio.create_task(self._look_after(session, params)),
+        ]
+        try:
+            done, _ = await asyncio.wait([*tasks, session.over], return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            running: list[asyncio.Task[Any]] = [*tasks, *session.sending]
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _look_after(self, session: _Session, params: Params) -> Ended:
+        """Heartbeats, and the end of a token and of patience."""
+        connection, socket = session.connection, session.socket
+        asked_until: float | None = None
+        while True:
+            await asyncio.sleep(_LOOK)
+            if socket.stuck > self._write_timeout:
+                return Ended(None, _COME_BACK)
+            if params.heartbeats and socket.idle * 1000 > IDLE_MS - _LOOK * 1000:
+                session.spawn(connection.send(Frame(action=Act.HEARTBEAT)))
+            if (expires := connection.expires) is not None:
+                if self._clock() >= expires:
+                    return Ended(Frame(action=Act.DISCONNECTED, error=_EXPIRED), _REFUSED)
+                if self._clock() >= expires - _RENEW and asked_until != expires:
+                    asked_until = expires
+                    session.spawn(connection.send(Frame(action=Act.AUTH)))
+
+
+async def _read(connection: Connection, receive: Receive) -> Ended:
+    """Hand over what comes, until there is no more."""
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            return Ended(None)
+        data: Wire | None = message.get("text")
+        try:
+            await connection.receive(message["bytes"] if data is None else data)
+        except Ended as end:
+            return end
+        except Exception as exc:  # noqa: BLE001  # the root of a task: the client is told
+            return _refused(exc)
+
+
+def _gone() -> Ended:
+    return Ended(Frame(action=Act.DISCONNECTED, error=_GOING), _COME_BACK)
+
+
+def _refused(error: Exception) -> Ended:
+    return Ended(Frame(action=Act.ERROR, error=info_of(error)), _REFUSED)

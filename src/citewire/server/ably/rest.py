@@ -1,0 +1,328 @@
+"""Ably's REST calls over our channels, and one of our own: the citations of a whole channel."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlencode
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from citewire.channels.annotation import Annotation
+from citewire.channels.channels import Channels, History, Page
+from citewire.channels.message import Action, Draft, Message
+from citewire.errors import CitewireError
+from citewire.server.ably import codec
+from citewire.server.ably.auth import Client, Gate, TokenRequest
+from citewire.server.ably.codec import Reader, sendable
+from citewire.server.ably.connection import resumed_id
+from citewire.server.ably.errors import AblyError, info_of
+from citewire.server.refusals import Refused
+
+__all__ = ["CALLS", "Call", "Handler", "rest_routes", "status_call"]
+
+_MSGPACK, _JSON = "application/x-msgpack", "application/json"
+_MOST_BATCHES = 100
+
+
+class Call(Struct, frozen=True):
+    """A request: the names in its path, and how its body and its answer are written."""
+
+    request: Request
+    names: Sequence[str]
+    packed: bool
+    answers_packed: bool
+    gate: Gate
+
+    @property
+    def channel(self) -> str:
+        """The channel it is about."""
+        return self.names[0]
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """What is in its query."""
+        return self.request.query_params
+
+    def client(self) -> Client:
+        """Who makes it. Raises `Refused` and `AblyError`."""
+        return self.gate.by_request(self.request)
+
+    def allowed(self, operation: str) -> Client:
+        """Who makes it, if that may be done to its channel."""
+        client = self.client()
+        client.require(operation, self.channel)
+        return client
+
+    def number(self, name: str) -> int | None:
+        """A number in its query, if it is there."""
+        if (text := self.query.get(name)) is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 15):
+            raise AblyError(40003, f"{name} is a number")
+        return int(text)
+
+    @property
+    def limit(self) -> int:
+        """How many it asks for."""
+        given = self.number("limit")
+        return 100 if given is None else given
+
+    def answer(self, value: Any, status: int = 200) -> Response:
+        """An answer in the form that the client can read."""
+        media = _MSGPACK if self.answers_packed else _JSON
+        return Response(codec.encoded(value, packed=self.answers_packed), status, media_type=media)
+
+    def items(self, items: Sequence[Message] | Sequence[Annotation]) -> Sequence[Any]:
+        """Messages or annotations as they are sent."""
+        return [sendable(item, packed=self.answers_packed) for item in items]
+
+    def page(self, items: Any, following: str | None) -> Response:
+        """A page of a list, with links to the first, to this one and to the next."""
+        response = self.answer(items)
+        # A header for each: clients take no list of them, and only this form of address.
+        for rel, cursor in (("first", None), ("current", self.query.get("cursor")), ("next", following)):
+            if rel != "next" or cursor:
+                query = {name: value for name, value in self.query.items() if name in _LISTING}
+                query |= {"cursor": cursor} if cursor else {}
+                place = self.request.url.path.rpartition("/")[2]
+                response.headers.append("link", f'<./{place}?{urlencode(query)}>; rel="{rel}"')
+        return response
+
+
+# What of a query goes into its links.
+_LISTING = ("start", "end", "limit", "direction", "from_serial", "fromSerial")
+Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+
+
+async def _publish(call: Call) -> Response:
+    client, body = call.client(), await call.request.body()
+    drafts, key = codec.drafts(body, packed=call.packed), codec.on_behalf(body, packed=call.packed)
+    connection_id = key and _connection(key, client, call.gate)
+    return call.answer(await _published(client, call.channel, drafts, connection_id), 201)
+
+
+def _connection(key: str, client: Client, gate: Gate) -> str:
+    try:
+        return resumed_id(key, client, gate)
+    except Refused as exc:
+        raise AblyError(40006, "not the key of a connection of this client") from exc
+
+
+async def _published(
+    client: Client, channel: str, drafts: Sequence[Draft], connection_id: str | None = None
+) -> dict[str, Any]:
+    who = client.publishes(channel, (draft.action for draft in drafts), connection_id=connection_id)
+    if all(draft.id is None for draft in drafts):
+        base = secrets.token_urlsafe(9)
+        drafts = [replace(draft, id=f"{base}:{at}") for at, draft in enumerate(drafts)]
+    serials = await client.channels.publish(channel, who, drafts)
+    named = drafts[0].id or ""
+    return {"channel": channel, "messageId": named.rpartition(":")[0] or named, "serials": serials}
+
+
+class _Batch(Struct, frozen=True):
+    channels: list[str] | str
+    messages: Raw
+
+
+_batches = Reader["list[_Batch] | _Batch"](list[_Batch] | _Batch)
+
+
+async def _publish_batch(call: Call) -> Response:
+    """The same messages to many channels, each of which may fail by itself."""
+    client = call.client()
+    given = _batches(await call.request.body(), packed=call.packed)
+    batches = given if isinstance(given, list) else [given]
+    targets = sum(1 if isinstance(each.channels, str) else len(each.channels) for each in batches)
+    if targets > _MOST_BATCHES:
+        raise AblyError(40000, f"more than {_MOST_BATCHES} channels at once")
+    answers = [await _batch(client, each, packed=call.packed) for each in batches]
+    return call.answer(answers if isinstance(given, list) else answers[0], 201)
+
+
+async def _batch(client: Client, batch: _Batch, *, packed: bool) -> dict[str, Any]:
+    drafts = codec.drafts(batch.messages, packed=packed)
+    results: list[dict[str, Any]] = []
+    for channel in [batch.channels] if isinstance(batch.channels, str) else batch.channels:
+        try:
+            results.append(await _published(client, channel, drafts))
+        except CitewireError as exc:
+            results.append({"channel": channel, "error": info_of(exc)})
+    failed = sum("error" in result for result in results)
+    return {"successCount": len(results) - failed, "failureCount": failed, "results": results}
+
+
+async def _history(call: Call) -> Response:
+    client, query = call.allowed("history"), call.query
+    direction = query.get("direction", "backwards")
+    if direction not in {"backwards", "forwards"}:
+        raise AblyError(40003, "the direction is backwards or forwards")
+    which = History(
+        start=call.number("start") or 0,
+        end=call.number("end"),
+        # Clients and their specification spell it in two ways.
+        until=query.get("from_serial") or query.get("fromSerial"),
+        forwards=direction == "forwards",
+        limit=call.limit,
+        cursor=query.get("cursor"),
+    )
+    page = await client.channels.history(call.channel, which)
+    return call.page(call.items(page.items), page.next)
+
+
+async def _message(call: Call) -> Response:
+    client = call.allowed("history")
+    message = await client.channels.message(call.channel, call.names[1])
+    return call.answer(sendable(message, packed=call.answers_packed))
+
+
+async def _edit(call: Call) -> Response:
+    client, drafts = call.client(), codec.drafts(await call.request.body(), packed=call.packed)
+    if len(drafts) != 1 or drafts[0].action is Action.CREATE:
+        raise AblyError(40000, "one update, delete or append")
+    draft = replace(drafts[0], serial=call.names[1])
+    who = client.publishes(call.channel, [draft.action])
+    [version] = await client.channels.publish(call.channel, who, [draft])
+    return call.answer({"versionSerial": version})
+
+
+async def _versions(call: Call) -> Response:
+    return await _about(call, call.allowed("history").channels.versions)
+
+
+async def _annotations(call: Call) -> Response:
+    return await _about(call, call.allowed("history").channels.annotations)
+
+
+async def _about(call: Call, pages: Callable[[str, str, int, str | None], Awaitable[Page[Any]]]) -> Response:
+    page = await pages(call.channel, call.names[1], call.limit, call.query.get("cursor"))
+    return call.page(call.items(page.items), page.next)
+
+
+async def _annotate(call: Call) -> Response:
+    client = call.client()
+    notes = codec.notes(await call.request.body(), packed=call.packed, about=call.names[1])
+    serials = await client.channels.annotate(call.channel, client.annotates(call.channel), notes)
+    return call.answer({"channel": call.channel, "serials": serials}, 201)
+
+
+async def _client_summary(call: Call) -> Response:
+    client, named = call.allowed("subscribe"), call.query.get("forClientId")
+    if named in {None, "", "*"}:
+        raise AblyError(40003, "forClientId names one client")
+    return call.answer(await client.channels.client_summary(call.channel, call.names[1], named or ""))
+
+
+async def _citations(call: Call) -> Response:
+    client = call.allowed("history")
+    page = await client.channels.citations(call.channel, call.limit, call.query.get("cursor"))
+    return call.page(page.items, page.next)
+
+
+def status_call(occupancy: Callable[[Channels, str], Any]) -> Handler:
+    """The call for the status of a channel, in which `occupancy` says who is attached to it."""
+
+    async def status(call: Call) -> Response:
+        client = call.allowed("channel-metadata")
+        head = await client.channels.head(call.channel)
+        metrics = occupancy(client.channels, call.channel)
+        about = {"isActive": head is not None or metrics.connections > 0, "occupancy": {"metrics": metrics}}
+        return call.answer({"channelId": call.channel, "name": call.channel, "status": about})
+
+    return status
+
+
+async def _nobody(call: Call) -> Response:
+    """Who is present: nobody ever is."""
+    call.allowed("presence" if call.request.url.path.endswith("presence") else "history")
+    return call.page([], None)
+
+
+_token_request = Reader[TokenRequest](TokenRequest)
+
+
+async def _request_token(call: Call) -> Response:
+    asked = _token_request(await call.request.body(), packed=call.packed)
+    return call.answer(call.gate.token(call.names[0], asked, call.request), 201)
+
+
+async def _time(call: Call) -> Response:
+    return call.answer([call.gate.now])
+
+
+CALLS: Mapping[str, Mapping[str, Handler]] = {
+    "/channels/{channel}/messages": {"GET": _history, "POST": _publish},
+    "/channels/{channel}/history": {"GET": _history},
+    "/channels/{channel}/messages/{serial}": {"GET": _message, "PATCH": _edit},
+    "/channels/{channel}/messages/{serial}/versions": {"GET": _versions},
+    "/channels/{channel}/messages/{serial}/annotations": {"GET": _annotations, "POST": _annotate},
+    "/channels/{channel}/messages/{serial}/client-summary": {"GET": _client_summary},
+    "/channels/{channel}/citations": {"GET": _citations},
+    "/channels/{channel}/presence": {"GET": _nobody},
+    "/channels/{channel}/presence/history": {"GET": _nobody},
+    "/messages": {"POST": _publish_batch},
+    "/keys/{key}/requestToken": {"POST": _request_token},
+    "/time": {"GET": _time},
+}
+
+
+def rest_routes(gate: Gate, calls: Mapping[str, Mapping[str, Handler]]) -> list[Route]:
+    """Calls as what Starlette is to serve."""
+    return [_route(path, _Endpoint(gate, path, handlers)) for path, handlers in calls.items()]
+
+
+def _route(path: str, endpoint: _Endpoint) -> Route:
+    route = Route(path, endpoint, methods=[*endpoint.handlers])
+    # By itself it takes /time%0a for /time.
+    route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
+    return route
+
+
+class _Endpoint:
+    """The calls of one path as an ASGI app."""
+
+    def __init__(self, gate: Gate, path: str, handlers: Mapping[str, Handler]) -> None:
+        self.handlers, self._gate = handlers, gate
+        self._path = path.split("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        call = Call(
+            request,
+            self._names(scope),
+            _is_msgpack(request.headers.get("content-type")),
+            _is_msgpack(request.headers.get("accept")) or request.query_params.get("format") == "msgpack",
+            self._gate,
+        )
+        try:
+            response = await self.handlers["GET" if request.method == "HEAD" else request.method](call)
+        except ClientDisconnect:
+            return
+        except Exception as exc:  # noqa: BLE001  # the root of a request: whoever asked is told
+            response = _refusal(call, exc)
+        await response(scope, receive, send)
+
+    def _names(self, scope: Scope) -> Sequence[str]:
+        """The names in the path, in which a slash may be written %2F."""
+        parts = scope["raw_path"].decode("ascii", "replace").split("?")[0].split("/")[-len(self._path) :]
+        return [unquote(part) for part, name in zip(parts, self._path, strict=True) if name.startswith("{")]
+
+
+def _is_msgpack(media: str | None) -> bool:
+    return _MSGPACK in (media or "")
+
+
+def _refusal(call: Call, error: Exception) -> Response:
+    info = info_of(error)
+    response = call.answer({"error": info}, info.status_code)
+    response.headers["x-ably-errorcode"] = str(info.code)
+    response.headers["x-ably-errormessage"] = info.message.encode("ascii", "replace").decode()
+    return response

@@ -1,0 +1,19 @@
+"""All that Ably's clients ask for, as routes of an app."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute, WebSocketRoute
+
+from citewire.server.ably.auth import Gate
+from citewire.server.ably.realtime import Realtime
+from citewire.server.ably.rest import CALLS, rest_routes, status_call
+from citewire.server.ably.sandbox import Sandbox
+
+__all__ = ["routes"]
+
+
+def routes(gate: Gate, realtime: Realtime, sandbox: Sandbox | None = None) -> list[BaseRoute]:
+    """The WebSocket at `/`, the REST calls, and with a sandbox those that make apps."""
+    calls = {**CALLS, "/channels/{channel}": {"GET": status_call(realtime.occupancy)}}
+    made = sandbox.routes(gate) if sandbox else []
+    return [WebSocketRoute("/", realtime), *rest_routes(gate, calls), *made]

@@ -460,6 +460,17 @@ async def test_what_a_crash_left_is_cleaned_up(tmp_path: Path) -> None:
 
 
 @run
+async def test_a_file_counts_once_while_it_is_taken(tmp_path: Path) -> None:
+    """Also between the moment in which it is kept and the one in which nobody waits for it any more."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/fee.txt").write_bytes(FEE)
+    async with desk(tmp_path / "data", tmp_path / "docs") as here:
+        await here.read()
+        here.catalog.watch.coming |= {record.id for record in here.catalog.records()} | {"another"}
+        assert here.catalog.status() == (1, 2)
+
+
+@run
 async def test_a_folder_is_followed(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     (docs / "deep").mkdir(parents=True)

@@ -201,7 +201,8 @@ class Catalog:
     def status(self) -> tuple[int, int]:
         """How many of how many sources are still being read."""
         reading = sum(live.state in {"waiting", "reading"} for live in self._live.values())
-        return reading + self.watch.coming, len(self._live) + self.watch.coming
+        coming = len(self.watch.coming - self._live.keys())
+        return reading + coming, len(self._live) + coming
 
     def records(self) -> list[SourceRecord]:
         """All sources, by their names."""

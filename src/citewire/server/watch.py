@@ -39,19 +39,15 @@ class Watch:
         self._paths = [Path(each) for each in settings.sources if "://" not in each]
         self._urls = {id_of("url", each): each for each in settings.sources if "://" in each}
         self._stamps: dict[str, Stamp | None] | None = None
-        self._coming: set[str] = set()
+        self.coming: set[str] = set()
+        """Sources that the catalog has still to be given, or has just been given."""
         self._looking = asyncio.Lock()
-
-    @property
-    def coming(self) -> int:
-        """How many sources the catalog has still to be given."""
-        return len(self._coming)
 
     async def start(self) -> None:
         """See what there is to come, and forget the URLs that are named no longer."""
         held = self._catalog.holdings()
         files = (await in_thread(partial(look, self._paths))).found
-        self._coming = {*map(_id, files), *self._urls} - {each.id for each in held}
+        self.coming = {*map(_id, files), *self._urls} - {each.id for each in held}
         for each in held:
             if each.given and each.origin == "url" and each.id not in self._urls:
                 await self._catalog.drop(each.id)
@@ -85,7 +81,7 @@ class Watch:
         for found in seen.found:
             if self._stamps is None or self._stamps.get(_id(found)) == found.stamp:
                 await self._take(found, held.get(_id(found)))
-            self._coming.discard(_id(found))
+            self.coming.discard(_id(found))
         self._stamps = stamps
         unseen = {_id_of(root) for root in seen.unseen}
         for each in held.values():
@@ -125,7 +121,7 @@ class Watch:
         for source_id, url in self._urls.items():
             if source_id not in held:
                 await self._catalog.fetch(url, given=True)
-            self._coming.discard(source_id)
+            self.coming.discard(source_id)
 
 
 def _id(found: Found) -> str:

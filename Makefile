@@ -63,8 +63,8 @@ clean:
 # Without uv, `make run` still works from pip, with versions that are not locked.
 $(RUNTIME): pyproject.toml uv.lock
 	@echo "install"
-	@$(MAKE) -s $(UV) && $(SYNC) --inexact --no-dev \
-	  || { echo "uv cannot do it: installing with pip"; $(PYTHON) -m venv .venv && $(BIN)/pip install --quiet -e .; }
+	@$(MAKE) -s $(UV) && $(SYNC) --inexact --no-dev --extra office \
+	  || { echo "uv cannot do it: installing with pip"; $(PYTHON) -m venv .venv && $(BIN)/pip install --quiet -e '.[office]'; }
 	@touch $@
 
 $(DEV): pyproject.toml uv.lock | $(UV)

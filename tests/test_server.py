@@ -583,6 +583,15 @@ def test_a_thread_is_forgotten(holding: Serving) -> None:
     assert holding.ask("gone")[-1][1]["type"] == "RUN_FINISHED"
 
 
+@pytest.mark.slow
+def test_figures_of_what_there_is(librarian: Serving) -> None:
+    with librarian.client() as client:
+        told = client.get("/metrics").text
+    assert 'citewire_sources{state="ready"} 4.0' in told
+    assert 'citewire_sources{state="failed"} 0.0' in told
+    assert "citewire_runs_active 0.0" in told
+
+
 def test_threads_are_listed(holding: Serving) -> None:
     names = [f"page/{n}" for n in range(5)]
     for name in names:

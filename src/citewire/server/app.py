@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -32,7 +33,7 @@ from citewire.server.ably.auth import Door, Gate
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
-from citewire.server.catalog import Catalog
+from citewire.server.catalog import Catalog, State
 from citewire.server.checks import Checks
 from citewire.server.driver import Agent, Driver
 from citewire.server.history import History
@@ -263,6 +264,9 @@ class Server:
     async def _figures(self, _: Call) -> Response:
         self.metrics.runs.set(self.runs.active)
         self.metrics.streams.set(self.runs.watched)
+        states = Counter(record.state for record in self.catalog.records())
+        for state in get_args(State):
+            self.metrics.sources.labels(state).set(states[state])
         return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     async def _described(self, _: Call) -> dict[str, Any]:

@@ -57,7 +57,7 @@ from citewire.verification.sources import Given
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
-__all__ = ["Catalog", "Change", "SourceList", "SourceRecord"]
+__all__ = ["Catalog", "Change", "SourceList", "SourceRecord", "State"]
 
 _log = logging.getLogger("citewire.sources")
 _T = TypeVar("_T")

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import samples_google
+import samples_openai
+import samples_others
+
 TEXT = "Refunds are available within 30 days. Contact support to start one."
 
 SALESFORCE: Any = {
@@ -376,4 +380,7 @@ PAYLOADS: dict[str, tuple[str, Any]] = {
     "ably summary": ("ably", ABLY_SUMMARY),
     "deepcitation": ("deepcitation", DEEPCITATION),
     "deepcitation block": ("deepcitation", DEEPCITATION_BLOCK),
+    **samples_google.PAYLOADS,
+    **samples_openai.PAYLOADS,
+    **samples_others.PAYLOADS,
 }

@@ -13,16 +13,38 @@ from citewire import codec
 from citewire.model import Answer, Citation
 from oracle import unjustified, unnamed
 
-STREAMS = ("anthropic-stream", "openai-responses-stream", "azure-openai-responses-stream")
+STREAMS = (
+    "anthropic-stream",
+    "azure-openai-responses-stream",
+    "gemini-interactions-stream",
+    "gemini-stream",
+    "openai-responses-stream",
+    "openrouter-stream",
+    "perplexity-stream",
+    "xai-responses-stream",
+)
 DIALECTS = {
     "ably": "ably",
     "anthropic": "anthropic",
     "azure-openai-responses": "openai.responses",
+    "azure-oyd": "azure.oyd",
+    "bedrock-converse": "bedrock.converse",
+    "bedrock-rag": "bedrock.rag",
+    "cohere": "cohere",
     "deepcitation": "deepcitation",
+    "mistral": "mistral",
+    "gemini-interactions": "gemini.interactions",
+    "gemini-0": "gemini",
+    "gemini-1": "gemini",
+    "gemini-stream": "gemini",
     "ngaf": "ngaf",
     "openai-responses": "openai.responses",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
     "salesforce-agent-api": "salesforce.agent-api",
     "salesforce-citationcontent": "salesforce",
+    "teams": "teams",
+    "xai": "xai",
 }
 
 
@@ -113,7 +135,7 @@ def test_a_stream_ends_like_the_whole(path: Path) -> None:
     known: dict[str, Citation] = {}
     before: Answer | None = None
     for event in load(path):
-        if event["type"] == "response.completed":
+        if event.get("type") == "response.completed":
             before = stream.answer()
         known |= {citation.id: citation for citation in stream.feed(event)}
     answer = stream.answer()

@@ -93,6 +93,17 @@ class AmbiguousDialect(DialectError):
         self.candidates = candidates
 
 
+class WrongDialect(DialectError):
+    """The payload is of another dialect than the one that was named."""
+
+    code = "wrong_dialect"
+
+    def __init__(self, name: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(f"the payload is not of {name}: it fits {' and '.join(candidates)}")
+        self.name = name
+        self.candidates = candidates
+
+
 class OutputError(CitewireError):
     """A value that has no JSON form: a lone surrogate, a foreign object, nesting without end."""
 

@@ -49,8 +49,9 @@ _MARKER = re.compile(
     """,
     re.VERBOSE,
 )
-# Most markers look like this: words, a space, a number, and nothing behind it that code or a link has.
-_PLAIN = re.compile(r"[^\s=,\\][ ]\[(?!(?:1[5-9]|2[01])\d\d\])([1-9]\d{0,5})\](?![](:])")
+# Most markers look like this: words, a space or a full stop, a number, and nothing behind it that code or a
+# link has.
+_PLAIN = re.compile(r"(?:[^\s=,\\][ ]|[^\\][.!?])\[(?!(?:1[5-9]|2[01])\d\d\])([1-9]\d{0,5})\](?![](:])")
 _OTHER_OPENING = re.compile("[【\ue200]")
 _SEPARATOR = re.compile(r"[ ]?,[ ]?")
 _RANGE = re.compile(r"(\d+)[ ]?[–-][ ]?(\d+)")
@@ -78,7 +79,7 @@ def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
     done, no_marker = 0, -1
     for start, end in _prose(text):
         for at in _openings(text, start, end):
-            if plain := _PLAIN.match(text, at - 2, end):
+            if at > 1 and (plain := _PLAIN.match(text, at - 2, end)):
                 yield Marker(at, plain.end(), "number", (plain[1],))
                 continue
             if at < done or _is_escaped(text, at):

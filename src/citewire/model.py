@@ -247,6 +247,12 @@ class Answer(Struct, frozen=True, gc=False):
                 return source
         raise KeyError(ref.source_id)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows for it."""
+        from citewire.verification.notebook import answer_html  # noqa: PLC0415  # of use in notebooks alone
+
+        return answer_html(self)
+
     def bare(self) -> Answer:
         """The same answer with nothing kept of the payload it was read from, nor of its problems."""
         return Answer(

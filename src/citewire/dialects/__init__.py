@@ -24,6 +24,7 @@ from citewire.errors import (
     ShapeError,
     UndetectedDialect,
     UnknownDialect,
+    WrongDialect,
 )
 from citewire.model import Answer, Citation, Written
 from citewire.text import Unit
@@ -63,13 +64,29 @@ def detect(payload: Any) -> str:
 
     Raises `AmbiguousDialect` naming the candidates when two do, `UndetectedDialect` when none does.
     """
-    fitting = tuple(name for name, dialect in dialects().items() if dialect.detect(payload))
-    fitting += tuple(name for name, stream in stream_dialects().items() if stream.detect(payload))
+    fitting = _fitting(payload)
     if len(fitting) > 1:
         raise AmbiguousDialect(fitting)
     if not fitting:
         raise UndetectedDialect
     return fitting[0]
+
+
+def _fitting(payload: Any) -> tuple[str, ...]:
+    """The dialects that recognise a payload."""
+    whole = tuple(name for name, dialect in dialects().items() if dialect.detect(payload))
+    return whole + tuple(name for name, stream in stream_dialects().items() if stream.detect(payload))
+
+
+def _refuse_others(name: str, payload: Any) -> None:
+    """Raise `WrongDialect` where `name` does not recognise the payload, and others do: they share words
+    that mean different things."""
+    dialect = _named(name)
+    if dialect.detect(payload) or isinstance(payload, list):
+        return
+    fitting = _fitting(payload)
+    if fitting and not {*fitting} <= {*getattr(dialect, "READS_TOO", ())}:
+        raise WrongDialect(name, fitting)
 
 
 def read(
@@ -97,6 +114,8 @@ def read_all(
     with _collector_resting():
         value = _value(payload, dialect)
         name = dialect or detect(value)
+        if dialect is not None:
+            _refuse_others(dialect, value)
         options = Options(text, unit)
         if name in stream_dialects() and isinstance(value, list):
             return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)

@@ -7,12 +7,10 @@ exclusive on the wire.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
-from itertools import count, pairwise
+from collections.abc import Iterator
+from itertools import count
 from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,6 +26,16 @@ from citewire.dialects.base import (
     overlay,
     require,
     weave,
+)
+from citewire.dialects.by_block import (
+    Block,
+    covers,
+    cut,
+    end_of,
+    flatten_claims,
+    kept_blocks,
+    separate_parts,
+    start_of,
 )
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
@@ -48,7 +56,6 @@ from citewire.model import (
     Written,
 )
 from citewire.shape import Fitting
-from citewire.text import common_prefix
 
 NAME = "anthropic"
 UPSTREAM = "anthropic 2.8.0, Messages API 2023-06-01"
@@ -217,22 +224,13 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.need_refs()
     fitting.take_markers_out()
     fitting.derive_claims(lambda citation: True)
-    _separate_parts(fitting)
+    separate_parts(fitting)
     fitting.map_citations(lambda citation: _with_claim(citation, fitting))
     _fit_sources(fitting)
     _fit_refs(fitting)
-    _flatten_claims(fitting)
+    flatten_claims(fitting)
     fit = fitting.finish(ROOM, kind=_kind, origin=_origin)
     return Written(_Writer(fit).message(), tuple(fitting.losses))
-
-
-def _separate_parts(fitting: Fitting) -> None:
-    """Text blocks that touch read as one part, so parts need something kept between them."""
-    parts = fitting.answer.parts
-    kept = [kept_native(part.native, NAME) for part in parts]
-    apart = all(left and right and left.at + len(left.raw) < right.at for left, right in pairwise(kept))
-    if not apart or kept_native(fitting.answer.native, NAME) is None:
-        fitting.join_parts()
 
 
 def _with_claim(citation: Citation, fitting: Fitting) -> Citation | None:
@@ -321,104 +319,6 @@ def _wanted_locator(locator: Locator | None, kind: SourceKind) -> Locator | None
             return None
 
 
-class _Piece(NamedTuple):
-    start: int
-    end: int
-    citations: tuple[Citation, ...]
-
-
-def _flatten_claims(fitting: Fitting) -> None:
-    """Claims made disjoint: where some overlap, each piece is cited by all that cover it."""
-    if _are_disjoint(fitting.answer.citations):
-        return
-    by_part: dict[int, list[Citation]] = {}
-    for citation in fitting.answer.citations:
-        if citation.claim:
-            by_part.setdefault(citation.claim.part, []).append(citation)
-    flat = tuple(_piece_citation(piece, part) for part in sorted(by_part) for piece in _pieces(by_part[part]))
-    _name_what_moved(fitting, flat)
-    fitting.answer = replace(fitting.answer, citations=flat)
-
-
-def _are_disjoint(citations: tuple[Citation, ...]) -> bool:
-    """Whether every claim starts after the one before it has ended."""
-    last = (-1, 0)
-    for citation in citations:
-        claim = citation.claim
-        if claim is None or (claim.part, claim.start) < last:
-            return False
-        last = (claim.part, claim.end)
-    return True
-
-
-# More claims than this over the same words are not told apart: the innermost are cited, and the output
-# stays in proportion to the answer.
-_DEEPEST = 16
-
-
-def _pieces(citations: list[Citation]) -> list[_Piece]:
-    """Stretches between the edges of claims, each with the innermost claims that cover it."""
-    claims: dict[tuple[int, int], list[Citation]] = {}
-    for citation in citations:
-        claims.setdefault((_start(citation), _end(citation)), []).append(citation)
-    places = {citation.id: place for place, citation in enumerate(citations)}
-    edges = sorted({edge for span in claims for edge in span})
-    waiting = sorted(claims, reverse=True)
-    active: list[tuple[int, int]] = []
-    pieces: list[_Piece] = []
-    for start, end in pairwise(edges):
-        while waiting and waiting[-1][0] <= start:
-            opened = waiting.pop()
-            heappush(active, (-opened[0], opened[1]))
-        spans = _innermost(active, start)
-        if spans:
-            cited = [citation for span in spans for citation in claims[span]]
-            pieces.append(_Piece(start, end, tuple(sorted(cited, key=lambda one: places[one.id]))))
-    return pieces
-
-
-def _innermost(active: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
-    """The open claims that started last; those that have ended are let go on the way."""
-    found: list[tuple[int, int]] = []
-    while active and len(found) < _DEEPEST:
-        begun, end = heappop(active)
-        if end > start:
-            found.append((-begun, end))
-    for span in found:
-        heappush(active, (-span[0], span[1]))
-    return found
-
-
-def _start(citation: Citation) -> int:
-    return citation.claim.start if citation.claim else 0
-
-
-def _end(citation: Citation) -> int:
-    return citation.claim.end if citation.claim else 0
-
-
-def _piece_citation(piece: _Piece, part: int) -> Citation:
-    first = piece.citations[0]
-    span = Span(part, piece.start, piece.end)
-    if len(piece.citations) == 1:
-        return first if first.claim == span else replace(first, claim=span)
-    refs = tuple(ref for citation in piece.citations for ref in citation.refs)
-    return replace(first, claim=span, refs=refs)
-
-
-def _name_what_moved(fitting: Fitting, flat: tuple[Citation, ...]) -> None:
-    """Which citations no longer stand alone on their own claim, in their own place in the list."""
-    before = {citation.id: citation for citation in fitting.answer.citations}
-    whole = {citation.id for citation in flat if before[citation.id] is citation}
-    for citation in fitting.answer.citations:
-        if citation.id not in whole:
-            reason = "shares its text with other claims: cut into blocks that they cite together"
-            fitting.lose("overlap", reason, citation=citation.id)
-    kept = [citation.id for citation in fitting.answer.citations if citation.id in whole]
-    if [citation.id for citation in flat if citation.id in whole] != kept:
-        fitting.lose("order", "citations follow the text")
-
-
 class _Writer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -449,18 +349,18 @@ class _Writer:
         return content + _not_text(kept[at:])
 
     def _part(self, part: Part, native: Native | None, citations: list[Citation]) -> list[Json]:
-        claims = {(_start(citation), _end(citation)): citation for citation in citations}
-        old = _kept_blocks(part, native)
-        if not _covers(old, len(part.text)) or not claims.keys() <= {
+        claims = {(start_of(citation), end_of(citation)): citation for citation in citations}
+        old = kept_blocks(part, native, lambda block: block["text"])
+        if not covers(old, len(part.text)) or not claims.keys() <= {
             (block.start, block.end) for block in old
         }:
-            old = _cut(len(part.text), claims.keys(), old)
+            old = cut(len(part.text), claims.keys(), old)
         return [
             self._block(part.text[block.start : block.end], claims.get((block.start, block.end)), block)
             for block in old
         ]
 
-    def _block(self, text: str, citation: Citation | None, old: _Block) -> Json:
+    def _block(self, text: str, citation: Citation | None, old: Block) -> Json:
         # An empty text is not a claim: two blocks can have the same empty place.
         refs = citation.refs if citation and text else ()
         entries = weave(old.kept, [self._entry(ref) for ref in refs])
@@ -488,58 +388,6 @@ def _not_text(blocks: list[Any]) -> list[Any]:
 
 def _is_text(block: Any) -> bool:
     return is_object(block) and block.get("type") == "text" and isinstance(block.get("text"), str)
-
-
-class _Block(NamedTuple):
-    start: int
-    end: int
-    raw: Json
-    kept: Any = None
-
-
-def _kept_blocks(part: Part, native: Native | None) -> list[_Block]:
-    """The blocks a part was read from: all while its text is theirs, else those on both sides of what
-    changed."""
-    if native is None:
-        return []
-    old = "".join(block["text"] for block in native.raw)
-    same = common_prefix(old, part.text)
-    tail = common_prefix(old[same:][::-1], part.text[same:][::-1])
-    moved = len(part.text) - len(old)
-    blocks: list[_Block] = []
-    at = 0
-    for number, block in enumerate(native.raw):
-        start, at = at, at + len(block["text"])
-        kept = native.kept and native.kept.get(number)
-        if at <= same:
-            blocks.append(_Block(start, at, block, kept))
-        elif start >= len(old) - tail:
-            blocks.append(_Block(start + moved, at + moved, block, kept))
-    return blocks
-
-
-def _covers(blocks: list[_Block], length: int) -> bool:
-    """Whether blocks follow each other without a gap from the start to the end."""
-    edges = [0, *(block.end for block in blocks)]
-    starts = [*(block.start for block in blocks), length]
-    return bool(blocks) and edges == starts
-
-
-def _cut(length: int, claims: Iterable[tuple[int, int]], old: list[_Block]) -> list[_Block]:
-    """The text cut at its claims, and at the old blocks' edges that no claim runs over."""
-    edges = {0, length}
-    inside: list[tuple[int, int]] = sorted(claims)
-    for claim in inside:
-        edges.update(claim)
-    starts = [start for start, _ in inside]
-    for edge in {edge for block in old for edge in (block.start, block.end)}:
-        claim = bisect_left(starts, edge) - 1
-        if claim < 0 or inside[claim][1] <= edge:
-            edges.add(edge)
-    kept = {(block.start, block.end): block for block in old}
-    cuts = sorted(edges)
-    pieces = [kept.get(span) or _Block(*span, {}) for span in pairwise(cuts)]
-    return pieces or [_Block(0, 0, {})]
 
 
 def _location(ref: SourceRef, source: Source) -> Json:

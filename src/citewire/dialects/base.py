@@ -80,6 +80,7 @@ class Dialect(Protocol):
     NAME: str
     UPSTREAM: str
     ROOM: Room
+    # And, where payloads of other dialects are read as well: `READS_TOO`, their names.
 
     def detect(self, payload: Any) -> bool: ...
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from citewire.codec import decode, encode, prepare
 from citewire.dialects.base import Json, is_object
 from citewire.errors import ShapeError
 from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
-from citewire.shape import Room
+from citewire.shape import Fitting, Room
 
-__all__ = ["KEY", "ROOM_FOR_ANYTHING", "Beyond", "pack", "unpack"]
+__all__ = ["KEY", "ROOM_FOR_ANYTHING", "Beyond", "drop_own_key", "pack", "unpack"]
 
 KEY = "citewire"
 
@@ -133,6 +134,15 @@ def unpack(raw: Any, where: str) -> Beyond:
         return msgspec.convert(raw, Beyond)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as exc:
         raise ShapeError(f"not what citewire writes: {exc}", where) from exc
+
+
+def drop_own_key(fitting: Fitting) -> None:
+    """The name of our own object is not free for metadata."""
+    for source in fitting.cited_sources():
+        if KEY in source.metadata:
+            fitting.lose("source.metadata", f"the key {KEY} is taken", source=source.id)
+            free = {key: value for key, value in source.metadata.items() if key != KEY}
+            fitting.sources[source.id] = replace(source, metadata=free)
 
 
 _NOTHING = Beyond()

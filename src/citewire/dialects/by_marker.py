@@ -16,10 +16,14 @@ from citewire.shape import Fitting
 __all__ = [
     "Labels",
     "Names",
+    "Pointers",
     "Record",
     "arrange",
     "assign_records",
     "join",
+    "name_what_reads_otherwise",
+    "pointers",
+    "put_markers",
     "rename_records",
     "write_markers",
 ]
@@ -35,7 +39,7 @@ class Labels(NamedTuple):
 _KINDS = frozenset({"footnote", "number", "cite", "link"})
 
 
-def pointers(text: str, labels: Labels) -> dict[tuple[int, int], set[int]]:
+def pointers(text: str, labels: Labels) -> Pointers:
     """The markers of `text` that point to records, by their place, and those records."""
     found: dict[tuple[int, int], set[int]] = {}
     for start, end, kind, names in find_markers(text, labels.numbers):
@@ -52,7 +56,7 @@ def join(text: str, labels: Labels) -> dict[int, list[Span]]:
     return _by_record(pointers(text, labels))
 
 
-def _by_record(found: dict[tuple[int, int], set[int]]) -> dict[int, list[Span]]:
+def _by_record(found: Pointers) -> dict[int, list[Span]]:
     by_record: dict[int, list[Span]] = defaultdict(list)
     for (start, end), records in found.items():
         span = Span(0, start, end)
@@ -134,30 +138,48 @@ def write_markers(
     fitting: Fitting,
     records: list[Record],
     labels: Labels,
-    label: Callable[[int], str],
+    label: Callable[[int], str | None],
+    *,
+    padded: bool = False,
 ) -> None:
     """Every citation with a place gets a marker that points to its record and to nothing else.
 
-    `label` is the marker for a record.
+    `label` is the marker for a record, None where it is to have no new ones; `padded` ones have a space
+    in front of them.
     """
     homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
+    found = put_markers(fitting, homes, lambda text: pointers(text, labels), label, padded=padded)
+    _follow_the_text(fitting, [len(record.citations) for record in records])
+    name_what_reads_otherwise(fitting, homes, found)
+
+
+Pointers = dict[tuple[int, int], set[int]]
+"""Markers by their place, and the records that each points to."""
+
+
+def put_markers(
+    fitting: Fitting,
+    homes: Mapping[str, int],
+    find: Callable[[str], Pointers],
+    label: Callable[[int], str | None],
+    *,
+    padded: bool = False,
+) -> Pointers:
+    """As `write_markers`, for citations by the record that is their home: what a reader will `find`."""
     sharing: dict[Span, set[int]] = defaultdict(set)
     for citation in fitting.answer.citations:
         if citation.marker:
             sharing[citation.marker].add(homes[citation.id])
     text = fitting.answer.text
-    found = pointers(text, labels)
+    found = find(text)
 
     def stays(citation: Citation, _: str) -> bool:
         marker = citation.marker
         return marker is not None and found.get((marker.start, marker.end)) == sharing[marker]
 
     fitting.take_markers_out(stays)
-    fitting.insert_markers(lambda citation: label(homes[citation.id]))
-    if fitting.answer.text != text:
-        found = pointers(fitting.answer.text, labels)
-    _follow_the_text(fitting, [len(record.citations) for record in records])
-    _name_what_reads_otherwise(fitting, homes, _by_record(found))
+    fitting.insert_markers(lambda citation: label(homes[citation.id]), padded=padded)
+    return found if fitting.answer.text == text else find(fitting.answer.text)
 
 
 def _follow_the_text(fitting: Fitting, sizes: list[int]) -> None:
@@ -180,8 +202,9 @@ def _marker_start(citation: Citation) -> int:
     return citation.marker.start if citation.marker else -1
 
 
-def _name_what_reads_otherwise(fitting: Fitting, homes: dict[str, int], read: dict[int, list[Span]]) -> None:
+def name_what_reads_otherwise(fitting: Fitting, homes: Mapping[str, int], found: Pointers) -> None:
     """Brackets of the text itself can read as markers, and markers can stand in code."""
+    read = _by_record(found)
     wanted: dict[int, list[Span]] = defaultdict(list)
     firsts: dict[int, str] = {}
     for citation in fitting.answer.citations:

@@ -29,7 +29,7 @@ from citewire.dialects.base import (
     require,
     weave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, pack, unpack
+from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, drop_own_key, pack, unpack
 from citewire.dialects.by_marker import (
     Labels,
     Names,
@@ -297,7 +297,7 @@ def write(answer: Answer, options: Options) -> Written:
         fitting.join_parts()
     fitting.need_refs()
     fitting.split_refs()
-    _drop_own_key(fitting)
+    drop_own_key(fitting)
     records = _numbered(_named(assign_records(fitting.answer.citations, _content), fitting), fitting)
     arrange(records, fitting)
     if fitting.answer.parts:
@@ -324,15 +324,6 @@ def write(answer: Answer, options: Options) -> Written:
     native = kept_native(fit.native, NAME)
     entries = _named_by_place(weave(native.kept if native else None, written))
     return Written(_envelope(native, fit, name, entries, fitting), tuple(fitting.losses))
-
-
-def _drop_own_key(fitting: Fitting) -> None:
-    """The name of our own object is not free for metadata."""
-    for source in fitting.cited_sources():
-        if KEY in source.metadata:
-            fitting.lose("source.metadata", f"the key {KEY} is taken", source=source.id)
-            free = {key: value for key, value in source.metadata.items() if key != KEY}
-            fitting.sources[source.id] = replace(source, metadata=free)
 
 
 def _content(citation: Citation) -> Any:

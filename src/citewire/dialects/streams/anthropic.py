@@ -24,7 +24,7 @@ def detect(payload: Any) -> bool:
     """Events, some of which only this stream has: others come and go between versions."""
     if not is_list(payload) or not all(map(is_object, payload)):
         return False
-    return any(event.get("type") in _ENVELOPE for event in payload)
+    return any(isinstance(kind := event.get("type"), str) and kind in _ENVELOPE for event in payload)
 
 
 class _OpenBlock:

@@ -9,19 +9,31 @@ from typing import Any
 from msgspec.structs import replace
 
 from citewire.dialects.base import Json, Options, is_list, is_object, require
-from citewire.dialects.openai_responses import NAME, UNIT, AnnotationReader, read_response
+from citewire.dialects.by_annotation import AnnotationReader
+from citewire.dialects.by_response import family, read_response
+from citewire.dialects.openai_responses import NAME, UNIT, Reader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Point, Span
 from citewire.text import Offsets, Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "Stream", "detect", "is_stream_of"]
 
 _TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 def detect(payload: Any) -> bool:
-    """Events, some of which only this stream has: errors and keep-alives may stand between them."""
-    return is_list(payload) and all(map(is_object, payload)) and any(map(_is_ours, payload))
+    return is_stream_of(payload, NAME)
+
+
+def is_stream_of(payload: Any, dialect: str) -> bool:
+    """Events, some of which only these streams have: errors and keep-alives may stand between them.
+
+    A stream that does not say whose response it is, is OpenAI's.
+    """
+    if not is_list(payload) or not all(map(is_object, payload)) or not any(map(_is_ours, payload)):
+        return False
+    said = (family(event.get("response")) for event in payload)
+    return (next((name for name in said if name), NAME)) == dialect
 
 
 def _is_ours(event: Any) -> bool:
@@ -32,12 +44,14 @@ class Stream:
     """Reads Responses stream events. Annotations are interleaved with the text and index what has been
     sent, so each is given as it comes; one that runs ahead of its text waits for it."""
 
+    _reads: type[AnnotationReader] = Reader
+
     def __init__(self, options: Options) -> None:
         self._unit: Unit = options.unit or UNIT
         self._response: Json = {"object": "response"}
         self._items: dict[int, Json] = {}
         self._texts: dict[tuple[int, int], _OpenText] = {}
-        self._reader = AnnotationReader(self._unit)
+        self._reader = self._reads(self._unit)
         self._whole: Answer | None = None
         self._names: dict[Any, str] = {}
 
@@ -57,7 +71,7 @@ class Stream:
                 return self._settle(event)
             case _ if kind in _TERMINAL:
                 # It repeats everything: what it says is the answer.
-                self._whole = read_response(require(event, "response", dict, "$"), self._unit)
+                self._whole = self._read_whole(require(event, "response", dict, "$"))
             case _:
                 pass
         return ()
@@ -104,14 +118,17 @@ class Stream:
     def _read(self, text: _OpenText, entry: Any, place: int, done: bool) -> Citation:
         at = (*text.at, place)
         if done:
-            return self._reader.annotation(entry, at, text.whole(), text.number)
-        near = self._reader.annotation(_moved_entry(entry, -text.base_units), at, text.window(), text.number)
+            return self._reader.read(entry, at, text.whole(), text.number)
+        near = self._reader.read(_moved_entry(entry, -text.base_units), at, text.window(), text.number)
         return _moved_citation(near, entry, text.base)
+
+    def _read_whole(self, response: Json) -> Answer:
+        return read_response(response, self._reads(self._unit))
 
     def answer(self) -> Answer:
         whole = self._whole
         if whole is None:
-            whole = read_response({**self._response, "output": self._output()}, self._unit)
+            whole = self._read_whole({**self._response, "output": self._output()})
         return self._under_given_names(whole)
 
     def _under_given_names(self, answer: Answer) -> Answer:

@@ -1,0 +1,135 @@
+"""What the chat shapes share whose messages have annotations, each with its fields one level down.
+
+A `url_citation` spans the link that the model wrote, not what the link supports. Offsets count as they do
+in the Responses API: end exclusive, code points assumed, and the link itself is the check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import (
+    Json,
+    Options,
+    get_at,
+    kept_native,
+    optional,
+    overlay,
+    path_text,
+    require,
+)
+from citewire.dialects.by_annotation import (
+    AnnotationReader,
+    At,
+    Entry,
+    cited_link,
+    find_link,
+    fit_links,
+    fit_to_web,
+    is_marker,
+    link,
+    origin_of,
+    over,
+    span_fields,
+    unit_of,
+    without_claim_and_point,
+    write_annotations,
+)
+from citewire.dialects.by_completion import messages, put_message, read_id
+from citewire.errors import ShapeError
+from citewire.model import Answer, Citation, Native, SourceRef, Written
+from citewire.shape import Fitting, Room
+from citewire.text import Offsets, Unit
+
+__all__ = ["MessageReader", "read_messages", "write_message"]
+
+UNIT: Unit = "codepoints"
+_KIND = "url_citation"
+
+
+def read_messages(payload: Any, options: Options, reads: type[MessageReader]) -> tuple[Answer, ...]:
+    """An answer for each choice."""
+    answers: list[Answer] = []
+    for path, message in messages(payload):
+        reader = reads(options.unit or UNIT)
+        where = path_text(path)
+        text = optional(message, "content", str, where)
+        if text is not None or message.get("annotations"):
+            reader.read_text(text or "", message, (), where)
+        answers.append(reader.answer(read_id(payload), Native(reads.dialect, payload, path)))
+    return tuple(answers)
+
+
+class MessageReader(AnnotationReader):
+    """Reads the annotations of a message."""
+
+    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+        if (kind := require(entry, "type", str)) != _KIND:
+            raise ShapeError(f"unknown annotation type {kind!r}", ".type")
+        try:
+            return self._cited(require(entry, _KIND, dict), Native(self.dialect, entry, at), offsets, part)
+        except ShapeError as exc:
+            raise exc if exc.path == f".{_KIND}" else ShapeError(exc.message, f".{_KIND}{exc.path}") from exc
+
+    def _cited(self, cited: Json, native: Native, offsets: Offsets, part: int) -> Citation:
+        url = require(cited, "url", str)
+        found = find_link(cited, offsets, self.unit, url)
+        ref = SourceRef(self.source(url, cited))
+        return cited_link(self.next_id, ref, found, part, offsets.text, native)
+
+    def source(self, url: str, cited: Json) -> str:
+        """The id of the source that an annotation names."""
+        return self.sources.add("web", url, optional(cited, "title", str) or None)
+
+
+def write_message(answer: Answer, options: Options, dialect: str, room: Room, envelope: Json) -> Written:
+    """`answer` as a message with annotations, in a completion that says what `envelope` does."""
+    fitting = fit_to_web(answer, dialect)
+    fitting.join_parts()
+    _drop_empty_titles(fitting)
+    fit_links(
+        fitting,
+        lambda citation, text: is_marker(text),
+        lambda citation: link(fitting.sources[citation.refs[0].source_id]),
+        lambda citation: without_claim_and_point(citation, fitting),
+    )
+    fit = fitting.finish(
+        room | {"claim"},  # the ones that are left were read from annotations
+        kind=lambda source: "web",
+        origin=origin_of(fitting.answer, dialect),
+    )
+    unit = unit_of(fit, dialect, options.unit, UNIT)
+    sources = {source.id: source for source in fit.sources}
+
+    def entry(citation: Citation, offsets: Offsets, raw: Json, same_place: bool) -> Json:
+        span = {} if same_place else span_fields(citation, offsets, unit)
+        source = sources[citation.refs[0].source_id]
+        fields = span | {"title": source.title or "", "url": source.url}
+        cited = over(raw.get(_KIND) or {}, fields)
+        if "source.snippet" in room:
+            cited = overlay(cited, {"content": source.snippet})
+        return raw | {"type": _KIND, _KIND: cited}
+
+    native = kept_native(fit.native, dialect)
+    raw: Json = get_at(native.raw, native.at) if native else {}
+    message = overlay(raw, _message(fit, raw, dialect, entry))
+    new = {} if native else envelope
+    return Written(put_message(native, fit.id, message, new), tuple(fitting.losses))
+
+
+def _drop_empty_titles(fitting: Fitting) -> None:
+    for source in fitting.cited_sources():
+        if source.title == "":
+            fitting.lose("source.title", "an empty one reads as none", source=source.id)
+            fitting.sources[source.id] = replace(source, title=None)
+
+
+def _message(answer: Answer, raw: Json, dialect: str, entry: Entry) -> Json:
+    """The text and its annotations; a message without text stays so while there is none."""
+    if not answer.parts:
+        return {}
+    (part,) = answer.parts
+    text = part.text if part.text or raw.get("content") is not None or not raw else None
+    return {"content": text, **write_annotations(part, answer.citations, dialect, entry)}

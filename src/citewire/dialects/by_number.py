@@ -1,0 +1,198 @@
+"""What the shapes share whose records are numbered, `[1]` in the text being the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from citewire.dialects.by_marker import (
+    Labels,
+    Names,
+    Record,
+    arrange,
+    assign_records,
+    join,
+    rename_records,
+    write_markers,
+)
+from citewire.markers import find_markers
+from citewire.model import Answer, Citation, Native, SourceRef, SpanOrigin
+from citewire.shape import Fitting
+
+__all__ = ["Numbered", "cite_numbers", "number_records", "origin_of"]
+
+# A marker has room for no more.
+_LARGEST = 999_999
+
+
+class Numbered(NamedTuple):
+    """A record as it was read."""
+
+    number: int
+    ref: SourceRef
+    native: Native
+
+
+def cite_numbers(text: str, records: list[Numbered]) -> Iterator[Citation]:
+    """A citation for each marker of each record, and one for a record that no marker names."""
+    names = Names()
+    markers = join(text, _labels(record.number for record in records)) if records else {}
+    for at, (number, ref, native) in enumerate(records):
+        first = names.give(f"c{number}")
+        for again, marker in enumerate(markers.get(at) or [None]):
+            yield Citation(
+                names.give(first) if again else first,
+                (ref,),
+                number,
+                marker=marker,
+                span_origin="exact" if marker else "unknown",
+                native=native,
+            )
+
+
+def origin_of(citation: Citation) -> SpanOrigin:
+    """What a reader makes of a place."""
+    return "exact" if citation.marker else "unknown"
+
+
+def _labels(numbers: Iterable[int]) -> Labels:
+    """The first record of a number is the one that a marker means."""
+    table: dict[str, int] = {}
+    for at, number in enumerate(numbers):
+        table.setdefault(str(number), at)
+    return Labels({}, table)
+
+
+def number_records(
+    fitting: Fitting,
+    content: Callable[[Citation], Any],
+    number: Callable[[Citation], int | None],
+    taken: Iterable[int] = (),
+) -> list[tuple[int, int]]:
+    """Records for the citations, numbered, and markers for them in the text: the numbers, in order, each
+    with how many citations of `fitting` share it.
+
+    `content` is what makes two citations the same record, `number` the number that a record came with,
+    which it keeps while it is the citation's own. Others get theirs unless it is `taken`, else a free one.
+    """
+    if (as_it_is := _standing(fitting, content, number)) is not None:
+        return as_it_is
+    loose = _loose_numbers(fitting)
+    used = {*taken, *loose}
+
+    def keeps(citation: Citation) -> bool:
+        wanted = citation.ordinal
+        return wanted is not None and wanted not in loose and wanted == number(citation)
+
+    barred: set[str] = set()
+    for last in (False, False, True):
+        trial = Fitting(fitting.answer, fitting.dialect)
+        marked = _mark(trial, content, keeps, used, barred)
+        misread = _misread(trial.answer, marked)
+        if not misread:
+            break
+        barred |= {citation.id for citation in fitting.answer.citations} if last else misread
+    return [(marked, len(ids)) for marked, ids in _mark(fitting, content, keeps, used, barred)]
+
+
+def _standing(
+    fitting: Fitting, content: Callable[[Citation], Any], number: Callable[[Citation], int | None]
+) -> list[tuple[int, int]] | None:
+    """As `number_records`, where all numbers and markers can stay: nothing is to be written into the text."""
+    citations = fitting.answer.citations
+    if any(not c.marker and (c.claim or c.insert_at) for c in citations):
+        return None
+    if any(c.ordinal is None or c.ordinal != number(c) for c in citations):
+        return None
+    records = assign_records(citations, content)
+    found = join(fitting.answer.text, _labels(record.ordinal or 0 for record in records)) if records else {}
+    for at, record in enumerate(records):
+        if [citation.marker for citation in record.citations if citation.marker] != found.get(at, []):
+            return None
+    arrange(rename_records(records, _names(records), fitting), fitting)
+    return [(record.ordinal or 0, len(record.citations)) for record in records]
+
+
+def _loose_numbers(fitting: Fitting) -> set[int]:
+    """Numbers that stand in the text as if they were markers, and are none of a citation's."""
+    text = fitting.answer.text
+    own = {(c.marker.start, c.marker.end) for c in fitting.answer.citations if c.marker}
+    markers = find_markers(text) if "[" in text else ()
+    others = (marker for marker in markers if marker[:2] not in own and marker.kind != "footnote")
+    return {int(label) for marker in others for label in marker.labels if label.isdecimal()}
+
+
+def _mark(
+    fitting: Fitting,
+    content: Callable[[Citation], Any],
+    keeps: Callable[[Citation], bool],
+    taken: set[int],
+    barred: set[str],
+) -> list[tuple[int, list[str]]]:
+    """Numbers and markers for all but the `barred` citations, which get a number of their own: the number
+    of each record, and what its citations were called."""
+
+    def same(citation: Citation) -> Any:
+        return citation.id if citation.id in barred else content(citation)
+
+    fitting.take_markers_out(lambda citation, _: citation.id not in barred)
+    records = assign_records(fitting.answer.citations, same)
+    kept = [record.ordinal or 0 for record in records if keeps(record.citations[0])]
+    given = taken.union(kept)
+    free = (name for name in count(1) if name not in given)
+    ids = [[citation.id for citation in record.citations] for record in records]
+    records = [_numbered(record, keeps, given, free, fitting) for record in records]
+    records = rename_records(records, _names(records), fitting)
+    arrange(records, fitting)
+    numbers = [record.ordinal or 0 for record in records]
+
+    def label(at: int) -> str | None:
+        return None if ids[at][0] in barred else f"[{numbers[at]}]"
+
+    write_markers(fitting, records, _labels(numbers), label, padded=True)
+    return list(zip(numbers, ids, strict=True))
+
+
+def _misread(answer: Answer, marked: list[tuple[int, list[str]]]) -> set[str]:
+    """Citations of records whose markers a reader would not find as they are."""
+    found = join(answer.text, _labels(number for number, _ in marked)) if marked else {}
+    misread: set[str] = set()
+    at = 0
+    for place, (_, ids) in enumerate(marked):
+        citations = answer.citations[at : at + len(ids)]
+        at += len(ids)
+        if [citation.marker for citation in citations if citation.marker] != found.get(place, []):
+            misread.update(ids)
+    return misread
+
+
+def _numbered(
+    record: Record,
+    keeps: Callable[[Citation], bool],
+    given: set[int],
+    free: Iterator[int],
+    fitting: Fitting,
+) -> Record:
+    wanted = record.ordinal
+    if keeps(record.citations[0]):
+        return record
+    if wanted is None or wanted in given or not 0 < wanted <= _LARGEST:
+        wanted = next(free)
+        for citation in record.citations:
+            fitting.lose("ordinal", f"will read as {wanted}", citation=citation.id)
+    given.add(wanted)
+    return Record(record.id, wanted, [replace(citation, ordinal=wanted) for citation in record.citations])
+
+
+def _names(records: list[Record]) -> dict[str, str]:
+    """What a reader will call the citations, by what they are called."""
+    names = Names()
+    given: dict[str, str] = {}
+    for record in records:
+        first = names.give(f"c{record.ordinal}")
+        for again, citation in enumerate(record.citations):
+            given[citation.id] = names.give(first) if again else first
+    return given

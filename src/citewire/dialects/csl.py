@@ -1,0 +1,397 @@
+"""CSL-JSON: bibliographic items, and clusters that cite them, as citation processors take them.
+
+Read are a list of items and an object of `items` and `citationClusters`; an item that no cluster names is a
+citation of its own. There is no place for the text of an answer: of its places only the number of the note
+is left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import inf
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import (
+    Json,
+    Options,
+    Problems,
+    Sources,
+    is_list,
+    is_object,
+    kept_native,
+    optional,
+    overlay,
+    require,
+    weave,
+)
+from citewire.errors import InputError, ShapeError
+from citewire.model import Answer, Citation, Native, Pages, Part, Source, SourceKind, SourceRef, Written
+from citewire.shape import Fitting
+
+NAME = "csl"
+UPSTREAM = "CSL-JSON schema 1.0.2"
+ROOM = frozenset(
+    {
+        "ordinal",
+        "refs.locator.pages",
+        "source.metadata",
+        "source.snippet",
+        "source.title",
+        "source.url",
+    }
+)
+
+_CLUSTERS = "citationClusters"
+_OF_THE_WEB = ("webpage", "post", "post-weblog")
+_TYPE = re.compile(
+    r"article(-journal|-magazine|-newspaper)?|bill|book|broadcast|chapter|classic|collection|dataset|document"
+    r"|entry(-dictionary|-encyclopedia)?|event|figure|graphic|hearing|interview|legal_case|legislation"
+    r"|manuscript|map|motion_picture|musical_score|pamphlet|paper-conference|patent|performance|periodical"
+    r"|personal_communication|post(-weblog)?|regulation|report|review(-book)?|software|song|speech|standard"
+    r"|thesis|treaty|webpage"
+)
+# Numbers beyond this are no ids, nor pages.
+_LARGEST = 10**18
+_PAGES = re.compile(r"(\d{1,9})(?:[-–](\d{1,9}))?")
+
+
+def detect(payload: Any) -> bool:
+    if is_list(payload):
+        return bool(payload) and all(map(_is_item, payload))
+    return is_object(payload) and is_list(payload.get(_CLUSTERS)) and "items" in payload
+
+
+def _is_item(value: Any) -> bool:
+    kind = value.get("type") if is_object(value) and "id" in value else None
+    return isinstance(kind, str) and _TYPE.fullmatch(kind) is not None
+
+
+def _items(payload: Any) -> list[Any]:
+    """The items of a payload, which may also be keyed by their ids."""
+    if is_list(payload) and (not payload or any(map(is_object, payload))):
+        return payload
+    items = payload.get("items") if is_object(payload) else None
+    if is_object(items):
+        return list(items.values())
+    if not is_list(items):
+        raise ShapeError("neither a list of items nor an object with items")
+    return items
+
+
+def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    items = _items(payload)
+    reader = _Reader(items, "$" if is_list(payload) else "$.items")
+    clusters = optional(payload, _CLUSTERS, list, "$") if is_object(payload) else None
+    for at, cluster in enumerate(clusters or ()):
+        try:
+            reader.citations.append(reader.cluster(cluster, at))
+        except InputError as exc:
+            reader.problems.add(f"$.{_CLUSTERS}[{at}]", exc)
+            reader.kept.append((at, cluster))
+    reader.cite_the_rest()
+    text = options.text
+    native = Native(NAME, payload, kept=(reader.kept_items, reader.kept))
+    return (
+        Answer(
+            parts=() if text is None else (Part(text),),
+            citations=tuple(reader.citations),
+            sources=tuple(reader.sources),
+            problems=tuple(reader.problems),
+            native=native,
+        ),
+    )
+
+
+class _Kept(NamedTuple):
+    """What was kept of a reference: its item and the place of that, and the citation item."""
+
+    item: Json
+    at: int
+    cite: Json
+
+
+class _Reader:
+    def __init__(self, items: list[Any], where: str) -> None:
+        self.sources = Sources()
+        self.problems = Problems()
+        self.citations: list[Citation] = []
+        self.kept: list[tuple[int, Any]] = []
+        self.kept_items: list[tuple[int, Any]] = []
+        self._items = items
+        self._places: dict[str, int] = {}
+        self._unnamed: dict[int, None] = {}
+        self._source_ids: dict[int, str] = {}
+        for at, item in enumerate(items):
+            try:
+                self._places.setdefault(_checked_item(item), at)
+                self._unnamed[at] = None
+            except InputError as exc:
+                self.problems.add(f"{where}[{at}]", exc)
+                self.kept_items.append((at, item))
+
+    def cluster(self, raw: Any, at: int) -> Citation:
+        """The citation of a cluster. Raises `ShapeError` where it cites nothing that is there."""
+        if not is_object(raw):
+            raise ShapeError("a cluster is not an object", "")
+        refs: list[SourceRef] = []
+        kept: list[tuple[int, Any]] = []
+        for place, cite in enumerate(require(raw, "citationItems", list)):
+            try:
+                refs.append(self._ref(cite, place))
+            except InputError as exc:
+                self.problems.add(f"$.{_CLUSTERS}[{at}].citationItems[{place}]", exc)
+                kept.append((place, cite))
+        if not refs:
+            raise ShapeError("cites no item that is there", ".citationItems")
+        native = Native(NAME, raw, at, tuple(kept))
+        return Citation(self._next_id, tuple(refs), _note(raw), native=native)
+
+    def _ref(self, cite: Any, place: int) -> SourceRef:
+        if not is_object(cite):
+            raise ShapeError("a citation item is not an object", "")
+        at = self._places.get(_id_text(cite.get("id")))
+        if at is None:
+            raise ShapeError("there is no item of that id", ".id")
+        self._unnamed.pop(at, None)
+        kept = _Kept(self._items[at], at, cite)
+        return SourceRef(self._source(at), _pages(cite), native=Native(NAME, kept, place))
+
+    def _source(self, at: int) -> str:
+        if at not in self._source_ids:
+            item = self._items[at]
+            title, url, snippet, metadata = _about(item)
+            added = self.sources.add(_kind_of(item), url, title, snippet=snippet, metadata=metadata)
+            self._source_ids[at] = added
+        return self._source_ids[at]
+
+    def cite_the_rest(self) -> None:
+        """A citation for every item that no cluster names."""
+        for at in self._unnamed:
+            kept = _Kept(self._items[at], at, {})
+            ref = SourceRef(self._source(at), native=Native(NAME, kept))
+            self.citations.append(Citation(self._next_id, (ref,), native=Native(NAME)))
+
+    @property
+    def _next_id(self) -> str:
+        return f"c{len(self.citations) + 1}"
+
+
+def _checked_item(item: Any) -> str:
+    """The id of an item whose fields can be read."""
+    if not is_object(item):
+        raise ShapeError("an item is not an object", "")
+    _about(item)
+    name = _id_text(item.get("id"))
+    if not name:
+        raise ShapeError("id is missing, or neither a string nor a number", ".id")
+    return name
+
+
+def _id_text(name: Any) -> str:
+    """An id to compare by: a number is the same as its digits."""
+    if type(name) is int:
+        return str(name) if abs(name) < _LARGEST else ""
+    return name if isinstance(name, str) else ""
+
+
+def _about(item: Json) -> tuple[str | None, str | None, str | None, Json | None]:
+    """Title, URL, snippet and metadata."""
+    title, url = optional(item, "title", str), optional(item, "URL", str)
+    return title, url, optional(item, "abstract", str), optional(item, "custom", dict)
+
+
+def _kind_of(item: Json) -> SourceKind:
+    return "web" if item.get("type") in _OF_THE_WEB else "document"
+
+
+def _note(cluster: Json) -> int | None:
+    properties = cluster.get("properties")
+    number = properties.get("noteIndex") if is_object(properties) else None
+    return number if type(number) is int and number > 0 else None
+
+
+def _pages(cite: Json) -> Pages | None:
+    locator = cite.get("locator")
+    found = _PAGES.fullmatch(_id_text(locator)) if cite.get("label") in (None, "page") else None
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    return Pages(first, last) if 0 < first <= last else None
+
+
+def write(answer: Answer, options: Options) -> Written:
+    del options  # nothing in this dialect is counted
+    fitting = Fitting(answer, NAME)
+    fitting.need_refs()
+    _drop_text(fitting)
+    fitting.map_citations(lambda citation: _fit(citation, fitting))
+    fit = fitting.finish(
+        ROOM,
+        kind=lambda source: "web" if source.kind == "web" else "document",
+        origin=lambda citation: "unknown",
+        group=_in_clusters,
+        why="what no cluster cites comes last, in the order of the items",
+    )
+    native = kept_native(answer.native, NAME)
+    return Written(_Writer(fit, native).payload(*fitting.groups()), tuple(fitting.losses))
+
+
+def _drop_text(fitting: Fitting) -> None:
+    """Neither the text nor a place in it can be said; of a text of markers alone, those are all there is."""
+    if not fitting.answer.parts:
+        return
+    fitting.lose("parts", "CSL has no place for the text of an answer")
+    fitting.join_parts()
+    fitting.take_markers_out()
+    if fitting.answer.text:
+        fitting.lose("text", "CSL has no place for the text of an answer")
+
+
+def _fit(citation: Citation, fitting: Fitting) -> Citation:
+    """Notes are counted from one, and pages must be such."""
+    if citation.ordinal is not None and citation.ordinal < 1:
+        fitting.lose("ordinal", "notes are counted from one", citation=citation.id)
+        citation = replace(citation, ordinal=None)
+    refs = tuple(_fit_ref(ref, citation, fitting) for ref in citation.refs)
+    return citation if refs == citation.refs else replace(citation, refs=refs)
+
+
+def _fit_ref(ref: SourceRef, citation: Citation, fitting: Fitting) -> SourceRef:
+    pages = ref.locator
+    if not isinstance(pages, Pages) or _pages(_locator_fields(pages)) == pages:
+        return ref
+    fitting.lose("refs.locator", "not pages that can be written", citation=citation.id)
+    return replace(ref, locator=None)
+
+
+def _in_clusters(answer: Answer) -> list[list[Citation]]:
+    """The citations that need a cluster, and those that an item alone says."""
+    homes = _homes(answer)
+    uses = Counter(_item_at(ref, homes) for citation in answer.citations for ref in citation.refs)
+    found: tuple[list[Citation], list[Citation]] = ([], [])
+    alone = kept_native(answer.native, NAME) is not None
+    for citation in answer.citations:
+        is_only = uses[_item_at(citation.refs[0], homes)] == 1
+        found[alone and is_only and _is_alone(citation, answer)].append(citation)
+    found[1].sort(key=_item_place)
+    return list(found)
+
+
+def _homes(answer: Answer) -> dict[str, _Kept]:
+    """What was kept of the first item of each source that came with one."""
+    homes: dict[str, _Kept] = {}
+    for citation in answer.citations:
+        for ref in citation.refs:
+            if native := kept_native(ref.native, NAME):
+                homes.setdefault(ref.source_id, native.raw)
+    return homes
+
+
+def _home(ref: SourceRef, homes: dict[str, _Kept]) -> _Kept | None:
+    """What was kept of the item of a reference."""
+    native = kept_native(ref.native, NAME)
+    return native.raw if native else homes.get(ref.source_id)
+
+
+def _item_at(ref: SourceRef, homes: dict[str, _Kept]) -> tuple[str, int | None]:
+    """The item of a reference: its source, and where it stood if it was there."""
+    home = _home(ref, homes)
+    return ref.source_id, home.at if home else None
+
+
+def _item_place(citation: Citation) -> float:
+    """Where the item of a citation stood; new ones come last."""
+    native = kept_native(citation.refs[0].native, NAME)
+    return native.raw.at if native else inf
+
+
+def _is_alone(citation: Citation, answer: Answer) -> bool:
+    """Whether an item says all of a citation: it came so, or is new in a list of items."""
+    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    if len(citation.refs) > 1 or citation.ordinal is not None or ref.locator is not None:
+        return False
+    came_alone = native is not None and native.raw is None
+    is_listed = answer.native is not None and is_list(answer.native.raw)
+    return came_alone or (native is None and is_listed)
+
+
+class _Writer:
+    def __init__(self, answer: Answer, native: Native | None) -> None:
+        self._native = native
+        self._sources = {source.id: source for source in answer.sources}
+        self._items: dict[tuple[str, int | None], tuple[int | None, Json]] = {}
+        old = _items(native.raw) if native else []
+        self._taken = {_id_text(item.get("id")) for item in old if is_object(item)}
+        self._homes = _homes(answer)
+
+    def payload(self, clustered: tuple[Citation, ...], alone: tuple[Citation, ...]) -> Any:
+        kept_items, kept = self._native.kept if self._native else (None, None)
+        clusters = weave(kept, [self._cluster(citation) for citation in clustered])
+        for citation in alone:
+            self._item(citation.refs[0])
+        placed = sorted(self._items.values(), key=lambda one: (one[0] is None, one[0] or 0))
+        items = weave(((at, (at, item)) for at, item in kept_items or ()), [(one[0], one) for one in placed])
+        raw: Any = self._native.raw if self._native else {}
+        listed = [item for _, item in items]
+        if is_list(raw):
+            return {"items": listed, _CLUSTERS: clusters} if clusters else listed
+        keys = list(raw["items"]) if is_object(raw.get("items")) else None
+        if clusters or _CLUSTERS not in raw or raw[_CLUSTERS]:
+            raw = {**raw, _CLUSTERS: clusters}
+        if keys is None:
+            return {**raw, "items": listed}
+        return {**raw, "items": {item["id"] if at is None else keys[at]: item for at, item in items}}
+
+    def _cluster(self, citation: Citation) -> tuple[int | None, Json]:
+        native = kept_native(citation.native, NAME)
+        raw: Json = native.raw if native and native.raw else {"citationID": citation.id}
+        cites = weave(native.kept if native else None, [self._cite(ref) for ref in citation.refs])
+        fields: Json = {"citationItems": cites}
+        if citation.ordinal != _note(raw) or "citationItems" not in raw:
+            properties = raw.get("properties")
+            note = {"noteIndex": citation.ordinal or 0}
+            fields["properties"] = {**properties, **note} if is_object(properties) else note
+        return native and native.at, overlay(raw, fields)
+
+    def _cite(self, ref: SourceRef) -> tuple[int | None, Json]:
+        native = kept_native(ref.native, NAME)
+        cite: Json = native.raw.cite if native else {}
+        name = self._item(ref)["id"]
+        fields: Json = {} if _id_text(cite.get("id")) == _id_text(name) else {"id": name}
+        if _pages(cite) != ref.locator:
+            fields |= _locator_fields(ref.locator if isinstance(ref.locator, Pages) else None)
+        return native and native.at, overlay(cite, fields)
+
+    def _item(self, ref: SourceRef) -> Json:
+        """The item of a reference, made or changed when it is first asked for."""
+        key = name, at = _item_at(ref, self._homes)
+        if key not in self._items:
+            home = _home(ref, self._homes)
+            self._items[key] = at, self._over(home.item if home else {}, self._sources[name])
+        return self._items[key][1]
+
+    def _over(self, raw: Json, source: Source) -> Json:
+        fields: Json = {"title": source.title, "URL": source.url, "abstract": source.snippet}
+        if source.metadata or raw.get("custom"):
+            fields["custom"] = source.metadata or None
+        if not raw:
+            fields = {"id": self._free_id(source.id), **fields}
+        if not raw or _kind_of(raw) != source.kind:
+            fields["type"] = "webpage" if source.kind == "web" else "document"
+        return overlay(raw, fields)
+
+    def _free_id(self, wanted: str) -> str:
+        name, again = wanted, 1
+        while name in self._taken:
+            again += 1
+            name = f"{wanted}.{again}"
+        self._taken.add(name)
+        return name
+
+
+def _locator_fields(pages: Pages | None) -> Json:
+    if pages is None:
+        return {"locator": None, "label": None}
+    first, last = pages.first, pages.last
+    return {"locator": str(first) if first == last else f"{first}-{last}", "label": "page"}

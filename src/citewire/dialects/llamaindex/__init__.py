@@ -1,0 +1,30 @@
+"""LlamaIndex: the response of a citation query engine, or a chat message with citation blocks.
+
+A response has room for more, so it is what an answer from elsewhere is written as; a message stays one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.dialects.base import Options
+from citewire.dialects.llamaindex import chat, response
+from citewire.dialects.llamaindex.response import NAME
+from citewire.model import Answer, Written
+
+__all__ = ["NAME", "ROOM", "UPSTREAM", "detect", "read_all", "write"]
+
+UPSTREAM = "llama-index-core 0.14.25"
+ROOM = response.ROOM
+
+
+def detect(payload: Any) -> bool:
+    return response.detect(payload) or chat.detect(payload)
+
+
+def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    return (chat.read(payload) if chat.detect(payload) else response.read(payload),)
+
+
+def write(answer: Answer, options: Options) -> Written:
+    return chat.write(answer) if chat.is_kept(answer) else response.write(answer)

@@ -1,0 +1,194 @@
+"""Perplexity Sonar: a list of URLs beside the choices, which `[1]` in the text counts from one.
+
+`search_results` says more of the same pages. Newer responses have only those, and then they are the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from citewire.dialects.base import (
+    Json,
+    Options,
+    Problems,
+    Sources,
+    get_at,
+    is_list,
+    is_object,
+    kept_native,
+    optional,
+    overlay,
+    path_text,
+    weave,
+)
+from citewire.dialects.by_annotation import fit_to_web
+from citewire.dialects.by_completion import family, messages, put_message, read_id
+from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of, reading
+from citewire.errors import InputError, ShapeError
+from citewire.model import Answer, Citation, Native, Part, Source, SourceRef, Written
+from citewire.shape import Fitting
+
+NAME = "perplexity"
+UPSTREAM = "perplexityai 0.46.1, Sonar Chat Completions API"
+READS_TOO = ("openai.chat",)
+ROOM = frozenset(
+    {
+        "answer.id",
+        "marker",
+        "ordinal",
+        "source.metadata",
+        "source.snippet",
+        "source.title",
+        "source.url",
+    }
+)
+
+_MORE = ("date", "last_updated", "source")
+
+
+def detect(payload: Any) -> bool:
+    return is_object(payload) and family(payload) == NAME
+
+
+def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    return tuple(_read(payload, path_text(path), path, message) for path, message in messages(payload))
+
+
+def _read(payload: Json, where: str, path: tuple[str | int, ...], message: Json) -> Answer:
+    text = optional(message, "content", str, where)
+    urls, results = _lists(payload)
+    sources, problems = Sources(), Problems()
+    listed: list[Listed] = []
+    kept: list[tuple[int, Any]] = []
+    for at, (url, result) in enumerate(zip(urls, _matched(urls, results), strict=True)):
+        try:
+            ref = SourceRef(_read_source(url, result, sources))
+            listed.append(Listed(at, ref, Native(NAME, result, at)))
+        except InputError as exc:
+            problems.add(f"$.citations[{at}]", exc)
+            kept.append((at, url))
+    citations, used = cite_list(text or "", listed, sources)
+    return Answer(
+        parts=() if text is None else (Part(text),),
+        citations=citations,
+        sources=used,
+        id=read_id(payload),
+        problems=tuple(problems),
+        native=Native(NAME, payload, path, tuple(kept), reading(text or "", citations)),
+    )
+
+
+def _lists(payload: Json) -> tuple[list[Any], list[Any]]:
+    """The list that markers count, and what is said of the pages in it."""
+    urls, results = optional(payload, "citations", list, "$"), optional(payload, "search_results", list, "$")
+    if urls is None:
+        urls = [result.get("url") if is_object(result) else result for result in results or ()]
+    return urls, results or []
+
+
+def _matched(urls: list[Any], results: list[Any]) -> list[Json | None]:
+    """The result for each URL: in the same place where all are, else the first of that URL."""
+    known = [
+        result if is_object(result) and isinstance(result.get("url"), str) else None for result in results
+    ]
+    same_place = [known[at] if at < len(known) else None for at in range(len(urls))]
+    pairs = zip(urls, same_place, strict=True)
+    if all(not isinstance(url, str) or (result and result["url"] == url) for url, result in pairs):
+        return same_place
+    by_url = {result["url"]: result for result in reversed(known) if result}
+    return [by_url.get(url) if isinstance(url, str) else None for url in urls]
+
+
+def _read_source(url: Any, result: Json | None, sources: Sources) -> str:
+    if not isinstance(url, str):
+        raise ShapeError("a citation is not a URL", "")
+    title, snippet, more = _about(result or {})
+    return sources.add("web", url, title, snippet=snippet, metadata=more)
+
+
+def _about(result: Json) -> tuple[str | None, str | None, Json]:
+    more = {key: value for key in _MORE if isinstance(value := result.get(key), str)}
+    return optional(result, "title", str), optional(result, "snippet", str), more
+
+
+def write(answer: Answer, options: Options) -> Written:
+    del options  # nothing in this dialect is counted
+    fitting = fit_to_web(answer, NAME)
+    fitting.join_parts()
+    for source in fitting.cited_sources():
+        fitting.sources[source.id] = _fit_source(source, fitting)
+    native = kept_native(answer.native, NAME)
+    kept: Iterable[tuple[int, Any]] = native.kept if native else ()
+    entries = fit_to_list(fitting, lambda citation: citation.refs[0].source_id, kept, "[{}]")
+    fit = fitting.finish(ROOM, kind=lambda source: "web", origin=origin_of)
+    sources = {source.id: source for source in fit.sources}
+    before: Json = native.raw if native else {"citations": []}
+    listed = [(at, _listed(fit.citations[number], sources)) for at, number in entries]
+    items = weave(((at, _kept(at, before)) for at, _ in kept), listed)
+    raw: Json = get_at(native.raw, native.at) if native else {}
+    text = fit.parts[0].text if fit.parts else None
+    message = overlay(raw, {"content": text}) if text or raw.get("content") is not None or not raw else raw
+    return Written(put_message(native, fit.id, message, _envelope(before, items)), tuple(fitting.losses))
+
+
+def _fit_source(source: Source, fitting: Fitting) -> Source:
+    kept = {key: value for key in _MORE if isinstance(value := source.metadata.get(key), str)}
+    if kept == source.metadata:
+        return source
+    fitting.lose("source.metadata", f"{NAME} has no place for all of it", source=source.id)
+    return replace(source, metadata=kept)
+
+
+class _Item(NamedTuple):
+    """An entry to be written: its URL, its source where it could be read, its result as it was."""
+
+    url: Any
+    source: Source | None
+    result: Any
+
+
+def _listed(citation: Citation, sources: dict[str, Source]) -> _Item:
+    source, native = sources[citation.refs[0].source_id], kept_native(citation.native, NAME)
+    return _Item(source.url, source, native.raw if native else None)
+
+
+def _kept(at: int, before: Json) -> _Item:
+    urls, results = _lists(before)
+    return _Item(urls[at], None, results[at] if _is_results_only(before) else _matched(urls, results)[at])
+
+
+def _is_results_only(payload: Json) -> bool:
+    return not is_list(payload.get("citations")) and is_list(payload.get("search_results"))
+
+
+def _envelope(before: Json, items: list[_Item]) -> Json:
+    """The lists; results stay as they are while they say what is to be said, else stand beside their URLs."""
+    urls = [item.url for item in items]
+    old_urls, old = _lists(before)
+    is_only = _is_results_only(before)
+    says_so = all(map(_says, items, _matched(urls, old))) and (not is_only or urls == old_urls)
+    fields: Json = {"citations": urls} if not is_only and (urls or "citations" in before) else {}
+    if not says_so:
+        used = {id(result) for result in _matched(old_urls, old)}
+        others = [] if is_only else [result for result in old if id(result) not in used]
+        fields["search_results"] = [*map(_result, items), *others]
+    return fields
+
+
+def _says(item: _Item, result: Json | None) -> bool:
+    source, found = item.source, result or {}
+    if source is None:
+        return True
+    more = {key: value for key in _MORE if isinstance(value := found.get(key), str)}
+    return (found.get("title"), found.get("snippet"), more) == (source.title, source.snippet, source.metadata)
+
+
+def _result(item: _Item) -> Any:
+    if (source := item.source) is None:
+        return item.result
+    more = {key: source.metadata.get(key) for key in _MORE}
+    fields = {"title": source.title, "url": source.url, "snippet": source.snippet, **more}
+    return overlay(item.result, fields)

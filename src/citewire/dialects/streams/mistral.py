@@ -1,0 +1,75 @@
+"""Mistral's streams: the chunks of chat, and the events of a conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.dialects import mistral
+from citewire.dialects.base import Json, Options, is_list, is_object
+from citewire.dialects.by_completion import family
+from citewire.dialects.streams.chunks import ChunkStream, joined
+from citewire.model import Answer, Citation
+
+__all__ = ["NAME", "Stream", "detect"]
+
+NAME = mistral.NAME
+
+_STARTED, _DONE = "conversation.response.started", "conversation.response.done"
+_DELTA = "message.output.delta"
+
+
+def detect(payload: Any) -> bool:
+    if not is_list(payload):
+        return False
+    is_conversation = all(map(is_object, payload)) and any(
+        event.get("type") in (_STARTED, _DELTA) for event in payload
+    )
+    return is_conversation or family(payload) == NAME
+
+
+class Stream(ChunkStream):
+    """Reads the chunks of chat or the events of a conversation, whichever come."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._conversation: Json = {}
+        self._outputs: dict[int, list[Any]] = {}
+
+    def feed(self, event: Any) -> tuple[Citation, ...]:
+        match event.get("type") if is_object(event) else None:
+            case "conversation.response.started":
+                self._conversation |= {"conversation_id": event.get("conversation_id")}
+            case "message.output.delta":
+                return self._grown(self._add(event), is_end=False)
+            case "conversation.response.done":
+                self._conversation |= {"usage": event.get("usage")}
+                return self._grown(0, is_end=True)
+            case _:
+                return super().feed(event)
+        return ()
+
+    def _add(self, event: Json) -> int:
+        """Take a piece in: text as it is, anything else as a chunk."""
+        content, index = event.get("content"), event.get("output_index")
+        chunks = self._outputs.setdefault(index if type(index) is int else 0, [])
+        if isinstance(content, str):
+            chunks.append({"type": "text", "text": content})
+            return len(content)
+        chunks.append(content)
+        return 1
+
+    def _certain(self, answer: Answer) -> tuple[Citation, ...]:
+        """All: a reference stands behind its text."""
+        return answer.citations
+
+    def _read(self, completion: Json) -> tuple[Answer, ...]:
+        return mistral.read_all(completion, self._options)
+
+    def answer(self) -> Answer:
+        if not self._outputs:
+            return super().answer()
+        outputs = [
+            {"type": "message.output", "content": joined(self._outputs[at])} for at in sorted(self._outputs)
+        ]
+        conversation = {"object": "conversation.response", **self._conversation, "outputs": outputs}
+        return mistral.read_all(conversation, self._options)[0]

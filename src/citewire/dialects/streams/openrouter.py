@@ -1,0 +1,26 @@
+"""OpenRouter's stream: chunks, in some of whose deltas are annotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.dialects import openrouter
+from citewire.dialects.base import Json, is_list
+from citewire.dialects.by_completion import family
+from citewire.dialects.streams.chunks import ChunkStream
+from citewire.model import Answer
+
+__all__ = ["NAME", "Stream", "detect"]
+
+NAME = openrouter.NAME
+
+
+def detect(payload: Any) -> bool:
+    return is_list(payload) and family(payload) == NAME
+
+
+class Stream(ChunkStream):
+    """Reads the chunks of openrouter."""
+
+    def _read(self, completion: Json) -> tuple[Answer, ...]:
+        return openrouter.read_all(completion, self._options)

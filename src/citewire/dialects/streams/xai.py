@@ -1,0 +1,20 @@
+"""xAI's Responses stream: OpenAI's events, with xAI's annotations at the end of the text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.dialects.streams import openai_responses
+from citewire.dialects.xai import NAME, Reader
+
+__all__ = ["NAME", "Stream", "detect"]
+
+
+def detect(payload: Any) -> bool:
+    return openai_responses.is_stream_of(payload, NAME)
+
+
+class Stream(openai_responses.Stream):
+    """Reads Responses stream events of xAI."""
+
+    _reads = Reader

@@ -1,0 +1,106 @@
+"""An assertion on the citations of an answer, which says what is wrong with each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from citewire.extraction import read_answers
+from citewire.model import Answer, Citation, Status
+from citewire.rendering.safety import one_line
+from citewire.verification import verify
+from citewire.verification.library import Checked
+from citewire.verification.report import Report
+from citewire.verification.sources import Source, each_source, load_source
+
+__all__ = ["assert_citations_verified"]
+
+# Characters of a claim or a quote, and citations, that a message shows.
+_LONG, _MOST = 300, 20
+
+
+def assert_citations_verified(
+    answer: Answer | Any,
+    sources: Source | Iterable[Source],
+    *,
+    dialect: str | None = None,
+    accept: Collection[Status] = ("verified",),
+    every_sentence: bool = False,
+) -> None:
+    """Every citation of `answer` is verified: its quotes stand in `sources`, word for word.
+
+    `answer` is an `Answer`, a payload in any dialect (or in `dialect`), or the text of a model; of a payload
+    with several answers, all of them. An answer that cites nothing, and a citation that cannot be read or
+    quotes nothing, fails. `accept` are the verdicts that pass, such as `("verified", "partial")`; with
+    `every_sentence`, no sentence may be without a citation. Raises `AssertionError` or what `verify` raises.
+    """
+    __tracebackhide__ = True
+    answers = (answer,) if isinstance(answer, Answer) else read_answers(answer, dialect)
+    documents = [load_source(listed)[1] for listed in each_source(sources)]
+    reports = [verify(one, documents) for one in answers]
+    wrong = [line for report in reports for line in _wrong(report, accept, every_sentence=every_sentence)]
+    if not reports:
+        wrong = ["There is no answer in it."]
+    if wrong:
+        more = [f"… and {len(wrong) - _MOST} more"] if len(wrong) > _MOST else []
+        raise AssertionError("\n\n".join([_tally(reports), *wrong[:_MOST], *more]))
+
+
+def _tally(reports: Iterable[Report]) -> str:
+    cited = [citation for report in reports for citation in report.answer.citations]
+    verified = sum(_status(citation) == "verified" for citation in cited)
+    return f"{verified} of {len(cited)} citation{'s' * (len(cited) != 1)} verified"
+
+
+def _status(citation: Citation) -> Status:
+    return citation.verification.status if citation.verification else "pending"
+
+
+def _wrong(report: Report, accept: Collection[Status], *, every_sentence: bool) -> Iterator[str]:
+    answer, checks = report.answer, iter(report.checks)
+    if not answer.citations:
+        yield "The answer cites nothing."
+    for problem in answer.problems:
+        yield f"A citation that cannot be read, at {_short(problem.path)}: {_short(problem.message)}"
+    for citation in answer.citations:
+        own = list(islice(checks, sum(bool(ref.quote) for ref in citation.refs) or 1))
+        if _status(citation) not in accept:
+            yield "\n".join(
+                line for check in own if check.status not in accept for line in _told(answer, citation, check)
+            )
+    if every_sentence:
+        yield from (f"A sentence without a citation: {_short(one.text)}" for one in report.sentences)
+
+
+def _told(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
+    number = "" if citation.ordinal is None else f" [{citation.ordinal}]"
+    yield f"{citation.id}{number} is {check.status}" + (f": {check.reason}" if check.reason else "")
+    if citation.claim and answer.parts:
+        yield f"  cited for: {_short(answer.covered(citation.claim))}"
+    if check.quote:
+        yield f"  quote:     {_short(check.quote)}"
+    if check.found:
+        yield f"  source:    {_short(check.found)}"
+    for one in check.diff:
+        quote, source = one.quote or "nothing", one.source or "nothing"
+        yield f"  differs:   {_short(quote)} -> {_short(source)} ({one.kind})"
+    yield from _where(answer, citation, check)
+    yield from (f"  note:      {_short(warning)}" for warning in check.warnings)
+
+
+def _where(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
+    """Where its words stand; where they were not found, what it cites."""
+    if check.source is not None:
+        page = f", page {check.page}" if check.page is not None else ""
+        place = f", characters {check.start} to {check.end}" if check.start is not None else ""
+        yield f"  where:     {_short(check.source)}{page}{place}"
+        return
+    named = {source.id: source.label for source in answer.sources}
+    for label in dict.fromkeys(named.get(ref.source_id, ref.source_id) for ref in citation.refs):
+        yield f"  cites:     {_short(label)}"
+
+
+def _short(text: str) -> str:
+    line = one_line(text[: 2 * _LONG])
+    return line if len(line) <= _LONG else line[:_LONG] + " …"

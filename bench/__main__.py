@@ -5,6 +5,7 @@ from bench import (
     dialects,
     engine,
     extract,
+    page,
     pdf,
     proof,
     rendering,
@@ -28,3 +29,4 @@ if __name__ == "__main__":
     store.main()
     channels.main()
     serve.main()
+    page.main()

@@ -21,6 +21,7 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Who
 from citewire.server.ably.auth import Door, Gate
+from citewire.server.ably.rates import Rates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes
 from citewire.server.ably.sandbox import Sandbox
@@ -45,10 +46,12 @@ def packed(value: Any, is_packed: bool) -> bytes:
 class Parts:
     """The parts of a server, over a store in memory."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: Path, clock: Callable[[], float] = time.time, rates: Rates | None = None
+    ) -> None:
         self.keyring = Keyring(folder / "keys", clock=clock)
         self.key = self.keyring.create(name="app.key")
-        self.store, self._folder, self._clock = MemoryStore(), folder, clock
+        self.store, self._folder, self._clock, self._rates = MemoryStore(), folder, clock, rates
         self._open()
 
     def _open(self) -> None:
@@ -56,7 +59,7 @@ class Parts:
         self.channels = Channels(self.store, self.hub)
         self.sandbox = Sandbox(self._folder / "sandbox", self.store, self.hub)
         doors = [Door(self.keyring, lambda _: self.channels), self.sandbox.door]
-        self.gate = Gate(doors, self._authenticate, self._clock)
+        self.gate = Gate(doors, self._authenticate, self._clock, self._rates)
         self.realtime = Realtime(self.gate, write_timeout=30, clock=self._clock)
         self.app = slashes(Starlette(routes=routes(self.gate, self.realtime, self.sandbox)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -26,6 +27,7 @@ ChannelMode = pypis("ably.types.channelmode", "ChannelMode")
 ChannelOptions = pypis("ably.types.channeloptions", "ChannelOptions")
 ConnectionState = pypis("ably.types.connectionstate", "ConnectionState")
 Message = pypis("ably.types.message", "Message")
+MessageAction = pypis("ably.types.message", "MessageAction")
 
 CITATION = {"url": "https://rivers.example/danube", "title": "Danube", "startOffset": 4, "endOffset": 10}
 TYPE = "citations:multiple.v1"
@@ -44,9 +46,11 @@ def summaries(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def npm(tmp_path: Path, is_binary: bool) -> AsyncGenerator[tuple[Parts, NodeAbly, Line]]:
+async def npm(
+    tmp_path: Path, is_binary: bool, clock: Callable[[], float] = time.time
+) -> AsyncGenerator[tuple[Parts, NodeAbly, Line]]:
     """A server, and npm's client as a bot, by REST, and as a reader behind a line that can be cut."""
-    parts = Parts(tmp_path)
+    parts = Parts(tmp_path, clock)
     async with listening(parts.app) as port, Line(port) as line, node_ably() as node:
         given = {"key": parts.key, "endpoint": "localhost", "tls": False, "useBinaryProtocol": is_binary}
         bot = given | {"port": port, "clientId": "bot"}
@@ -58,7 +62,7 @@ async def npm(tmp_path: Path, is_binary: bool) -> AsyncGenerator[tuple[Parts, No
 
 @formats
 def test_npm_client(tmp_path: Path, is_binary: bool) -> None:
-    """An answer that streams, is cited, read back, and loses a citation again."""
+    """An answer that streams, is cited meanwhile, read back, loses a citation again, and is deleted."""
 
     async def main() -> None:
         async with npm(tmp_path, is_binary) as (_, node, _line):
@@ -71,10 +75,11 @@ def test_npm_client(tmp_path: Path, is_binary: bool) -> None:
                 node.call("bot", "ai:rivers", "appendMessage", {"serial": serial, "data": it})
                 for it in pieces
             ]
-            versions = [each["versionSerial"] for each in await asyncio.gather(*edits)]
-            assert serial < versions[0] < versions[1] < versions[2]
             cite = {"type": TYPE, "name": "rivers.example", "data": CITATION}
-            await node.call("bot", "ai:rivers", "annotations.publish", serial, cite)
+            cites = node.call("bot", "ai:rivers", "annotations.publish", serial, cite)
+            *edited, _ = await asyncio.gather(*edits, cites)
+            versions = [each["versionSerial"] for each in edited]
+            assert serial < versions[0] < versions[1] < versions[2]
             await node.call(
                 "rest", "ai:rivers", "annotations.publish", serial, cite | {"name": "atlas.example"}
             )
@@ -116,6 +121,27 @@ def test_npm_client(tmp_path: Path, is_binary: bool) -> None:
             assert (message["data"], message["action"]) == (text, "message.update")
             assert message["annotations"]["summary"] == {TYPE: {"atlas.example": one}}
             assert (await node.call("rest", "ai:rivers", "getMessage", serial)) == message
+            await node.call("bot", "ai:rivers", "deleteMessage", {"serial": serial})
+            await node.until(lambda told: of(told, "message")[-1]["action"] == "message.delete")
+            [deleted] = (await node.call("rest", "ai:rivers", "history"))["items"]
+            assert (deleted["serial"], deleted["action"]) == (serial, "message.delete")
+
+    asyncio.run(main())
+
+
+def test_npm_client_that_comes_late_reads_what_was_before(tmp_path: Path) -> None:
+    """Its history ends where what it is told begins: nothing is missing, and nothing comes twice."""
+
+    async def main() -> None:
+        async with npm(tmp_path, is_binary=True) as (_, node, _line):
+            [serial] = (await node.call("bot", "ai:rivers", "publish", "response", "The Danube "))["serials"]
+            await node.call("bot", "ai:rivers", "appendMessage", {"serial": serial, "data": "rises"})
+            await node.ask("listen", "reader", channel="ai:rivers")
+            await node.call("bot", "ai:rivers", "publish", "response", "later")
+            told = await node.until(lambda told: bool(of(told, "message")))
+            before = await node.call("reader", "ai:rivers", "history", {"untilAttach": True})
+            assert [each["data"] for each in before["items"]] == ["The Danube rises"]
+            assert [each["data"] for each in of(told, "message")] == ["later"]
 
     asyncio.run(main())
 
@@ -185,6 +211,31 @@ def test_npm_client_gets_what_its_token_is_for(tmp_path: Path) -> None:
             told = await node.until(lambda told: bool(of(told, "message", "guest")))
             [message] = of(told, "message", "guest")
             assert message["annotations"]["summary"]["seen:flag.v1"]["clientIds"] == ["guest"]
+
+    asyncio.run(main())
+
+
+def test_npm_client_whose_token_ends_while_it_is_cut_off(tmp_path: Path) -> None:
+    """It is told so, gets another, and goes on where it was."""
+    ahead = 0
+
+    async def main() -> None:
+        nonlocal ahead
+        async with npm(tmp_path, is_binary=True, clock=lambda: time.time() + ahead) as (parts, node, line):
+            given = {"key": parts.key, "endpoint": "localhost", "tls": False, "port": line.port}
+            token = {"useTokenAuth": True, "defaultTokenParams": {"ttl": 60_000}}
+            await node.ask("open", "guest", options=given | token)
+            await node.ask("listen", "guest", channel="ai:rivers")
+            before = await node.ask("state", "guest", **{"is": "connected"})
+            line.cut()
+            await node.ask("state", "guest", **{"is": "disconnected"})
+            ahead = 100
+            await node.call("bot", "ai:rivers", "publish", "response", "The Danube ")
+            line.mend()
+            told = await node.until(lambda told: bool(of(told, "message", "guest")))
+            assert [each["data"] for each in of(told, "message", "guest")] == ["The Danube "]
+            after = await node.ask("state", "guest", **{"is": "connected"})
+            assert after["id"] == before["id"]
 
     asyncio.run(main())
 
@@ -268,8 +319,14 @@ def test_pypi_client(tmp_path: Path, is_binary: bool) -> None:
             listed = await reading.annotations.get(serial)
             assert [each.name for each in listed.items] == ["rivers.example", "atlas.example"]
             await reading.annotations.delete(serial, Annotation(type=TYPE, name="rivers.example"))
+            told = await messages.until(lambda told: len(told) == 7)
+            assert [*told[-1].annotations.summary[TYPE]] == ["atlas.example"]
             [message] = (await reading.history()).items
             assert message.data == text
             assert [*message.annotations.summary[TYPE]] == ["atlas.example"]
+            await writing.delete_message(Message(serial=serial))
+            told = await messages.until(lambda told: len(told) == 8)
+            assert told[-1].action == MessageAction.MESSAGE_DELETE
+            assert [each.action for each in (await reading.history()).items] == [told[-1].action]
 
     asyncio.run(main())

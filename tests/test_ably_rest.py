@@ -18,10 +18,12 @@ import pytest
 
 from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Json, Socket
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import Annotation, Note
 from citewire.channels.channels import History
-from citewire.channels.message import Action, Draft, Who
-from citewire.server.ably.codec import Flag
+from citewire.channels.fold import Annotated, Posted, replay
+from citewire.channels.message import Action, Draft, Message, Who
+from citewire.server.ably.codec import Act, Flag
+from citewire.server.ably.rates import Rates
 from citewire.server.capability import Capability
 
 both = pytest.mark.parametrize("form", ["json", "msgpack"])
@@ -133,6 +135,12 @@ def test_pages(parts: Parts) -> None:
         ("POST", "/channels/ai:x/messages", [{"id": "a"}, {"id": "b"}], 40031, 400),
         ("POST", "/channels/ai:x/messages", {"connectionKey": "a!b"}, 40006, 400),
         ("POST", "/channels/%5Bx/messages", {"data": "x"}, 40010, 400),
+        ("POST", "/channels/%5Bfilter=eA==%5Dx/messages", {"data": "x"}, 40010, 400),
+        ("GET", "/channels?by=name", None, 40003, 400),
+        ("GET", "/channels?limit=0", None, 40003, 400),
+        ("GET", "/channels/ai:x/export?after=x", None, 40000, 400),
+        ("GET", "/channels/ai:x/export?after=x:1", None, 90003, 404),
+        ("GET", "/stats", None, 40400, 404),
         ("PATCH", "/channels/ai:x/messages/01794768614785-000@0:000", {"data": "no action"}, 40000, 400),
         ("PATCH", "/channels/x/messages/01794768614785-000@0:000", {"action": 1, "data": "a"}, 93002, 400),
         (
@@ -170,6 +178,7 @@ def test_calls_that_are_refused(
         ("POST", "/channels/ai:x/messages/{}/annotations", "annotation-publish"),
         ("GET", "/channels/ai:x/messages/{}/client-summary?forClientId=a", "subscribe"),
         ("GET", "/channels/ai:x/citations", "history"),
+        ("GET", "/channels/ai:x/export", "history"),
         ("GET", "/channels/ai:x/presence", "presence"),
         ("GET", "/channels/ai:x", "channel-metadata"),
     ],
@@ -260,6 +269,98 @@ def test_the_citations_of_a_channel(parts: Parts) -> None:
             [citation] = cited["citations"]
             assert citation["annotation"]["messageSerial"] == serial
             assert citation["placed"]["status"] == "inside"
+
+    run(main())
+
+
+def test_the_channels_there_are(parts: Parts) -> None:
+    """By name, page by page, of those that the client may know of: as they are, or their names."""
+    some = parts.keyring.create(Capability.of({"ai:*": ["channel-metadata"]}), "app.some")
+
+    async def main() -> None:
+        names = ["ai:1", "ai:2", "ai:3", "b", "ü/x"]
+        for name in reversed(names):
+            await parts.channels.publish(name, BOT, [Draft(data="x")])
+        async with http(parts) as client:
+            query, found = "channels?limit=2&by=id", list[str]()
+            while query:
+                page = await client.get(f"/{query}")
+                found += value(page)
+                links = dict(link.rsplit("; ", 1)[::-1] for link in page.headers.get_list("link"))
+                query = links.get('rel="next"', "").strip("<>./")
+            assert found == names
+            assert value(await client.get("/channels?prefix=ai%3A&by=id")) == names[:3]
+            async with Socket(parts.realtime, key=parts.key) as socket:
+                await socket.attach("b")
+                [listed] = value(await client.get("/channels?prefix=b"))
+                assert listed == value(await client.get("/channels/b"))
+                assert listed["channelId"] == listed["name"] == "b"
+                metrics = listed["status"]["occupancy"]["metrics"]
+                assert (listed["status"]["isActive"], metrics["subscribers"]) == (True, 1)
+        async with http(parts, key=some) as client:
+            assert value(await client.get("/channels?by=id")) == names[:3]
+            assert value(await client.get("/channels?prefix=b&by=id")) == []
+
+    run(main())
+
+
+def test_an_export_says_all_that_happened(parts: Parts) -> None:
+    """A line for each row, from any of them on; what it says adds up to what the channel says."""
+
+    async def main() -> None:
+        who = Who(client_id="ann", connection_id="c", msg_serial=1)
+        [serial] = await parts.channels.publish(CHANNEL, who, [Draft(data="The ", name="response")])
+        await parts.channels.append(CHANNEL, BOT, serial, Draft(data="Danube"))
+        notes = [Note(message_serial=serial, type=CITE, name=name) for name in "ab"]
+        await parts.channels.annotate(CHANNEL, BOT, notes)
+        await parts.channels.publish(CHANNEL, BOT, [Draft(data=b"\0\xff")])
+        async with http(parts) as client:
+            answer = await client.get(f"/channels/{CHANNEL}/export")
+            assert answer.headers["content-type"] == "application/jsonl"
+            lines = [json.loads(line) for line in answer.text.splitlines()]
+            assert [*lines[0]] == ["cursor", "serial", "message"]
+            rest = await client.get(f"/channels/{CHANNEL}/export?after={lines[1]['cursor']}")
+            assert [json.loads(line) for line in rest.text.splitlines()] == lines[2:]
+            assert (await client.get("/channels/ai:none/export")).text == ""
+        events = [
+            Annotated(msgspec.convert(line["annotation"], Annotation))
+            if "annotation" in line
+            else Posted(msgspec.convert(line["message"], Message))
+            for line in lines
+        ]
+        slots = replay(events)
+        for key in (f"m:{serial}", f"s:{serial}"):
+            kept = await parts.store.values(f"channel:{CHANNEL}", [key])
+            assert slots[key] == kept[key]
+        assert (lines[-1]["message"]["data"], lines[-1]["message"]["encoding"]) == ("AP8=", "base64")
+
+    run(main())
+
+
+def test_a_key_with_which_too_much_is_published(tmp_path: Path) -> None:
+    """Nothing of what comes too soon is kept, over REST and a WebSocket alike; other keys go on."""
+    now = [0.0]
+    parts = Parts(tmp_path, rates=Rates(100, 1, clock=lambda: now[0]))
+    other = parts.keyring.create(name="app.other")
+
+    async def main() -> None:
+        async with http(parts) as client, http(parts, key=other) as another:
+            url, body = f"/channels/{CHANNEL}/messages", json.dumps([{"data": "a"}, {"data": "b"}])
+            [serial, _] = value(await client.post(url, content=body))["serials"]
+            for method, path, content in (
+                ("POST", url, body),
+                ("PATCH", f"{url}/{serial}", '{"action":1,"data":"c"}'),
+                ("POST", f"{url}/{serial}/annotations", '{"type":"a:total.v1"}'),
+            ):
+                refused = await client.request(method, path, content=content)
+                assert (refused.status_code, refused.headers["x-ably-errorcode"]) == (429, "42910"), path
+            async with Socket(parts.realtime, key=parts.key) as socket:
+                socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=0, messages=[{"data": "x"}])
+                assert (await socket.done(0))["error"]["code"] == 42910
+            assert (await another.post(url, content=body)).status_code == 201
+            assert len(value(await client.get(url))) == 4
+            now[0] += 1
+            assert (await client.post(url, content=body)).status_code == 201
 
     run(main())
 

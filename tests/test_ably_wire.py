@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Closed, Json, Socket
+from citewire.channels.annotation import Note
 from citewire.channels.channels import History
 from citewire.channels.message import Action, Draft, Message, Version
 from citewire.server.ably import codec
 from citewire.server.ably.codec import Act, Flag, Frame
 from citewire.server.ably.errors import AblyError
+from citewire.server.ably.filtering import Filter
+from citewire.server.ably.rates import Rates
 from citewire.server.capability import Capability
 
 ALL = int(Flag.PUBLISH | Flag.SUBSCRIBE | Flag.ANNOTATION_PUBLISH | Flag.ANNOTATION_SUBSCRIBE)
@@ -336,5 +341,147 @@ def test_one_who_does_not_want_an_echo(parts: Parts) -> None:
             told = [each for frame in found for each in frame.get("messages", [])]
             assert [each["action"] for each in told] == [Action.SUMMARY, Action.CREATE]
             assert not any("annotations" in frame for frame in found)
+
+    run(main())
+
+
+def test_a_flood_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
+    """What goes beyond the rate gets a NACK each, in order, and nothing of it is kept."""
+    now = [0.0]
+    parts = Parts(tmp_path, rates=Rates(10, 1000, clock=lambda: now[0]))
+
+    async def main() -> None:
+        async with Socket(parts.realtime, key=parts.key) as socket:
+            for number in range(30):
+                frame = {"channel": CHANNEL, "msgSerial": number}
+                socket.send(Act.MESSAGE, **frame, messages=[{"data": str(number)}])
+            answers = [await socket.next(Act.ACK, Act.NACK) for _ in range(11)]
+            assert (answers[0]["action"], answers[0]["count"]) == (Act.ACK, 20)
+            assert [each["msgSerial"] for each in answers[1:]] == [*range(20, 30)]
+            assert {each["error"]["code"] for each in answers[1:]} == {42911}
+            async with Socket(parts.realtime, key=parts.key) as other:
+                await other.publish(CHANNEL, 0, {"data": "of another"})
+            now[0] += 0.1
+            await socket.publish(CHANNEL, 30, {"data": "again"})
+            assert len((await parts.channels.history(CHANNEL, History(limit=1000))).items) == 22
+
+    run(main())
+
+
+# Filters
+
+
+def filtered(expression: str, channel: str = CHANNEL, params: str = "") -> str:
+    return f"[filter={b64encode(expression.encode()).decode()}{params}]{channel}"
+
+
+HEADED = Message(
+    action=Action.CREATE,
+    serial="s",
+    timestamp=1,
+    version=Version("s", 1),
+    name="filtered",
+    extras={"headers": {"number": 26095, "word": "Danube", "a-b": None, "list": ["x"]}},
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "fits"),
+    [
+        ('name == `"filtered"` && headers.number == `26095`', True),
+        ("name == 'other' || headers.number > `26000`", True),
+        ("!(headers.number < `26000`) && headers.word != 'Rhine'", True),
+        ("starts_with(headers.word, 'Dan') && contains(headers.list, 'x')", True),
+        ('headers."a-b" == `null`', True),
+        ("headers.number == `1`", False),
+        ("headers.nothing == 'x'", False),
+        ("name == `filtered`", True),
+        ("headers.word && headers.number", True),
+        ("headers.nothing", False),
+        # What cannot be compared.
+        ("starts_with(headers.number, 'x')", False),
+        ("headers.word > `1`", False),
+    ],
+)
+def test_what_fits_a_filter(expression: str, fits: bool) -> None:
+    assert Filter(expression).fits(HEADED) is fits
+    assert not Filter(f"({expression}) && headers.number == `26095`").fits(replace(HEADED, extras=None))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "name ==",
+        "x" * 1001,
+        "(" * 500 + "name" + ")" * 499,
+        "!" * 500 + "name",
+        "[@,@]" + "|[@,@]" * 100,
+        "headers.*",
+        "to_string(@)",
+        "sort_by(headers.list, &@)",
+        "name[?@]",
+        "name == `[[1]]`",
+        "{a: name}",
+        "unknown(name)",
+        "name && " * 30 + "name",
+    ],
+)
+def test_filters_that_are_refused(expression: str) -> None:
+    with pytest.raises(AblyError) as caught:
+        Filter(expression)
+    assert caught.value.ably == 40003
+
+
+@given(st.text(max_size=60) | st.text("nameheaders.()[]|&!=<>`'\"@*, 01", max_size=60))
+def test_any_text_is_a_filter_or_refused(expression: str) -> None:
+    try:
+        found = Filter(expression)
+    except AblyError:
+        return
+    assert found.fits(HEADED) in (True, False)
+
+
+@both
+def test_a_subscriber_of_some_messages(parts: Parts, form: str) -> None:
+    """It gets those that fit, under the name it asked for, also of those before; no annotations of them."""
+
+    async def main() -> None:
+        name = filtered("headers.n > `1`", params="?rewind=10")
+        drafts = [Draft(data=str(n), name="x", extras={"headers": {"n": n}}) for n in range(4)]
+        before = await parts.channels.publish(CHANNEL, BOT, drafts)
+        async with Socket(parts.realtime, key=parts.key, format=form) as socket:
+            attached = await socket.attach(name, flags=ALL)
+            assert (attached["channel"], attached["flags"] & ALL) == (name, Flag.SUBSCRIBE)
+            again = await socket.next(Act.MESSAGE)
+            assert (again["channel"], [each["data"] for each in again["messages"]]) == (name, ["2", "3"])
+            await socket.attach(CHANNEL, flags=ALL)
+            await parts.channels.publish(CHANNEL, BOT, drafts)
+            await parts.channels.annotate(CHANNEL, BOT, [Note(message_serial=before[2], type="a:total.v1")])
+            for serial in before:
+                await parts.channels.append(CHANNEL, BOT, serial, Draft(data="+"))
+            await parts.channels.publish(CHANNEL, BOT, [Draft(data="end", extras={"headers": {"n": 9}})])
+            got: dict[str, list[str]] = {name: [], CHANNEL: []}
+            while any("end" not in each for each in got.values()):
+                frame = await socket.get()
+                got[frame["channel"]] += [each.get("data", "") for each in frame.get("messages", [])]
+            # An append to what it was shown when it attached is the rest only; to all else it is the whole.
+            assert got[name] == ["2", "3", "+", "+", "end"]
+            assert len(got[CHANNEL]) == 4 + 1 + 4 + 1
+            await socket.drop()
+
+    run(main())
+
+
+def test_a_filter_shows_nothing_that_one_may_not_see(parts: Parts) -> None:
+    key = parts.keyring.create(Capability.of({"b": ["subscribe"], "a": ["publish"]}), "app.some")
+
+    async def main() -> None:
+        async with Socket(parts.realtime, key=key) as socket:
+            assert (await socket.attach(filtered("name", "b")))["flags"] & Flag.SUBSCRIBE
+            assert (await socket.attach(filtered("name", "a")))["error"]["code"] == 40160
+            assert (await socket.attach(filtered("name", "[x]b")))["error"]["code"] == 40160
+            assert (await socket.attach("[filter=%]b"))["error"]["code"] == 40010
+            assert (await socket.attach(filtered("name[", "b")))["error"]["code"] == 40003
 
     run(main())

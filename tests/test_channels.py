@@ -283,7 +283,7 @@ def test_rules_by_default(channel: str, mutable: bool) -> None:
 
 
 def test_the_nearest_rule_counts() -> None:
-    rules = Rules({"*": Rule(mutable=True), "chat:*": Rule(), "chat:x": Rule(mutable=True)})
+    rules = Rules({"*": Rule(mutable=True), "chat:*": Rule(mutable=False), "chat:x": Rule(mutable=True)})
     assert [rules.of(name).mutable for name in ("a", "chat", "chat:y", "chat:x")] == [
         True,
         False,

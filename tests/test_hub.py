@@ -158,6 +158,20 @@ def test_who_keeps_up_does_not_ask_the_store() -> None:
     assert asyncio.run(run()) < 10
 
 
+def test_who_waits_for_the_first_row_does_not_ask_for_it() -> None:
+    async def run() -> None:
+        store = Slow([])
+        hub = Hub(store)
+        follower = asyncio.ensure_future(seen_until(hub, 1))
+        await asyncio.sleep(0)
+        assert store.reads == 1
+        await hub.append("c", entries("a"))
+        assert [row.id for row in await follower] == ["a"]
+        assert store.reads == 1
+
+    run_in_turns(run())
+
+
 def test_large_rows_are_not_kept() -> None:
     """They come from the store, and the small ones after them from memory again."""
 

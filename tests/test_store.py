@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 
 from citewire.channels.memory import MemoryStore
 from citewire.channels.serial import serial_of, tick_after, tick_of
-from citewire.channels.sqlite import SqliteStore, migrate, steps
+from citewire.channels.sqlite import SqliteStore, migrate
+from citewire.channels.sqlite_log import SqliteLog, steps
 from citewire.channels.store import (
     BATCH_BYTES,
     BATCH_ENTRIES,
     ENTRY_BYTES,
+    Change,
     Cursor,
     CursorLost,
     Entry,
@@ -36,7 +38,7 @@ from citewire.channels.store import (
     next_row,
 )
 from citewire.errors import InputError
-from citewire.testing import StoreContract, check_log, entries, everything
+from citewire.testing import StoreContract, check_erased, check_log, entries, everything
 from clock import hurried, on_clock
 
 
@@ -163,6 +165,8 @@ def test_a_read_only_folder() -> None:
             await store.close()
 
         asyncio.run(write())
+        for left in used.glob("log.sqlite-*"):
+            left.unlink()
         (used / "lock").chmod(0o666)
         (used / "log.sqlite").chmod(0o444)
         for folder in (empty, used):
@@ -170,7 +174,8 @@ def test_a_read_only_folder() -> None:
         Path(top).chmod(0o755)
         code = """
             import asyncio, os, pathlib, sys
-            from citewire.channels.sqlite import SqliteStore, steps
+            from citewire.channels.sqlite import SqliteStore
+            from citewire.channels.sqlite_log import SqliteLog, steps
             from citewire.channels.store import StoreError
 
             async def main():
@@ -182,15 +187,19 @@ def test_a_read_only_folder() -> None:
                         SqliteStore(pathlib.Path(folder))
                     except StoreError as error:
                         print(error)
+                log = SqliteLog.open(pathlib.Path(folder))
+                print([row.id for row in await log.read("c")])
+                await log.close()
 
             asyncio.run(main())
         """
-        first, second = _run(code, empty, used).splitlines()
+        first, second, read = _run(code, empty, used).splitlines()
         for folder in (empty, used):
             folder.chmod(0o755)
     assert "cannot write to the data folder" in first
     assert "cannot open" in second
     assert "readonly" in second
+    assert read == "['a']"
 
 
 def test_a_database_that_takes_no_more(tmp_path: Path) -> None:
@@ -332,15 +341,92 @@ def test_migration(tmp_path: Path) -> None:
             return db.execute("PRAGMA user_version").fetchone()[0], columns
 
     before = asyncio.run(rows())
-    known, step = len(steps()), "ALTER TABLE channel ADD COLUMN floor INTEGER;"
+    known, step = len(steps()), "ALTER TABLE channel ADD COLUMN more INTEGER;"
+    columns = after()[1]
     with pytest.raises(sqlite3.Error):
         after(step + "ALTER TABLE nothing ADD COLUMN x;")
-    assert after() == (known, ["no", "name", "epoch"])
+    assert after() == (known, columns)
     assert asyncio.run(rows()) == before
     for _ in range(2):
-        assert after(step) == (known + 1, ["no", "name", "epoch", "floor"])
+        assert after(step) == (known + 1, [*columns, "more"])
     with pytest.raises(StoreError, match="later version"):
         asyncio.run(rows())
+
+
+def test_data_of_the_first_versions(tmp_path: Path) -> None:
+    """Their chain is made anew as they are opened, and goes on."""
+    with closing(sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)) as db:
+        migrate(db, steps()[:2])
+        for no, name in enumerate(["c", "d"], 1):
+            db.execute("INSERT INTO channel VALUES (?, ?, ?)", (no, name, f"e{no}"))
+            for n in range(1, 200):
+                db.execute("INSERT INTO log VALUES (?, ?, ?, ?, 'event', x'', x'00')", (no, n, n, f"i{n}"))
+
+    async def run() -> None:
+        with pytest.raises(StoreError, match="brings older data up to date"):
+            SqliteLog.open(tmp_path)
+        store = SqliteStore(tmp_path)
+        for name in "cd":
+            await store.append(name, entries("x"))
+            rows = await everything(store, name, 100)
+            check_log(rows, await store.floor(name))
+            assert len(rows) == 200
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_of_what_was_erased(tmp_path: Path) -> None:
+    """In no file of the folder, as soon as the call returns: no id, no data, no slot as it is or was."""
+
+    secret = b"the secret of the house"
+
+    def found() -> bool:
+        return any(secret in file.read_bytes() for file in tmp_path.iterdir())
+
+    async def run() -> None:
+        store = SqliteStore(tmp_path)
+        for i in range(50):
+            row = Entry(f"{secret.decode()} {i}", "event", secret * (i + 1))
+            await store.change("c", [], lambda values, place, row=row: Change(None, [row], {"k": row.data}))
+        assert found()
+        if head := await store.head("c"):
+            await store.trim("c", head.cursor, [("a", "z")])
+        assert not found()
+        await store.append("c", entries("again", data=secret))
+        assert found()
+        await store.drop("c")
+        assert not found()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_read_beside_the_writer_and_without_one(tmp_path: Path) -> None:
+    """Others see what is committed; with the writer gone, and in a folder where nobody can write, too."""
+
+    async def run() -> None:
+        with pytest.raises(StoreError, match="no log"):
+            SqliteLog.open(tmp_path)
+        store = SqliteStore(tmp_path)
+        first = await store.append("c", entries("a"))
+        beside = SqliteLog.open(tmp_path)
+        assert await beside.read("c") == first
+        more = await store.append("c", entries("b"))
+        assert await beside.read("c") == first + more
+        await store.drop("c")
+        assert await beside.read("c") == ()
+        await beside.close()
+        with pytest.raises(StoreError, match="closed"):
+            await beside.read("c")
+        await store.append("c", entries("c"))
+        await store.close()
+        alone = SqliteLog.open(tmp_path)
+        assert [row.id for row in await alone.read("c")] == ["c"]
+        await SqliteStore(tmp_path).close()
+        await alone.close()
+
+    asyncio.run(run())
 
 
 def test_durable_settings(tmp_path: Path) -> None:
@@ -407,6 +493,64 @@ def test_kill_nine(tmp_path: Path) -> None:
         kept = asyncio.run(_kept(tmp_path))
         assert acknowledged.items() <= kept.items()
     assert len(acknowledged) > 500
+
+
+# Counts in a slot and a row at once, and forgets: three rows are kept, and of each ten lives the last.
+_ERASER = """
+import asyncio, pathlib, sys
+from citewire.channels.sqlite import SqliteStore
+from citewire.channels.store import Change, Cursor, Entry
+
+def count(values, place):
+    n = b"%d" % place.n
+    return Change(None, [Entry(f"row {place.n}", "event", n)], {"n": n, f"row {place.n:09d}": n})
+
+async def main():
+    store = SqliteStore(pathlib.Path(sys.argv[1]))
+    while True:
+        row = (await store.change("c", [], count)).rows[0]
+        if row.n > 3:
+            await store.trim("c", Cursor(row.epoch, row.n - 3), [("row ", f"row {row.n - 2:09d}")])
+        if row.n == 10:
+            await store.drop("c")
+        print(row.n, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_kill_nine_while_erasing(tmp_path: Path) -> None:
+    """Killed at 32 random points: rows and slots are forgotten together, and every chain is whole."""
+    chance = random.Random(7)
+
+    async def check() -> int:
+        store = SqliteStore(tmp_path)
+        if head := await store.head("c"):
+            rows, floor = await everything(store, "c"), await store.floor("c")
+            check_log(rows, floor)
+            slots = await store.slots("c", "", "z")
+            assert slots[0].value == b"%d" % head.n
+            assert [slot.value for slot in slots[1:]] == [row.data for row in rows]
+            assert 1 <= len(rows) <= 4
+        erased = await store.erased("c")
+        for each in erased:
+            await check_erased(store, each)
+            assert (each.floor.n, each.head.n) == (7, 10)
+        await store.close()
+        return len(erased)
+
+    counts = [0]
+    for _ in range(32):
+        command = [sys.executable, "-c", _ERASER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as eraser:
+            assert eraser.stdout
+            for _ in range(chance.randrange(40)):
+                eraser.stdout.readline()
+            eraser.kill()
+        counts.append(asyncio.run(check()))
+    assert counts == sorted(counts)
+    assert counts[-1] > 20
 
 
 async def _kept(folder: Path) -> dict[str, str]:

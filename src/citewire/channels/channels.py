@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,12 +24,15 @@ from citewire.channels.fold import (
     clients_key,
     event_of,
     hidden_of,
+    id_key,
     message_key,
     message_of,
+    spans,
     summary_key,
     with_summary,
 )
 from citewire.channels.hub import Hub
+from citewire.channels.mark import MARK, Mark, marked
 from citewire.channels.message import Action, Draft, Message, Who
 from citewire.channels.refusal import ChannelError
 from citewire.channels.rules import DEFAULT, Rules
@@ -40,9 +43,12 @@ from citewire.errors import InputError
 __all__ = ["START", "Channels", "History", "Page"]
 
 _T = TypeVar("_T")
+_Serials: TypeAlias = tuple[str, ...]
 
 PAGE_ITEMS = 1000
 """The most that a page may be asked for."""
+_TRIMMED = 256
+"""How many rows are forgotten at once."""
 _LAST_MS = 10**14 - 2
 """The last millisecond after which there is another in 14 digits."""
 START = "00000000000000-000@0"
@@ -87,15 +93,18 @@ class Channels:
         self._store, self._hub = store, hub
         self._space, self._shown, self._ids = space, shown, ids
 
-    async def publish(self, channel: str, who: Who, drafts: Sequence[Draft]) -> tuple[str, ...]:
+    async def publish(
+        self, channel: str, who: Who, drafts: Sequence[Draft], mark: Mark | None = None
+    ) -> tuple[str, ...]:
         """Do what the drafts say, all or nothing: the serials of new messages, and of new versions.
 
-        A draft whose id is known, and a frame that is known, give what they gave at first.
+        A draft whose id is known, and a frame that is known, give what they gave at first. With a `mark` that
+        was reached before, nothing happens and there are no serials.
         """
         decide = posting(who, drafts, self._base(who))
         if decide.edits:
             self.rules.need_mutable(channel)
-        return await self._change(channel, decide.keys, decide)
+        return await self._change(channel, decide.keys, decide, mark)
 
     async def update(self, channel: str, who: Who, serial: str, draft: Draft) -> str:
         """Replace what the draft gives of a message; the serial of its new version."""
@@ -109,11 +118,23 @@ class Channels:
         """Put the draft's data behind that of a message; the serial of its new version."""
         return await self._edit(channel, who, Action.APPEND, serial, draft)
 
-    async def annotate(self, channel: str, who: Who, notes: Sequence[Note]) -> tuple[str, ...]:
-        """Keep the annotations, all or nothing; their serials. Known ones as with `publish`."""
+    async def annotate(
+        self, channel: str, who: Who, notes: Sequence[Note], mark: Mark | None = None
+    ) -> tuple[str, ...]:
+        """Keep the annotations, all or nothing; their serials. Known ones, and marks, as with `publish`."""
         self.rules.need_mutable(channel)
         decide = annotating(who, notes, self._base(who), self._shown)
-        return await self._change(channel, decide.keys, decide)
+        return await self._change(channel, decide.keys, decide, mark)
+
+    async def mark(self, channel: str) -> Mark | None:
+        """The last mark of the channel."""
+        return Mark.of((await self._store.values(self._name(channel), [MARK]))[MARK])
+
+    async def serial(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
+        """The serial of the message that was published under an id of its sender's; None where none was."""
+        key = id_key("message", id)
+        found = (await self._store.values(self._name(channel), [key]))[key]
+        return found.decode() if found else None
 
     async def message(self, channel: str, serial: str) -> Message:
         """The message as it stands, with its summary."""
@@ -206,6 +227,30 @@ class Channels:
         """As `Hub.follow`; `event_of` says what a row holds."""
         return self._hub.follow(self._name(channel), after)
 
+    async def names(self, prefix: str = "", limit: int = 100, after: str | None = None) -> Page[str]:
+        """The channels in which anything was ever published, by name."""
+        begins = self._space + prefix
+        start = "" if after is None else self._space + after
+        heads = await self._store.heads(begins, start, _limited(limit))
+        more = heads and await self._store.heads(begins, heads[-1].channel, 1)
+        found = tuple(head.channel.removeprefix(self._space) for head in heads)
+        return Page(found, found[-1] if more else None)
+
+    async def trim(self, channel: str, before: int) -> int:
+        """Forget what happened before a time, in milliseconds; how many rows that were.
+
+        Messages that were made by then go with all that became of them since.
+        """
+        name, count = self._name(channel), 0
+        while read := await self._store.read(name, limit=_TRIMMED):
+            rows = [row for row in read if row.tick < before * 1000]
+            if not rows:
+                break
+            ranges = spans([event_of(row) for row in rows], rows[-1].serial)
+            await self._store.trim(name, rows[-1].cursor, ranges)
+            count += len(rows)
+        return count
+
     async def drop(self, channel: str) -> None:
         """Forget the channel with all that was in it."""
         await self._hub.drop(self._name(channel))
@@ -227,8 +272,12 @@ class Channels:
             return self._ids()
         return f"{who.connection_id}:{who.msg_serial}"
 
-    async def _change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> _T:
+    async def _change(
+        self, channel: str, keys: Sequence[str], decide: Decide[_Serials], mark: Mark | None
+    ) -> _Serials:
         name = self._name(channel)
+        if mark is not None:
+            keys, decide = [*keys, MARK], marked(decide, mark, ())
         return (await self._hub.tell(name, self._store.change(name, keys, decide))).result
 
     async def _edit(self, channel: str, who: Who, action: Action, serial: str, draft: Draft) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
 from citewire.channels.annotation import Annotation, AnnotationAction
-from citewire.channels.fold import deleted_key, message_key, message_of
+from citewire.channels.fold import deleted_key, message_key, message_of, verdict_key
 from citewire.channels.message import Action
 from citewire.channels.offsets import Placed, claim_of, is_citation, object_of, placed
 from citewire.channels.store import Values
@@ -15,11 +16,18 @@ from citewire.channels.store import Values
 __all__ = ["Citation", "Cited", "by_source", "is_cited", "keys_for", "standing"]
 
 
+_annotation = msgpack.Decoder(Annotation)
+
+
 class Citation(Struct, frozen=True):
-    """A citation that nobody took back; `placed` says where its offsets are in the message as it now is."""
+    """A citation that nobody took back; `placed` says where its offsets are in the message as it now is.
+
+    `verdict` is what became of it, where the server checks it: the data of the annotation that says so.
+    """
 
     annotation: Annotation
     placed: Placed | None
+    verdict: dict[str, Any] | None = None
 
 
 class Cited(Struct, frozen=True):
@@ -38,7 +46,8 @@ def is_cited(annotation: Annotation) -> bool:
 def keys_for(citing: Sequence[Annotation]) -> list[str]:
     """The slots that say what became of these."""
     messages = dict.fromkeys(message_key(each.message_serial) for each in citing)
-    return [*messages, *dict.fromkeys(map(deleted_key, citing))]
+    verdicts = (key for each in citing if (key := verdict_key(each)))
+    return [*messages, *dict.fromkeys(map(deleted_key, citing)), *dict.fromkeys(verdicts)]
 
 
 def standing(citing: Sequence[Annotation], values: Values) -> Iterable[Citation]:
@@ -48,7 +57,13 @@ def standing(citing: Sequence[Annotation], values: Values) -> Iterable[Citation]
         message, deleted = messages[message_key(each.message_serial)], values[deleted_key(each)] or b""
         if message and message.action is not Action.DELETE and each.serial > deleted.decode():
             claim = claim_of(each.type, each.data, each.encoding)
-            yield Citation(each, claim and placed(claim, message))
+            verdict = values.get(verdict_key(each) or "")
+            yield Citation(each, claim and placed(claim, message), _verdict(verdict) if verdict else None)
+
+
+def _verdict(slot: bytes) -> dict[str, Any]:
+    annotation = _annotation.decode(slot)
+    return object_of(annotation.data, annotation.encoding)
 
 
 def by_source(citations: Iterable[Citation]) -> tuple[Cited, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from msgspec import Struct, msgpack
@@ -44,6 +44,8 @@ _Serials: TypeAlias = tuple[str, ...]
 _serials = msgpack.Decoder(tuple[str, ...])
 
 
+# A message is annotated many times.
+@lru_cache(maxsize=1024)
 def whole_serial(serial: str | None) -> str:
     """The serial as this server writes it."""
     try:
@@ -94,19 +96,17 @@ class _Work:
             raise ChannelError(40400, "no message has this serial")
         return found
 
-    def change(self, who: Who, serials: list[str]) -> Change[_Serials]:
+    def change(self, frame: str | None, serials: list[str]) -> Change[_Serials]:
         """All of it; and where it came in a frame, the answer for when that comes again."""
-        if self.entries:
-            self.puts |= dict.fromkeys(_frame_keys(who), pack(serials))
+        if frame and self.entries:
+            self.puts[frame] = pack(serials)
         return Change(tuple(serials), self.entries, self.puts)
 
 
-def _known(values: Values, who: Who) -> Change[_Serials] | None:
+def _known(values: Values, frame: str | None) -> Change[_Serials] | None:
     """What became of the caller's frame when it came before."""
-    for frame in _frame_keys(who):
-        if before := values[frame]:
-            return Change(_serials.decode(before))
-    return None
+    before = values[frame] if frame else None
+    return Change(_serials.decode(before)) if before else None
 
 
 class _Post(Struct, frozen=True):
@@ -134,6 +134,7 @@ class Posting(Struct, frozen=True):
     """The decision about the messages of one publish."""
 
     who: Who
+    frame: str | None
     posts: tuple[_Post, ...]
 
     @property
@@ -144,15 +145,14 @@ class Posting(Struct, frozen=True):
     @property
     def keys(self) -> tuple[str, ...]:
         """The slots that it depends on."""
-        return (*_frame_keys(self.who), *(key for post in self.posts for key in post.needs()))
+        return _keys(self.frame, self.posts)
 
     def __call__(self, values: Values, place: Place) -> Change[_Serials]:
-        if known := _known(values, self.who):
+        if known := _known(values, self.frame):
             return known
         work = _Work(values, place)
-        return work.change(
-            self.who, [work.once(post.key, partial(self._post, work, post)) for post in self.posts]
-        )
+        serials = [work.once(post.key, partial(self._post, work, post)) for post in self.posts]
+        return work.change(self.frame, serials)
 
     def _post(self, work: _Work, post: _Post) -> None:
         if post.draft.serial is None:
@@ -199,6 +199,7 @@ def posting(who: Who, drafts: Sequence[Draft], base: str) -> Posting:
     check_drafts(settled)
     return Posting(
         who,
+        frame_key(who),
         tuple(_Post(draft, who.named(_sender(draft)), f"{base}:{at}") for at, draft in enumerate(settled)),
     )
 
@@ -248,20 +249,21 @@ class Annotating(Struct, frozen=True):
     """The decision about the annotations of one publish."""
 
     who: Who
+    frame: str | None
     remarks: tuple[_Remark, ...]
     shown: int
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The slots that it depends on."""
-        return (*_frame_keys(self.who), *(key for remark in self.remarks for key in remark.needs()))
+        return _keys(self.frame, self.remarks)
 
     def __call__(self, values: Values, place: Place) -> Change[_Serials]:
-        if known := _known(values, self.who):
+        if known := _known(values, self.frame):
             return known
         work = _Work(values, place)
         serials = [work.once(remark.key, partial(self._remark, work, remark)) for remark in self.remarks]
-        return work.change(self.who, serials)
+        return work.change(self.frame, serials)
 
     def _remark(self, work: _Work, remark: _Remark) -> None:
         message = work.message(remark.note.message_serial)
@@ -295,7 +297,8 @@ def annotating(who: Who, notes: Sequence[Note], base: str, shown: int) -> Annota
     """The decision about these notes; those without an id are called `base:0`, `base:1` …"""
     _check_many(notes)
     check_notes(notes)
-    return Annotating(who, tuple(_remark(who, note, f"{base}:{at}") for at, note in enumerate(notes)), shown)
+    remarks = tuple(_remark(who, note, f"{base}:{at}") for at, note in enumerate(notes))
+    return Annotating(who, frame_key(who), remarks, shown)
 
 
 def _remark(who: Who, note: Note, name: str) -> _Remark:
@@ -312,6 +315,7 @@ def _check_many(items: Sequence[object]) -> None:
         raise ChannelError(40000, f"1 to {_MOST} in one publish")
 
 
-def _frame_keys(who: Who) -> tuple[str, ...]:
-    frame = frame_key(who)
-    return (frame,) if frame else ()
+def _keys(frame: str | None, items: Iterable[_Post | _Remark]) -> tuple[str, ...]:
+    """The slots that these depend on, and their frame."""
+    needed = (key for item in items for key in item.needs())
+    return (frame, *needed) if frame else (*needed,)

@@ -6,7 +6,9 @@
 | `s:<serial>` | the summary of its annotations |
 | `c:<serial>:<client>:<group>` | a client who counts in a group of that summary and is not named there |
 | `x:<serial>:<client, type and name>` | the serial of the last delete of such citations |
+| `v:<serial>:<citation>` | our verdict on a citation, as in the annotation that told of it last |
 | `i:<kind and id>`, `f:<frame>` | what became of an id or a frame; a repetition leaves no row |
+| `b:mark` | how far another log is told here (see `mark`) |
 
 Rows have ids by which they are found again: `m:<serial>:<version>` a version of a message, `p:<version>` an
 append, `a:<message>:<serial>` an annotation. The clients and groups in keys are hashes, so that all fit.
@@ -14,7 +16,7 @@ append, `a:<message>:<serial>` an annotation. The clients and groups in keys are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import TypeAlias
@@ -24,13 +26,16 @@ from msgspec.structs import replace
 
 from citewire.channels.annotation import Annotation, AnnotationAction, Note, step_of
 from citewire.channels.message import Action, Annotations, Message, Who, kept
-from citewire.channels.offsets import is_citation
+from citewire.channels.offsets import is_citation, object_of
 from citewire.channels.store import Entry, Row, Values
 from citewire.channels.summary import Hidden, Step, fold, method_of
 
 __all__ = ["Annotated", "Event", "Posted", "entry_of", "event_of", "replay"]
 
 MESSAGE, ANNOTATION = "message", "annotation"
+OURS = "citewire"
+"""The connection of what the server itself says: no client gets one of this name."""
+VERDICTS = "verdicts:multiple.v1"
 SHOWN = 100
 """How many clients a group of a summary names, unless told otherwise (D7)."""
 
@@ -54,10 +59,19 @@ class Annotated(Struct, frozen=True, omit_defaults=True, rename="camel"):
     msg_serial: int | None = None
 
 
+class Skimmed(Struct, frozen=True, rename="camel"):
+    """As `Annotated`, with the summary unread: of those of one message mostly the last is wanted."""
+
+    annotation: Annotation
+    summary: Raw = Raw()
+    connection_id: str | None = None
+
+
 Event: TypeAlias = Posted | Annotated
 
 pack = msgpack.encode
 _posted, _annotated = msgpack.Decoder(Posted), msgpack.Decoder(Annotated)
+_skimmed = msgpack.Decoder(Skimmed)
 _message, _hidden = msgpack.Decoder(Message), msgpack.Decoder(Hidden)
 
 
@@ -74,6 +88,16 @@ def entry_of(event: Event) -> Entry:
 def event_of(row: Row) -> Event:
     """The event that a row holds."""
     return (_annotated if row.kind == ANNOTATION else _posted).decode(row.data)
+
+
+def skimmed(row: Row) -> Skimmed:
+    """The annotation that a row holds, with its summary unread."""
+    return _skimmed.decode(row.data)
+
+
+def summary_in(annotated: Skimmed) -> Message:
+    """What tells of the summary."""
+    return _message.decode(annotated.summary)
 
 
 # A message is annotated many times between two changes of it; as many as are annotated at the same time.
@@ -93,6 +117,8 @@ def with_summary(message: Message, summary: bytes | None) -> Message:
     return replace(message, annotations=Annotations(msgpack.decode(summary))) if summary else message
 
 
+# Whoever annotates does so more than once, and names the same sources.
+@lru_cache(maxsize=1024)
 def _digest(*parts: str | None) -> str:
     return sha256(pack(parts)).hexdigest()[:32]
 
@@ -135,6 +161,26 @@ def deleted_key(annotation: Annotation) -> str:
     return f"x:{annotation.message_serial}:{_digest(annotation.client_id, annotation.type, name)}"
 
 
+def verdict_key(annotation: Annotation) -> str | None:
+    """Where our verdict on a citation is: by its serial, or by the key that we gave it if it is ours."""
+    about = annotation.serial
+    if annotation.connection_id == OURS:
+        about = object_of(annotation.data, annotation.encoding).get("key")
+    return _verdict_key(annotation.message_serial, about)
+
+
+def verdict_of(annotation: Annotation) -> str | None:
+    """Where a verdict of ours belongs; None where it is none. What others call a verdict is none."""
+    if annotation.connection_id != OURS or annotation.type != VERDICTS or annotation.data is None:
+        return None
+    data = object_of(annotation.data, annotation.encoding)
+    return _verdict_key(annotation.message_serial, data.get("annotation") or data.get("key"))
+
+
+def _verdict_key(serial: str, about: object) -> str | None:
+    return f"v:{serial}:{_digest(about)}" if isinstance(about, str) else None
+
+
 def _takes_back(annotation: Annotation, effect: Effect | None) -> bool:
     """Whether it says that citations of its client are none; one less of a total does not say whose."""
     return (
@@ -153,7 +199,23 @@ def frame_key(who: Who) -> str | None:
     """Where it is said what became of the caller's frame, if it came in one."""
     if who.connection_id is None or who.msg_serial is None:
         return None
-    return f"f:{_digest(who.connection_id, str(who.msg_serial))}"
+    # Frames of a connection side by side, so that a transaction writes few pages of the table.
+    return f"f:{_digest(who.connection_id)}:{who.msg_serial}."
+
+
+def spans(events: Sequence[Event], serial: str) -> list[tuple[str, str]]:
+    """Where the slots are that go with these events, the last of which has this serial, and all before it.
+
+    They are those of messages that were made up to then, and what became of the ids and frames of the events.
+    """
+    spans = [(f"{kind}:", f"{kind}:{serial};") for kind in "mscvx"]
+    for event in events:
+        item = event.message if isinstance(event, Posted) else event.annotation
+        kind = MESSAGE if isinstance(event, Posted) else ANNOTATION
+        who = Who(connection_id=event.connection_id, msg_serial=event.msg_serial)
+        # "!" comes before all that could follow, and no other key has all of it but what it ends with.
+        spans += [(key[:-1], f"{key}!") for key in (id_key(kind, item.id or ""), frame_key(who)) if key]
+    return spans
 
 
 def posted(before: Message | None, message: Message) -> _Puts:
@@ -166,6 +228,8 @@ def annotated(
 ) -> _Puts:
     """The slots that an annotation of the message changes. A deleted message's summary stays as it is."""
     puts: _Puts = {}
+    if verdict := verdict_of(annotation):
+        puts[verdict] = pack(annotation)
     if _takes_back(annotation, effect):
         puts[deleted_key(annotation)] = annotation.serial.encode()
     if effect and message.action is not Action.DELETE:
@@ -184,7 +248,7 @@ def summary_after(message: Message, puts: _Puts) -> Message | None:
 
 
 def replay(events: Iterable[Event], shown: int = SHOWN) -> dict[str, bytes]:
-    """The slots that all these events leave, from the first one on."""
+    """The slots that all these events leave, from the first one on that is still there."""
     slots: dict[str, bytes] = {}
     for event in events:
         for key, value in _changes(slots, event, shown).items():
@@ -196,7 +260,11 @@ def replay(events: Iterable[Event], shown: int = SHOWN) -> dict[str, bytes]:
 
 
 def _changes(slots: dict[str, bytes], event: Event, shown: int) -> _Puts:
-    if isinstance(event, Posted):
-        return posted(message_of(slots.get(message_key(event.message.serial))), event.message)
-    message = _message.decode(slots[message_key(event.annotation.message_serial)])
+    is_post = isinstance(event, Posted)
+    serial = event.message.serial if is_post else event.annotation.message_serial
+    message = message_of(slots.get(message_key(serial)))
+    if is_post and (message or event.message.action is Action.CREATE):
+        return posted(message, event.message)
+    if is_post or message is None:
+        return {}  # Its message is gone, with the rows before these.
     return annotated(slots, message, event.annotation, effect_of(event.annotation), shown)

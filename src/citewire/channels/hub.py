@@ -62,8 +62,10 @@ class _Tail:
         self._start("", 1)
         self.ring()
 
-    def after(self, cursor: Cursor) -> Sequence[Row] | None:
-        """The rows after the cursor; None when one has to ask the store."""
+    def after(self, cursor: Cursor | None) -> Sequence[Row] | None:
+        """The rows after the cursor, or from the start; None when one has to ask the store."""
+        if cursor is None:
+            return [*self._rows.values()] if 1 in self._rows else None
         if self._epoch not in {"", cursor.epoch} or cursor.n + 1 < self._first:
             return None
         return [self._rows[n] for n in range(cursor.n + 1, self._end)]
@@ -83,7 +85,8 @@ class _Tail:
 class Hub:
     """A store whose channels can be followed. What is appended past the hub is seen with the next append.
 
-    `measure` is told of every append: how many rows, and how many seconds it took.
+    `measure` is told of every append: how many rows, and how many seconds it took. `heard` is told of every
+    channel in which something happens.
     """
 
     def __init__(self, store: Store, measure: Callable[[int, float], None] | None = None) -> None:
@@ -91,6 +94,7 @@ class Hub:
         # A tail lives as long as a follower holds it.
         self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
         self._closed = False
+        self.heard: Callable[[str], None] | None = None
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
@@ -113,7 +117,8 @@ class Hub:
         at_end = -1
         while not self._closed:
             rings, doubts = tail.rings, tail.doubts
-            rows = tail.after(after) if after and at_end == doubts else None
+            # Whoever waits for the first row of a channel need not ask for it once it was heard of.
+            rows = tail.after(after) if after is None or at_end == doubts else None
             if rows is None:
                 rows = await self.store.read(channel, after, _PAGE)
                 # Not only when there are none: in a busy channel each read may find one more.
@@ -146,6 +151,8 @@ class Hub:
             self._measure(len(changed.rows), time.monotonic() - began)
         if tail := self._tails.get(channel):
             tail.add(changed.rows)
+        if self.heard and changed.rows:
+            self.heard(channel)
         return changed
 
     async def _drop(self, channel: str) -> None:
@@ -157,6 +164,8 @@ class Hub:
     def _doubt(self, channel: str) -> None:
         if tail := self._tails.get(channel):
             tail.doubt()
+        if self.heard:
+            self.heard(channel)
 
 
 async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:

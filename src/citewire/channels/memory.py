@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from citewire.channels.store import (
@@ -10,7 +11,9 @@ from citewire.channels.store import (
     Cursor,
     Decide,
     Entry,
+    Erased,
     Head,
+    Link,
     Row,
     Slot,
     StoreError,
@@ -22,6 +25,7 @@ from citewire.channels.store import (
     check_name,
     check_prefix,
     cursor_at,
+    head_at,
     new_head,
     next_place,
     next_row,
@@ -39,10 +43,13 @@ class MemoryStore:
 
     def __init__(self, now: Callable[[], int] = now_ms) -> None:
         self._now = now
+        self._floors: dict[str, Head] = {}
         self._heads: dict[str, Head] = {}
         self._rows: dict[str, list[Row]] = {}
         self._ids: dict[str, dict[str, Row]] = {}
         self._slots: dict[str, dict[str, bytes]] = {}
+        self._erased: list[Erased] = []
+        self._links: dict[str, tuple[Link, ...]] = {}
         self._closed = False
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
@@ -55,6 +62,7 @@ class MemoryStore:
         return self._add(self._heads.get(channel) or new_head(channel), entries, self._now())
 
     def _add(self, head: Head, entries: Sequence[Entry], now: int) -> tuple[Row, ...]:
+        self._floors.setdefault(head.channel, head)
         rows, ids = self._rows.setdefault(head.channel, []), self._ids.setdefault(head.channel, {})
         for entry in entries:
             if entry.id not in ids:
@@ -67,10 +75,8 @@ class MemoryStore:
         """See `Store`."""
         self._ask()
         check_name(channel)
-        head = self._heads.get(channel)
-        if after:
-            check_cursor(head and head.cursor, after)
-        return page(self._rows.get(channel, [])[after.n if after else 0 :], limit)
+        skipped = self._place(channel, after) if after else 0
+        return page(self._rows.get(channel, [])[skipped:], limit)
 
     async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
         """See `Store`."""
@@ -93,11 +99,36 @@ class MemoryStore:
         names = sorted(name for name in self._heads if name.startswith(prefix) and name > after)
         return tuple(self._heads[name] for name in names[: at_most(limit)])
 
+    async def floor(self, channel: str) -> Head | None:
+        """See `Log`."""
+        self._ask()
+        check_name(channel)
+        return self._floors.get(channel)
+
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+        """See `Log`."""
+        self._ask()
+        check_prefix(prefix)
+        found = (each for each in self._erased if each.no > after and each.head.channel.startswith(prefix))
+        return tuple(islice(found, at_most(limit)))
+
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+        """See `Log`."""
+        self._ask()
+        check_name(epoch)
+        links = self._links.get(epoch, ())
+        skipped = max(0, after + 1 - links[0].n) if links else 0
+        return links[skipped : skipped + at_most(limit)]
+
     async def drop(self, channel: str) -> None:
         """See `Store`."""
         self._ask()
         check_name(channel)
-        for table in (self._heads, self._rows, self._ids, self._slots):
+        if channel in self._heads:
+            floor, head = self._floors[channel], self._heads[channel]
+            self._erased.append(Erased(len(self._erased) + 1, self._now(), floor, head))
+            self._links[head.epoch] = tuple(row.link for row in self._rows[channel])
+        for table in (self._floors, self._heads, self._rows, self._ids, self._slots):
             table.pop(channel, None)
 
     async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
@@ -140,8 +171,31 @@ class MemoryStore:
         """See `Slots`."""
         self._ask()
         check_name(channel)
-        rows = self._rows.get(channel, [])
-        return cursor_at(self._heads.get(channel), serial, lambda n: rows[n - 1].tick)
+        rows, floor = self._rows.get(channel, []), self._floors.get(channel)
+        first = floor.n + 1 if floor else 1
+        return cursor_at(serial, self._heads.get(channel), floor, lambda n: rows[n - first].tick)
+
+    async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
+        """See `Slots`."""
+        self._ask()
+        check_name(channel)
+        slots = self._slots.get(channel, {})
+        keys = [key for span in ranges for key in self._between(slots, channel, *span)]
+        if count := self._place(channel, upto):
+            rows = self._rows[channel]
+            self._floors[channel] = head_at(channel, rows[count - 1])
+            for row in rows[:count]:
+                del self._ids[channel][row.id]
+            del rows[:count]
+        for key in keys:
+            slots.pop(key, None)
+
+    def _place(self, channel: str, cursor: Cursor) -> int:
+        """How many of the rows that are there come before this cursor."""
+        head, floor = self._heads.get(channel), self._floors.get(channel)
+        first = floor.n if floor else 0
+        check_cursor(cursor, head and head.cursor, first)
+        return cursor.n - first
 
     def _values(self, channel: str, keys: Sequence[str]) -> Values:
         self._ask()

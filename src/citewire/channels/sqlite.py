@@ -11,22 +11,23 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from importlib.resources import files
-from itertools import islice, starmap, takewhile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from citewire.bell import Bell
 from citewire.channels import sqlite_slots
+from citewire.channels.sqlite_inserts import Inserts
+from citewire.channels.sqlite_log import SqliteLog, check_place, connect, head_of, steps, version_of
 from citewire.channels.store import (
     BATCH_BYTES,
     BATCH_ENTRIES,
     Changed,
     Cursor,
+    CursorLost,
     Decide,
     Entry,
     Head,
@@ -36,23 +37,24 @@ from citewire.channels.store import (
     StoreError,
     StoreInUse,
     Values,
-    at_most,
     check_change,
-    check_cursor,
     check_entries,
     check_name,
     check_prefix,
-    cursor_at,
-    head_at,
+    content_hash,
+    first_hash,
     new_head,
     next_place,
     next_row,
     now_ms,
     page,
+    row_hash,
 )
 from citewire.errors import CitewireError, InputError
 
 _T = TypeVar("_T")
+_Needs: TypeAlias = tuple[str, Sequence[str]]
+"""A channel, and keys of slots in it."""
 
 # Enough to share the sync among many, few enough that the first of them does not wait long.
 _GROUP = 512
@@ -61,27 +63,28 @@ _HEADS_KEPT = 10_000
 _PATIENCE = 10
 # What a change is taken for while it waits: what it will write is known only once it is decided.
 _CHANGE_BYTES = 64 * 1024
+# Milliseconds that the writer waits for one who has locked the file, as sqlite3 has it.
+_BUSY_MS = 5000
 
-# The head of a channel is its last row.
-_HEAD = """
-SELECT channel.no, epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
-WHERE name = ? ORDER BY n DESC LIMIT 1
-"""
-_END = "SELECT no, epoch, (SELECT max(n) FROM log WHERE log.channel = channel.no) FROM channel WHERE name = ?"
-_NAMES = "SELECT name FROM channel WHERE name > ? AND name >= ? ORDER BY name"
-_BEGIN = "INSERT INTO channel (name, epoch) VALUES (?, ?) RETURNING no"
+_BEGIN = "INSERT INTO channel (name, epoch, floor_hash) VALUES (?, ?, ?) RETURNING no"
 _ADD_ROW = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, id) DO NOTHING"
+_ADD_ROWS = Inserts("log", 7)
 _ROW = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? AND id = ?"
-_NAMED = """
-SELECT epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
-WHERE name = ? AND id = ?
-"""
-_ROWS = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? AND n > ? ORDER BY n"
 _BETWEEN = """
 SELECT epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
 WHERE name = ? AND id > ? AND id < ? ORDER BY id
 """
-_TICK = "SELECT tick FROM log WHERE channel = ? AND n = ?"
+_ERASE = """
+INSERT INTO erased (at, name, epoch, floor, floor_tick, floor_hash, n, tick, hash)
+SELECT ?, name, epoch, floor, floor_tick, floor_hash, ?, ?, ? FROM channel WHERE no = ? RETURNING no
+"""
+_KEEP_LINKS = """
+INSERT INTO link SELECT ?, n, tick, kind, content_hash(id, data), before FROM log WHERE channel = ?
+"""
+_TRIM = """
+UPDATE channel SET floor = n, floor_tick = tick, floor_hash = row_hash(n, tick, id, kind, data, before)
+FROM log WHERE log.channel = channel.no AND no = ? AND n = ?
+"""
 
 
 class _Writer:
@@ -93,8 +96,12 @@ class _Writer:
         self._now = now
         self._heads: dict[str, tuple[int, Head]] = {}
         self._slots = sqlite_slots.WriterSlots(db)
+        self._rows: list[tuple[Any, ...]] = []
+        self._erasing = False
 
     def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
+        if self._rows:
+            self._flush()  # what is asked for here is which ids the table has
         no, head = self._head(channel) or self._begin(new_head(channel))
         rows: list[Row] = []
         now = self._now()
@@ -122,48 +129,101 @@ class _Writer:
         rows: list[Row] = []
         for entry in change.entries:
             row, head = next_row(head, entry, now)
-            if not self._add(no, row):
-                raise InputError("an id that the log has already")
             rows.append(row)
+        self._rows += (_values(no, row) for row in rows)
         self._slots.put(no, change.puts)
         self._heads[channel] = no, head
         return Changed(tuple(rows), change.result)
 
     def drop(self, channel: str) -> None:
-        self._slots.flush()
-        self._slots.forget()  # the next channel may get the number of this one
-        if found := self._heads.pop(channel, None) or _head(self.db, channel):
-            self.db.execute("DELETE FROM slot WHERE channel = ?", (found[0],))
-            self.db.execute("DELETE FROM log WHERE channel = ?", (found[0],))
-            self.db.execute("DELETE FROM channel WHERE no = ?", (found[0],))
+        self._settle_slots()  # the next channel may get the number of this one
+        if found := self._heads.pop(channel, None) or head_of(self.db, channel):
+            no, head = found
+            at = self._now()
+            [erased] = self.db.execute(_ERASE, (at, head.n, head.tick, head.hash, no)).fetchone()
+            self.db.execute(_KEEP_LINKS, (erased, no))
+            self.db.execute("DELETE FROM slot WHERE channel = ?", (no,))
+            self.db.execute("DELETE FROM log WHERE channel = ?", (no,))
+            self.db.execute("DELETE FROM channel WHERE no = ?", (no,))
+            self._erasing = True
 
-    def run(self, work: list[Callable[[_Writer], Any]]) -> list[Any]:
-        """The results of all, in one transaction; or none of it is done."""
+    def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]]) -> CitewireError | None:
+        self._settle_slots()
+        try:
+            no, _, n = check_place(self.db, channel, upto)
+        except CursorLost as error:
+            return error
+        self.db.execute(_TRIM, (no, n))
+        self.db.execute("DELETE FROM log WHERE channel = ? AND n <= ?", (no, n))
+        spans = [(no, *each) for each in ranges]
+        self.db.executemany("DELETE FROM slot WHERE channel = ? AND key > ? AND key < ?", spans)
+        self._erasing = True
+        return None
+
+    def _settle_slots(self) -> None:
+        """Let the tables say how all is, and nothing else."""
+        self._flush()
+        self._slots.forget()
+
+    def _flush(self) -> None:
+        """Write what the changes have left to be written."""
+        rows, self._rows = self._rows, []
+        try:
+            _ADD_ROWS.run(self.db, rows)
+        except sqlite3.IntegrityError as error:
+            raise InputError("an id that the log has already") from error
+        self._slots.flush()
+
+    def _look_up(self, needs: Iterable[_Needs]) -> None:
+        """Read at once what all will ask for, each in its turn, of channels that are known."""
+        wanted: dict[int, list[str]] = {}
+        for channel, keys in needs:
+            if known := self._heads.get(channel):
+                wanted.setdefault(known[0], []).extend(keys)
+        for no, keys in wanted.items():
+            self._slots.look_up(no, keys)
+
+    def run(self, work: Sequence[Callable[[_Writer], Any]], needs: Iterable[_Needs] = ()) -> list[Any]:
+        """The results of all, in one transaction; or none of it is done. `needs` are slots they ask for."""
         if len(self._heads) > _HEADS_KEPT:
             self._heads.clear()
         try:
             self.db.execute("BEGIN IMMEDIATE")
+            self._look_up(needs)
             results = [each(self) for each in work]
-            self._slots.flush()
+            self._flush()
             self.db.execute("COMMIT")
         except BaseException:
             self._heads.clear()
+            self._rows.clear()
             self._slots.forget()
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
+        if self._erasing:
+            self._empty_the_wal()
         return results
 
+    def _empty_the_wal(self) -> None:
+        """So that what was erased is not left there; while someone reads it, with the next write instead."""
+        self.db.execute("PRAGMA busy_timeout = 0")
+        with suppress(sqlite3.Error):  # nothing that was committed has failed
+            self._erasing = bool(self.db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0])
+        self.db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+
     def _head(self, channel: str) -> tuple[int, Head] | None:
-        return self._heads.get(channel) or _head(self.db, channel)
+        return self._heads.get(channel) or head_of(self.db, channel)
 
     def _begin(self, head: Head) -> tuple[int, Head]:
-        return self.db.execute(_BEGIN, (head.channel, head.epoch)).fetchone()[0], head
+        return self.db.execute(_BEGIN, (head.channel, head.epoch, head.hash)).fetchone()[0], head
 
     def _add(self, no: int, row: Row) -> bool:
         """Whether the row was added; not where its id is there already."""
-        values = (no, row.n, row.tick, row.id, row.kind, row.data, row.before)
-        return self._cursor.execute(_ADD_ROW, values).rowcount > 0
+        return self._cursor.execute(_ADD_ROW, _values(no, row)).rowcount > 0
+
+
+def _values(no: int, row: Row) -> tuple[Any, ...]:
+    return no, row.n, row.tick, row.id, row.kind, row.data, row.before
 
 
 class _Room:
@@ -197,32 +257,31 @@ class _Room:
 
 
 class _Job(NamedTuple):
-    """One call on its way to the writer, the future its caller waits for, and the room it takes."""
+    """One call on its way to the writer, the future its caller waits for, the room and slots it needs."""
 
     work: Callable[[_Writer], Any]
     future: asyncio.Future[Any]
     entries: int
     size: int
+    needs: _Needs | None
 
 
-class SqliteStore:
+class SqliteStore(SqliteLog):
     """`Store` and `Slots` in a data folder, which no other has. Made, used and closed in one event loop."""
 
     def __init__(self, folder: Path, now: Callable[[], int] = now_ms) -> None:
-        self._loop = asyncio.get_running_loop()
         self._lock = _lock(folder)
         try:
-            db, self._readable = _open(folder / "log.sqlite")
+            db, readable = _open(folder / "log.sqlite")
         except BaseException:
             os.close(self._lock)
             raise
+        super().__init__(readable)
         self._writer = _Writer(db, now)
-        self._closed = False
         self._room = _Room()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="citewire-writer", daemon=True)
         self._thread.start()
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="citewire-reader")
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """See `Store`."""
@@ -234,29 +293,6 @@ class SqliteStore:
             return ()
         return await self._write(lambda writer: writer.append(channel, kept), len(kept), size)
 
-    async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
-        """See `Store`."""
-        check_name(channel)
-        return await self._read(partial(_rows, channel=channel, after=after, limit=limit))
-
-    async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
-        """See `Store`."""
-        check_name(channel)
-        check_name(id)
-        return await self._read(partial(_row, channel=channel, name=id))
-
-    async def head(self, channel: str) -> Head | None:
-        """See `Store`."""
-        check_name(channel)
-        found = await self._read(partial(_head, channel=channel))
-        return found and found[1]
-
-    async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
-        """See `Store`."""
-        check_prefix(prefix)
-        check_prefix(after)
-        return await self._read(partial(_heads, prefix=prefix, after=after, limit=limit))
-
     async def drop(self, channel: str) -> None:
         """See `Store`."""
         check_name(channel)
@@ -265,7 +301,9 @@ class SqliteStore:
     async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
         """See `Slots`."""
         asked = _checked(channel, keys)
-        return await self._write(lambda writer: writer.change(channel, asked, decide), size=_CHANGE_BYTES)
+        return await self._write(
+            lambda writer: writer.change(channel, asked, decide), size=_CHANGE_BYTES, needs=(channel, asked)
+        )
 
     async def values(self, channel: str, keys: Sequence[str]) -> Values:
         """See `Slots`."""
@@ -284,10 +322,11 @@ class SqliteStore:
         span = _span(channel, after, before)
         return await self._read(lambda db: page(starmap(Row, db.execute(_BETWEEN, span)), limit))
 
-    async def seek(self, channel: str, serial: str) -> Cursor:
+    async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
         """See `Slots`."""
         check_name(channel)
-        return await self._read(partial(_seek, channel=channel, serial=serial))
+        spans = [_span(channel, *each)[1:] for each in ranges]  # copied, as in `append`
+        await self._write(lambda writer: writer.trim(channel, upto, spans))
 
     async def close(self) -> None:
         """See `Store`."""
@@ -297,32 +336,24 @@ class SqliteStore:
         async with self._room.line:  # behind all who wait in it
             self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
-        await asyncio.to_thread(self._reader.shutdown)
-        self._readable.close()
+        await super().close()
         # The last connection to go folds the WAL into the file.
         self._writer.db.close()
         os.close(self._lock)
 
     async def _write(
-        self, work: Callable[[_Writer], _T | CitewireError], entries: int = 1, size: int = 0
+        self,
+        work: Callable[[_Writer], _T | CitewireError],
+        entries: int = 1,
+        size: int = 0,
+        needs: _Needs | None = None,
     ) -> _T:
         """What the work gives; an error that it gives, or that ends it, is raised."""
         self._ask()
         await self._room.take(entries, size)
         future: asyncio.Future[_T] = self._loop.create_future()
-        self._jobs.put(_Job(work, future, entries, size))
+        self._jobs.put(_Job(work, future, entries, size, needs))
         return await future
-
-    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        self._ask()
-        try:
-            return await self._loop.run_in_executor(self._reader, work, self._readable)
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot read the store: {error}") from error
-
-    def _ask(self) -> None:
-        if self._closed:
-            raise StoreError("the store is closed")
 
     def _write_all(self) -> None:
         """The writer's life: until None comes, write what is waiting."""
@@ -345,7 +376,7 @@ class SqliteStore:
     def _commit(self, group: list[_Job]) -> list[Any]:
         """The results of the jobs in one transaction; if that fails, each alone: none fails for another."""
         try:
-            return self._writer.run([job.work for job in group])
+            return self._writer.run([job.work for job in group], [job.needs for job in group if job.needs])
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the thread lives on
             if len(group) > 1:
                 return [result for job in group for result in self._commit([job])]
@@ -395,8 +426,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db)
-            uri = f"{path.absolute().as_uri()}?mode=ro"
-            return db, sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            return db, connect(path)
         except BaseException:
             db.close()
             raise
@@ -405,56 +435,22 @@ def _open(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    # A file that cannot be written to is to be found out now.
-    db.executescript("PRAGMA synchronous = FULL; BEGIN IMMEDIATE; COMMIT;")
+    # A file that cannot be written to is to be found out now; what is deleted is to be overwritten.
+    db.executescript("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; BEGIN IMMEDIATE; COMMIT;")
     if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
         raise StoreError("the file system of the data folder does not allow a write-ahead log")
+    for hashed in (content_hash, first_hash, row_hash):
+        db.create_function(hashed.__name__, -1, hashed, deterministic=True)
     migrate(db, steps())
-
-
-def steps() -> list[str]:
-    """The numbered files of `sql/`, in order."""
-    found = files("citewire.channels").joinpath("sql").iterdir()
-    return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
 
 
 def migrate(db: sqlite3.Connection, steps: Sequence[str]) -> None:
     """Take the steps that the database has not had, each in a transaction of its own."""
-    had: int = db.execute("PRAGMA user_version").fetchone()[0]
+    had = version_of(db)
     if had > len(steps):
         raise StoreError(f"the data is of a later version ({had}) than this citewire knows ({len(steps)})")
     for number, step in enumerate(steps[had:], had + 1):
         db.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
-
-
-def _head(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
-    found = db.execute(_HEAD, (channel,)).fetchone()
-    return found and (found[0], head_at(channel, Row(*found[1:])))
-
-
-def _row(db: sqlite3.Connection, channel: str, name: str) -> Row | None:
-    found = db.execute(_NAMED, (channel, name)).fetchone()
-    return found and Row(*found)
-
-
-def _heads(db: sqlite3.Connection, prefix: str, after: str, limit: int) -> tuple[Head, ...]:
-    names = (name for (name,) in db.execute(_NAMES, (after, prefix)))
-    names = takewhile(lambda name: name.startswith(prefix), names)
-    heads = (found[1] for name in names if (found := _head(db, name)))
-    return tuple(islice(heads, at_most(limit)))
-
-
-def _rows(db: sqlite3.Connection, channel: str, after: Cursor | None, limit: int) -> tuple[Row, ...]:
-    # One transaction, so that a drop cannot come between the end and the rows.
-    db.execute("BEGIN")
-    try:
-        no, epoch, n = db.execute(_END, (channel,)).fetchone() or (0, "", 0)
-        if after:
-            check_cursor(Cursor(epoch, n) if epoch else None, after)
-        rows = db.execute(_ROWS, (no, after.n if after else 0))
-        return page((Row(epoch, *values) for values in rows), limit)
-    finally:
-        db.execute("COMMIT")
 
 
 def _checked(channel: str, keys: Sequence[str]) -> tuple[str, ...]:
@@ -469,8 +465,3 @@ def _span(channel: str, after: str, before: str) -> tuple[str, str, str]:
     check_prefix(after)
     check_prefix(before)
     return channel, after, before
-
-
-def _seek(db: sqlite3.Connection, channel: str, serial: str) -> Cursor:
-    no, head = _head(db, channel) or (0, None)
-    return cursor_at(head, serial, lambda n: db.execute(_TICK, (no, n)).fetchone()[0])

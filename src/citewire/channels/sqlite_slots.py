@@ -10,14 +10,17 @@ import sqlite3
 from collections.abc import Sequence
 from itertools import starmap
 
+from citewire.channels.sqlite_inserts import Inserts
 from citewire.channels.store import Slot, Values, slot_page
 
 # Some hundreds of messages that are being annotated or appended to, with their summaries.
 _BYTES_KEPT = 32 * 1024 * 1024
+# Keys in one query: SQLite takes some thousands.
+_AT_ONCE = 1000
 
 _NO = "SELECT no FROM channel WHERE name = ?"
 _VALUES = "SELECT key, value FROM slot WHERE channel = ? AND key IN ({})"
-_PUT = "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT (channel, key) DO UPDATE SET value = excluded.value"
+_PUT = Inserts("slot", 3, "ON CONFLICT (channel, key) DO UPDATE SET value = excluded.value")
 _TAKE = "DELETE FROM slot WHERE channel = ? AND key = ?"
 _SLOTS = """
 SELECT key, value FROM channel JOIN slot ON slot.channel = channel.no
@@ -38,11 +41,15 @@ class WriterSlots:
         """The slots of the channel with this number; 0 is none."""
         if not no:
             return dict.fromkeys(keys)
-        unseen = [key for key in keys if (no, key) not in self._seen]
-        if unseen:
-            for key, value in _values(self._db, no, unseen).items():
-                self._keep(no, key, value)
+        self.look_up(no, keys)
         return {key: self._seen[no, key] for key in keys}
+
+    def look_up(self, no: int, keys: Sequence[str]) -> None:
+        """Have seen them."""
+        unseen = [key for key in keys if (no, key) not in self._seen]
+        for at in range(0, len(unseen), _AT_ONCE):
+            for key, value in _values(self._db, no, unseen[at : at + _AT_ONCE]).items():
+                self._keep(no, key, value)
 
     def put(self, no: int, puts: Values) -> None:
         """Change them, once `flush` is called."""
@@ -53,7 +60,7 @@ class WriterSlots:
     def flush(self) -> None:
         """Write what has changed."""
         slots = [(*at, self._seen[at]) for at in self._changed]
-        self._db.executemany(_PUT, (slot for slot in slots if slot[2] is not None))
+        _PUT.run(self._db, [slot for slot in slots if slot[2] is not None])
         self._db.executemany(_TAKE, (slot[:2] for slot in slots if slot[2] is None))
         self._changed.clear()
         if self._size > _BYTES_KEPT:

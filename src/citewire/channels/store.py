@@ -1,4 +1,4 @@
-"""The ports: `Store`, channels of numbered rows; `Slots`, the small values that rows add up to.
+"""The ports: `Store`, channels of numbered rows; `Log`, what of it one reads; `Slots`, what rows add up to.
 
 What a row holds besides the caller's bytes, what is refused and how much one read gives is decided here, so
 that no store can differ in it.
@@ -26,6 +26,7 @@ from citewire.channels.serial import serial_of, tick_after, tick_of
 from citewire.errors import CitewireError, InputError
 
 _T = TypeVar("_T")
+_Linked = TypeVar("_Linked", "Row", "Link")
 
 MIB = 1024 * 1024
 ENTRY_BYTES = 16 * MIB
@@ -90,6 +91,21 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A row as its chain knows it: of its id and its data, the sha256 in `content`."""
+
+    n: int
+    tick: int
+    kind: str
+    content: bytes
+    before: bytes
+
+    @property
+    def hash(self) -> bytes:
+        """The sha256 of it all."""
+        return _link_hash(self.n, self.tick, self.kind, self.content, self.before)
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """An entry in its place. `before` is the hash of the row before it: no row changes unseen."""
 
@@ -112,11 +128,35 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return Cursor(self.epoch, self.n)
 
     @property
+    def link(self) -> Link:
+        """What stays of the row in the chain when its content is erased."""
+        return Link(self.n, self.tick, self.kind, content_hash(self.id, self.data), self.before)
+
+    @property
     def hash(self) -> bytes:
-        """The sha256 of all of the row, with the length of each part, so that no two rows read alike."""
-        name, kind = self.id.encode(), self.kind.encode()
-        sizes = f"{self.n} {self.tick} {len(name)} {len(kind)} {len(self.data)} "
-        return sha256(b"".join((self.before, sizes.encode(), name, kind, self.data))).digest()
+        """The hash of its link."""
+        return row_hash(self.n, self.tick, self.id, self.kind, self.data, self.before)
+
+
+def content_hash(id: str, data: bytes) -> bytes:  # noqa: A002
+    """The sha256 of what a row says, with the length of the id, so that no two read alike."""
+    name = id.encode()
+    return sha256(b"%d %b%b" % (len(name), name, data)).digest()
+
+
+def row_hash(n: int, tick: int, id: str, kind: str, data: bytes, before: bytes) -> bytes:  # noqa: A002
+    """The hash of a row with these values."""
+    return _link_hash(n, tick, kind, content_hash(id, data), before)
+
+
+def _link_hash(n: int, tick: int, kind: str, content: bytes, before: bytes) -> bytes:
+    # Two numbers, and 32 bytes on either side of what has no length: it has only one reading.
+    return sha256(b"%b%d %d %b%b" % (before, n, tick, kind.encode(), content)).digest()
+
+
+def first_hash(channel: str, epoch: str) -> bytes:
+    """With what the chain of a channel begins."""
+    return sha256(f"{epoch}:{channel}".encode()).digest()
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +177,15 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     def serial(self) -> str:
         """The serial of the last row."""
         return serial_of(self.tick, self.epoch)
+
+
+class Erased(msgspec.Struct, frozen=True, gc=False):
+    """A channel that was dropped, as the `no`th: its chain runs from the floor to the head. `at` is in ms."""
+
+    no: int
+    at: int
+    floor: Head
+    head: Head
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -181,7 +230,50 @@ Decide: TypeAlias = Callable[[Values, Place], Change[_T]]
 """From the slots asked for as they are, and the place of the next row, to what is to happen."""
 
 
-class Store(Protocol):
+class Log(Protocol):
+    """What can be read of a store, by one who does not write to it too. See `Store` for what it promises."""
+
+    async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
+        """Up to `limit` rows after the cursor, or from the floor; none only when there are no more.
+
+        Fewer where they are large or very many: see `PAGE_BYTES`. CursorLost where the channel has no such
+        row: it was dropped or trimmed, or the data folder is an older copy.
+        """
+        ...
+
+    async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002  # as it is called in an entry
+        """The row of the entry that was appended under this id; None where there is none."""
+        ...
+
+    async def head(self, channel: str) -> Head | None:
+        """The end of the channel; None when there is no such channel."""
+        ...
+
+    async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
+        """The channels whose names begin so and come after `after`, by name (in code point order)."""
+        ...
+
+    async def floor(self, channel: str) -> Head | None:
+        """What was the end of the channel when its first row came that is still there.
+
+        That is where its chain begins: number 0, until it is trimmed. None when there is no such channel.
+        """
+        ...
+
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+        """The dropped channels whose names began so, after the one with this `no`, as they were dropped."""
+        ...
+
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+        """Up to `limit` links of the channel that was dropped in this epoch, after number `after`."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was asked for, then let go of everything. Any later call is a StoreError."""
+        ...
+
+
+class Store(Log, Protocol):
     """Where channels are kept.
 
     - **Durable**: when `append` or `drop` returns, the change outlives a crash of the process and of the
@@ -193,7 +285,7 @@ class Store(Protocol):
     - **In order**: rows of a channel are numbered 1, 2, 3 … in the order of their commits, with rising
       serials; a reader who has seen row n will never find a row before it that it had not been shown.
     - **Chained**: each row holds the hash of the row before it, the first one that of the channel's name and
-      epoch.
+      epoch. The hash is over the sha256 of the content, so that content can go and the chain stay.
     - A channel begins with its first row, under an epoch that no channel had before, and ends with `drop`.
     - **Restored**: where an older copy of the data is put back, epochs stay. A cursor past the end of the
       copy is lost; one within it reads on, and cannot know that other rows once came after it.
@@ -206,32 +298,8 @@ class Store(Protocol):
         """Keep the entries; their rows, in the order of the entries. StoreBusy when there is no room."""
         ...
 
-    async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
-        """Up to `limit` rows after the cursor, or from the start; none only when there are no more.
-
-        Fewer where they are large or very many: see `PAGE_BYTES`. CursorLost where the channel has no such
-        row: it was dropped, or the data folder is an older copy.
-        """
-        ...
-
-    async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002  # as it is called in an entry
-        """The row of the entry that was appended under this id; None where there is none."""
-        ...
-
-    async def head(self, channel: str) -> Head | None:
-        """The end of the channel; None when it has no rows."""
-        ...
-
-    async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
-        """The channels whose names begin so and come after `after`, by name (in code point order)."""
-        ...
-
     async def drop(self, channel: str) -> None:
-        """Forget the channel and all its rows, if it is there."""
-        ...
-
-    async def close(self) -> None:
-        """Finish what was asked for, then let go of everything. Any later call is a StoreError."""
+        """Erase the ids and the data of all rows of the channel, if it is there; their links are kept."""
         ...
 
 
@@ -244,6 +312,7 @@ class Slots(Protocol):
       left. `decide` runs in any thread, perhaps more than once; it must depend on nothing else and do
       nothing else. What it raises is raised to its caller, and nothing happens.
     - Slots end with their channel.
+    - **Trimmed**: what `trim` forgets is gone for good, ids too; the chain goes on from the floor.
 
     Keys are names as all others. An id that the log has already is an InputError here: a change mints ids.
     """
@@ -276,9 +345,16 @@ class Slots(Protocol):
         """
         ...
 
+    async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
+        """Forget all rows up to this one, and the slots whose keys lie between the two of a range.
+
+        CursorLost as with `Store.read`.
+        """
+        ...
+
 
 class ChannelStore(Store, Slots, Protocol):
-    """Both ports in one."""
+    """All ports in one."""
 
 
 def now_ms() -> int:
@@ -337,7 +413,7 @@ def _bytes_in(name: str) -> int:
 def new_head(channel: str) -> Head:
     """The head of a channel that has no row yet."""
     epoch = secrets.token_hex(8)
-    return Head(channel, epoch, 0, 0, sha256(f"{epoch}:{channel}".encode()).digest())
+    return Head(channel, epoch, 0, 0, first_hash(channel, epoch))
 
 
 def next_row(head: Head, entry: Entry, now: int) -> tuple[Row, Head]:
@@ -357,18 +433,19 @@ def head_at(channel: str, row: Row) -> Head:
     return Head(channel, row.epoch, row.n, row.tick, row.hash)
 
 
-def check_cursor(end: Cursor | None, after: Cursor) -> None:
-    """Refuse a cursor that is not in the log of a channel with this end."""
-    if end is None or after.epoch != end.epoch or not 0 <= after.n <= end.n:
+def check_cursor(after: Cursor, end: Cursor | None, floor: int) -> None:
+    """Refuse a cursor that is not in the log of a channel with this end and floor."""
+    if end is None or after.epoch != end.epoch or not floor <= after.n <= end.n:
         raise CursorLost(f"the log does not go on from {after}")
 
 
-def cursor_at(end: Head | None, serial: str, tick_at: Callable[[int], int]) -> Cursor:
-    """See `Slots.seek`, for a channel with this end and the ticks of its rows by number."""
+def cursor_at(serial: str, end: Head | None, floor: Head | None, tick_at: Callable[[int], int]) -> Cursor:
+    """See `Slots.seek`, for a channel with this end and floor, and the ticks of its rows by number."""
     tick, epoch = tick_of(serial)
-    if end is None or epoch != end.epoch or tick > end.tick:
+    if not (end and floor) or epoch != end.epoch or not floor.tick <= tick <= end.tick:
         raise CursorLost(f"the log does not go on from {serial}")
-    return Cursor(epoch, bisect_right(range(1, end.n + 1), tick, key=tick_at))
+    numbers = range(floor.n + 1, end.n + 1)
+    return Cursor(epoch, floor.n + bisect_right(numbers, tick, key=tick_at))
 
 
 def at_most(limit: int) -> int:
@@ -402,7 +479,7 @@ def was_all(rows: Sequence[Row], limit: int) -> bool:
     return len(rows) < at_most(limit) and sum(len(row.data) for row in rows) < PAGE_BYTES
 
 
-def broken_link(before: bytes, rows: Iterable[Row]) -> Row | None:
+def broken_link(before: bytes, rows: Iterable[_Linked]) -> _Linked | None:
     """The first row that does not hold the hash of the one before it, where `before` is that of the first."""
     for row in rows:
         if row.before != before:

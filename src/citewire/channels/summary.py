@@ -90,8 +90,8 @@ _Form: TypeAlias = Total | Listed | Tallied
 _Forms: TypeAlias = Mapping[str, _Form]
 
 _FORMS: tuple[type[_Form], ...] = (Total, Listed, Tallied)
-_alone = {form: msgpack.Decoder(form) for form in _FORMS}
-_by_name = {form: msgpack.Decoder(dict[str, form]) for form in _FORMS}
+_decoders = {form: msgpack.Decoder(form) for form in _FORMS}
+_raw = msgpack.Decoder(dict[str, Raw])
 
 
 class Method(Struct, frozen=True):
@@ -107,17 +107,20 @@ class Method(Struct, frozen=True):
     adds: bool = False
     moves: bool = False
 
-    def read(self, data: Raw | None) -> _Forms:
-        """The groups of a type by name; the one of a type without names has none."""
+    def groups(self, data: Raw | None) -> dict[str, Raw]:
+        """The groups of a type by name, unread; the one of a type without names has none."""
         if data is None:
             return {}
-        if self.named:
-            return _by_name[self.form].decode(data)
-        return {"": _alone[self.form].decode(data)}
+        return _raw.decode(data) if self.named else {"": data}
 
-    def written(self, forms: _Forms) -> Any:
+    def read(self, groups: Mapping[str, Raw], names: Iterable[str]) -> dict[str, _Form]:
+        """Those of the groups that have these names."""
+        decoder = _decoders[self.form]
+        return {name: decoder.decode(groups[name]) for name in names if name in groups}
+
+    def written(self, groups: Mapping[str, _Form | Raw]) -> Any:
         """The same as clients get it."""
-        return forms if self.named else forms[""]
+        return groups if self.named else groups[""]
 
 
 METHODS: Mapping[str, Method] = {
@@ -164,18 +167,15 @@ class Folded(Struct, frozen=True):
 
 
 class _Groups(Struct, frozen=True):
-    """The groups of one type, and where one client is hidden among them."""
+    """The groups of one type that a step is about, and where its client is hidden among them."""
 
     forms: _Forms
     hidden: Hidden | None
 
 
-_types = msgpack.Decoder(dict[str, Raw])
-
-
 def read(summary: bytes | None) -> dict[str, Raw]:
     """The types of a summary."""
-    return _types.decode(summary) if summary else {}
+    return _raw.decode(summary) if summary else {}
 
 
 def fold(summary: bytes | None, hidden: Hidden | None, step: Step, shown: int) -> Folded | None:
@@ -184,17 +184,20 @@ def fold(summary: bytes | None, hidden: Hidden | None, step: Step, shown: int) -
     `hidden` is that of the step's client, in the group of the step or, where clients move, in any of its
     type. No group names more than `shown` clients.
     """
-    types = read(summary)
-    before = _Groups(step.method.read(types.get(step.type)), hidden)
+    method, types = step.method, read(summary)
+    groups = method.groups(types.get(step.type))
+    # Groups that the step does not touch are copied unread: a hundred clients in each take their time.
+    before = _Groups(method.read(groups, groups if method.moves else (step.name,)), hidden)
     after = _deleted(before, step) if step.delete else _created(before, step, len(summary or b""), shown)
     if after is None:
         return None
-    changed: dict[str, Any] = {**types, step.type: None}
-    if after.forms:
-        changed[step.type] = step.method.written(after.forms)
-    else:
-        del changed[step.type]
-    return Folded(msgpack.encode(changed), after.hidden)
+    changed: dict[str, _Form | Raw] = {**groups, **after.forms}
+    for name in before.forms.keys() - after.forms.keys():
+        del changed[name]
+    written: dict[str, Any] = {**types, step.type: changed and method.written(changed)}
+    if not changed:
+        del written[step.type]
+    return Folded(msgpack.encode(written), after.hidden)
 
 
 def _created(groups: _Groups, step: Step, size: int, shown: int) -> _Groups | None:
@@ -280,7 +283,8 @@ def of_client(summary: bytes | None, client_id: str, hidden: Iterable[Hidden]) -
     found: dict[str, Any] = {}
     for kind, data in read(summary).items():
         method, forms = METHODS[kind.partition(":")[2]], dict[str, _Form]()
-        for name, form in method.read(data).items():
+        groups = method.groups(data)
+        for name, form in method.read(groups, groups).items():
             group = form.group()
             if count := group.shown.get(client_id) or counts.get((kind, name)):
                 alone = method.form.of(replace(group, shown={client_id: count}))

@@ -30,6 +30,7 @@ _MODULES = {
     "serve": "serving",
     "keys": "keys",
     "extract": "extracting",
+    "audit": "auditing",
 }
 
 # Typer keeps its own copy of click to itself and shows only the leaves of its errors.

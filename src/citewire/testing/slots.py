@@ -25,9 +25,19 @@ from citewire.channels.store import (
     Slot,
     StoreError,
     Values,
+    head_at,
 )
 from citewire.errors import InputError
-from citewire.testing.store import ENTRY, NAMES, StoreMachine, Suite, check_log, entries, everything
+from citewire.testing.store import (
+    ENTRY,
+    NAMES,
+    StoreMachine,
+    Suite,
+    check_erased,
+    check_log,
+    entries,
+    everything,
+)
 
 __all__ = ["SlotsContract"]
 
@@ -165,6 +175,9 @@ class SlotsContract(Suite[ChannelStore]):
                     store.named("c", "", name),
                     store.seek(name, "00000000000005-000@e:000"),
                     store.seek("c", name),
+                    store.trim(name, Cursor("e", 0)),
+                    store.trim("c", Cursor("e", 0), [(name, "")]),
+                    store.trim("c", Cursor("e", 0), [("", name)]),
                 ):
                     with pytest.raises(InputError):
                         await call
@@ -186,6 +199,55 @@ class SlotsContract(Suite[ChannelStore]):
 
         asyncio.run(run())
 
+    def test_a_trimmed_channel(self) -> None:
+        """It goes on from its floor: the numbers, the serials, the chain; also when no row is left."""
+
+        async def run() -> None:
+            async with self.opened(lambda: 5) as store:
+                put = Change(None, entries("a", "b", "c"), dict.fromkeys(("k", "k:1", "k:2", "l"), b""))
+                rows = (await store.change("c", [], _always(put))).rows
+                await store.trim("c", rows[1].cursor, [("k:", "k;")])
+                assert await store.read("c") == rows[2:]
+                assert await store.get("c", "a") is None
+                assert [slot.key for slot in await store.slots("c", "", "z")] == ["k", "l"]
+                assert await store.seek("c", rows[1].serial) == rows[1].cursor
+                for lost in (store.read("c", rows[0].cursor), store.seek("c", rows[0].serial)):
+                    with pytest.raises(CursorLost):
+                        await lost
+                for wrong in (Cursor("0", 2), Cursor(rows[0].epoch, 1), Cursor(rows[0].epoch, 4)):
+                    with pytest.raises(CursorLost):
+                        await store.trim("c", wrong, [("", "z")])
+                await store.trim("c", rows[2].cursor)
+                assert await store.read("c") == ()
+                assert await store.head("c") == await store.floor("c") == head_at("c", rows[2])
+                assert [head.n for head in await store.heads("")] == [3]
+                [again] = await store.append("c", entries("a"))
+                assert (again.n, again.before) == (4, rows[2].hash)
+                assert again.serial > rows[2].serial
+                await store.drop("c")
+                [erased] = await store.erased("")
+                assert await check_erased(store, erased) == [again.link]
+                with pytest.raises(CursorLost):
+                    await store.trim("c", again.cursor)
+
+        asyncio.run(run())
+
+    def test_trimmed_in_the_middle_of_changes(self) -> None:
+        """Slots that were put just before are gone too, and what comes later is decided without them."""
+
+        async def run() -> None:
+            async with self.opened() as store:
+                put = _always(Change(None, entries("a"), {"k": b"v"}))
+                [row] = (await store.change("c", [], put)).rows
+                results = await asyncio.gather(
+                    store.change("c", [], _always(Change(None, entries("b"), {"k": b"w", "l": b""}))),
+                    store.trim("c", row.cursor, [("", "l")]),
+                    store.change("c", ["k", "l"], _no_change),
+                )
+                assert results[2].result[0] == {"k": None, "l": b""}
+
+        asyncio.run(run())
+
     def test_a_closed_store(self) -> None:
         """What is asked for later is refused."""
 
@@ -198,6 +260,7 @@ class SlotsContract(Suite[ChannelStore]):
                     store.slots("c", "", "z"),
                     store.named("c", "", "z"),
                     store.seek("c", "00000000000005-000@e:000"),
+                    store.trim("c", Cursor("e", 0)),
                 ):
                     with pytest.raises(StoreError):
                         await call
@@ -249,7 +312,7 @@ class _SlotsMachine(StoreMachine):
             return
         changed = self.runner.run(self.store.change(channel, keys, decide))
         place = changed.result
-        assert place.n == len(kept) + 1
+        assert place.n == self.floors.get(channel, 0) + len(kept) + 1
         assert place.epoch == self.epochs.setdefault(channel, place.epoch)
         assert [row.serial for row in changed.rows] == [place.serial(k) for k in range(len(batch))]
         self.model[channel] = kept | {entry.id: entry for entry in batch}
@@ -266,17 +329,36 @@ class _SlotsMachine(StoreMachine):
         ids = sorted(name for name in self.model.get(channel, {}) if after < name < before)
         assert [row.id for row in rows] == ids[:limit]
 
+    @rule(channel=NAMES, n=st.integers(0, 10), ranges=st.lists(st.tuples(_BOUNDS, _BOUNDS), max_size=2))
+    def trim(self, channel: str, n: int, ranges: list[tuple[str, str]]) -> None:
+        kept, floor = self.model.get(channel), self.floors.get(channel, 0)
+        call = self.store.trim(channel, Cursor(self.epochs.get(channel, "none"), n), ranges)
+        if kept is None or not floor <= n <= floor + len(kept):
+            with pytest.raises(CursorLost):
+                self.runner.run(call)
+            return
+        self.runner.run(call)
+        self.model[channel] = dict(list(kept.items())[n - floor :])
+        self.floors[channel] = n
+        self.slots[channel] = {
+            key: value
+            for key, value in self.slots.get(channel, {}).items()
+            if not any(after < key < before for after, before in ranges)
+        }
+
     @rule(channel=NAMES, past=st.integers(-2, 2))
     def seek(self, channel: str, past: int) -> None:
         rows = self.runner.run(everything(self.store, channel))
         for row in rows:
             tick = row.tick + past
             serial = f"{tick // 1000:014d}-{tick % 1000:03d}@{row.epoch}"
-            if tick > rows[-1].tick:
+            floor = self.runner.run(self.store.floor(channel))
+            assert floor
+            if not floor.tick <= tick <= rows[-1].tick:
                 with pytest.raises(CursorLost):
                     self.runner.run(self.store.seek(channel, serial))
             else:
-                n = sum(each.tick <= tick for each in rows)
+                n = floor.n + sum(each.tick <= tick for each in rows)
                 assert self.runner.run(self.store.seek(channel, serial)) == Cursor(row.epoch, n)
         with pytest.raises(CursorLost):
             self.runner.run(self.store.seek(channel, "00000000000000-000@0"))

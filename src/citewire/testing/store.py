@@ -23,10 +23,15 @@ from citewire.channels.store import (
     Cursor,
     CursorLost,
     Entry,
+    Erased,
+    Head,
+    Link,
     Row,
     Store,
     StoreError,
     broken_link,
+    first_hash,
+    head_at,
     was_all,
 )
 from citewire.errors import InputError
@@ -49,14 +54,28 @@ async def everything(store: Store, channel: str, page: int = 3) -> list[Row]:
     return rows
 
 
-def check_log(rows: list[Row]) -> None:
+def check_log(rows: list[Row], floor: Head | None = None) -> None:
     """No gap, serials that rise as text, one epoch, no id twice, and no link of the chain broken."""
-    assert [row.n for row in rows] == list(range(1, len(rows) + 1))
+    first = floor.n + 1 if floor else 1
+    assert [row.n for row in rows] == list(range(first, first + len(rows)))
     serials = [row.serial for row in rows]
     assert serials == sorted(set(serials))
     assert len({row.epoch for row in rows}) <= 1
     assert len({row.id for row in rows}) == len(rows)
-    assert not rows or broken_link(rows[0].before, rows) is None
+    assert not rows or broken_link(floor.hash if floor else rows[0].before, rows) is None
+
+
+async def check_erased(store: Store, erased: Erased, page: int = 3) -> list[Link]:
+    """All links of a dropped channel, read page by page; its chain runs from the floor to the head."""
+    links = list(await store.links(erased.head.epoch, limit=page))
+    while links and (more := await store.links(erased.head.epoch, links[-1].n, page)):
+        links.extend(more)
+    assert [link.n for link in links] == list(range(erased.floor.n + 1, erased.head.n + 1))
+    assert broken_link(erased.floor.hash, links) is None
+    assert (links[-1].hash if links else erased.floor.hash) == erased.head.hash
+    if erased.floor.n == 0:
+        assert erased.floor.hash == first_hash(erased.floor.channel, erased.floor.epoch)
+    return links
 
 
 class Suite(Generic[_S_co]):
@@ -185,6 +204,31 @@ class StoreContract(Suite[Store]):
 
         asyncio.run(run())
 
+    def test_what_is_left_of_a_dropped_channel(self) -> None:
+        """When it was dropped, and its chain, under every life it had; nothing of what was in it."""
+
+        async def run() -> None:
+            async with self.opened(lambda: 5) as store:
+                lives: list[list[Row]] = []
+                for names in ("abcde", "a"):
+                    lives.append(list(await store.append("c", entries(*names))))
+                    await store.drop("c")
+                await store.append("other", entries("a"))
+                await store.drop("other")
+                await store.drop("c")
+                found = await store.erased("c")
+                assert [each.no for each in await store.erased("", found[0].no)] == [
+                    found[1].no,
+                    found[1].no + 1,
+                ]
+                for erased, rows in zip(found, lives, strict=True):
+                    assert (erased.at, erased.head.channel, erased.floor.n) == (5, "c", 0)
+                    assert await check_erased(store, erased) == [row.link for row in rows]
+                assert await store.links("none") == ()
+                assert await store.floor("c") is None
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize("name", ["", "\0", "a\0b", "\ud800", "x" * 513, "é" * 257])
     def test_names_no_store_could_keep(self, name: str) -> None:
         """They are refused wherever they come in, and nothing is kept."""
@@ -271,8 +315,17 @@ class StoreContract(Suite[Store]):
                 await asyncio.sleep(0)
                 await store.close()
                 assert sorted(row.n for [row] in await asyncio.gather(*pending)) == list(range(1, 51))
-                calls = (store.append("c", entries("z")), store.read("c"), store.head("c"), store.heads(""))
-                for call in (*calls, store.get("c", "z"), store.drop("c")):
+                for call in (
+                    store.append("c", entries("z")),
+                    store.read("c"),
+                    store.head("c"),
+                    store.heads(""),
+                    store.get("c", "z"),
+                    store.drop("c"),
+                    store.floor("c"),
+                    store.erased(""),
+                    store.links("e"),
+                ):
                     with pytest.raises(StoreError):
                         await call
                 await store.close()
@@ -295,14 +348,17 @@ ENTRY = st.builds(Entry, st.sampled_from("stuvwxyz"), st.sampled_from(["event", 
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store next to its model: for each channel, the entries that were new, in order; and its slots."""
+    """A store next to its model: for each channel, the entries that were new and are kept, in order; how many
+    were trimmed before them; and its slots."""
 
     def __init__(self, suite: Suite[Any]) -> None:
         super().__init__()
         self.suite = suite
         self.model: dict[str, dict[str, Entry]] = {}
         self.slots: dict[str, dict[str, bytes]] = {}
+        self.floors: dict[str, int] = {}
         self.epochs: dict[str, str] = {}
+        self.erased: dict[str, list[Link]] = {}
         self.clock = 1000
         self.place = suite.folder()
         self.runner = asyncio.Runner()
@@ -322,19 +378,21 @@ class StoreMachine(RuleBasedStateMachine):
         kept = self.model.setdefault(channel, {}) if batch else {}
         for entry in batch:
             kept.setdefault(entry.id, entry)
-        order = list(kept)
+        order, first = list(kept), self.floors.get(channel, 0) + 1
         assert [(row.n, Entry(row.id, row.kind, row.data)) for row in rows] == [
-            (order.index(entry.id) + 1, kept[entry.id]) for entry in batch
+            (order.index(entry.id) + first, kept[entry.id]) for entry in batch
         ]
         for row in rows:
             assert row.epoch == self.epochs.setdefault(channel, row.epoch)
 
     @rule(channel=NAMES)
     def drop(self, channel: str) -> None:
+        if channel in self.model:
+            rows = self.runner.run(everything(self.store, channel))
+            self.erased[self.epochs[channel]] = [row.link for row in rows]
         self.runner.run(self.store.drop(channel))
-        self.slots.pop(channel, None)
-        self.model.pop(channel, None)
-        self.epochs.pop(channel, None)
+        for table in (self.slots, self.model, self.floors, self.epochs):
+            table.pop(channel, None)
 
     @rule()
     def reopen(self) -> None:
@@ -344,11 +402,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(channel=NAMES, n=st.integers(0, 10), limit=st.integers(0, 5))
     def read(self, channel: str, n: int, limit: int) -> None:
-        kept = list(self.model.get(channel, {}))
+        kept, floor = list(self.model.get(channel, {})), self.floors.get(channel, 0)
         cursor = Cursor(self.epochs.get(channel, "none"), n)
-        if channel in self.model and n <= len(kept):
+        if channel in self.model and floor <= n <= floor + len(kept):
             rows = self.runner.run(self.store.read(channel, cursor, limit))
-            assert [row.id for row in rows] == kept[n : n + limit]
+            assert [row.id for row in rows] == kept[n - floor :][:limit]
         else:
             with pytest.raises(CursorLost):
                 self.runner.run(self.store.read(channel, cursor, limit))
@@ -359,7 +417,8 @@ class StoreMachine(RuleBasedStateMachine):
         kept = self.model.get(channel, {})
         if name in kept:
             assert row is not None
-            assert (row.n, row.epoch) == (list(kept).index(name) + 1, self.epochs[channel])
+            place = self.floors.get(channel, 0) + list(kept).index(name) + 1
+            assert row.cursor == Cursor(self.epochs[channel], place)
             assert Entry(row.id, row.kind, row.data) == kept[name]
         else:
             assert row is None
@@ -377,10 +436,18 @@ class StoreMachine(RuleBasedStateMachine):
         for channel, kept in self.model.items():
             rows = self.runner.run(everything(self.store, channel))
             head = self.runner.run(self.store.head(channel))
-            check_log(rows)
+            floor = self.runner.run(self.store.floor(channel))
+            check_log(rows, floor)
             assert [Entry(row.id, row.kind, row.data) for row in rows] == list(kept.values())
-            assert head is not None
-            assert (head.cursor, head.hash) == (rows[-1].cursor, rows[-1].hash)
+            assert floor is not None
+            assert floor.cursor == Cursor(self.epochs[channel], self.floors.get(channel, 0))
+            assert head == (head_at(channel, rows[-1]) if rows else floor)
+
+    @invariant()
+    def same_erased(self) -> None:
+        erased = self.runner.run(self.store.erased(""))
+        links = {each.head.epoch: self.runner.run(check_erased(self.store, each)) for each in erased}
+        assert links == self.erased
 
     def teardown(self) -> None:
         self.runner.run(self.store.close())

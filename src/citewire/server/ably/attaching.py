@@ -11,6 +11,7 @@ from msgspec import Struct
 from citewire.server.ably.auth import Client
 from citewire.server.ably.codec import MODES, Flag, Inbound
 from citewire.server.ably.errors import AblyError
+from citewire.server.ably.filtering import Filter, wanted
 
 __all__ = ["Asked", "Rewind", "allowed", "asked"]
 
@@ -37,8 +38,10 @@ class Rewind(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What ATTACH asks for; `params` are those that we know, as we understood them."""
+    """What ATTACH asks for, in which channel; `params` are those that we know, as we understood them."""
 
+    channel: str
+    filter: Filter | None
     modes: Flag
     rewind: Rewind | None
     append_full: bool
@@ -47,16 +50,20 @@ class Asked(Struct, frozen=True):
 
 def asked(frame: Inbound) -> Asked:
     """What the frame asks for. Raises `AblyError`."""
-    given = {name: str(value) for name, value in (frame.params or {}).items()}
+    want = wanted(frame.channel or "")
+    given = want.params | {name: str(value) for name, value in (frame.params or {}).items()}
     known = {name: given[name] for name in ("modes", "rewind", "appendMode") if name in given}
     flags = Flag(frame.flags or 0)
     modes = _named(known["modes"]) if "modes" in known else (flags & MODES) or _DEFAULT
+    if want.filter:
+        # Some of the messages are all that there is to be had.
+        modes &= Flag.SUBSCRIBE
     is_again = frame.channel_serial is not None or Flag.ATTACH_RESUME in flags
     rewind = _rewind(known["rewind"]) if "rewind" in known else None
     mode = known.get("appendMode", "delta")
     if mode not in {"delta", "full"}:
         raise AblyError(40003, "appendMode is delta or full")
-    return Asked(modes, None if is_again else rewind, mode == "full", known)
+    return Asked(want.channel, want.filter, modes, None if is_again else rewind, mode == "full", known)
 
 
 def allowed(client: Client, channel: str, modes: Flag) -> Flag:

@@ -50,6 +50,8 @@ class Attachment:
         self.serial: str | None = None
         """That of the last row whose frames were taken."""
         self._channels, self._form, self._batches = channels, form, batches
+        self._is_told = Flag.SUBSCRIBE in modes
+        self._is_noted = Flag.ANNOTATION_SUBSCRIBE in modes
         self._since = ""
         self._known: dict[str, str] = {}
 
@@ -66,10 +68,10 @@ class Attachment:
             self._known = {message.serial: message.version.serial for message in shown}
             yield self._messages(shown, start.serial)
         if self.modes & _HEARS:
-            async with aclosing(self._channels.follow(self.channel, start.cursor)) as following:
+            async with aclosing(self._channels.follow(self.asked.channel, start.cursor)) as following:
                 async for rows in following:
-                    for part in self._batches.of(self.channel, rows):
-                        async for wire in self._told(part):
+                    for part in self._batches.of(self.asked.channel, rows):
+                        for wire in await self._told(part):
                             yield wire
                         self.serial = part.serial
 
@@ -81,12 +83,12 @@ class Attachment:
                 return _Start(await self._cursor(after), after, Flag.RESUMED)
             except CursorLost as exc:
                 error = info_of(exc)
-        head = await self._channels.head(self.channel)
+        head = await self._channels.head(self.asked.channel)
         return _Start(head.cursor, head.serial, error=error) if head else _Start(None, START, error=error)
 
     async def _cursor(self, serial: str) -> Cursor | None:
         try:
-            return await self._channels.cursor(self.channel, channel_serial(serial))
+            return await self._channels.cursor(self.asked.channel, channel_serial(serial))
         except ChannelError as exc:
             if exc.ably != 40003:
                 raise
@@ -96,13 +98,13 @@ class Attachment:
     async def _rewound(self, until: str, now: int) -> Sequence[Message]:
         """The messages up to a serial that are to be shown again, as they stand, the oldest first."""
         rewind = self.asked.rewind
-        if rewind is None or Flag.SUBSCRIBE not in self.modes:
+        if rewind is None or not self._is_told:
             return ()
         start = 0 if rewind.period is None else max(0, now - rewind.period)
         page = await self._channels.history(
-            self.channel, History(start=start, until=until, limit=rewind.count)
+            self.asked.channel, History(start=start, until=until, limit=rewind.count)
         )
-        return page.items[::-1]
+        return [message for message in page.items[::-1] if self._fits(message)]
 
     def _attached(self, start: _Start, *, has_backlog: bool) -> Wire:
         return self._written(
@@ -116,38 +118,43 @@ class Attachment:
             )
         )
 
-    async def _told(self, part: Posts | Noted) -> AsyncGenerator[Wire]:
+    async def _told(self, part: Posts | Noted) -> Sequence[Wire]:
         packed, own = self._form.packed, self._form.own
-        is_told, is_noted = Flag.SUBSCRIBE in self.modes, Flag.ANNOTATION_SUBSCRIBE in self.modes
         if isinstance(part, Posts):
-            if is_told and (wire := await self._posts(part)):
-                yield wire
-            return
-        notes = part.wire(packed=packed, but=own) if is_noted else None
-        if is_told and (wire := part.summary(packed=packed, is_last=notes is None)):
-            yield wire
-        if notes:
-            yield notes
+            posts = await self._posts(part) if self._is_told else None
+            return [posts] if posts else ()
+        if self.asked.filter:
+            return ()
+        notes = part.wire(packed=packed, but=own) if self._is_noted else None
+        summary = part.summary(packed=packed, is_last=notes is None) if self._is_told else None
+        return [wire for wire in (summary, notes) if wire]
 
     async def _posts(self, part: Posts) -> Wire | None:
         packed, own = self._form.packed, self._form.own
-        if (own is None or own not in part.owners) and all(
+        is_shared = self.asked.filter is None and (own is None or own not in part.owners)
+        if is_shared and all(
             self._is_next(edit.serial, edit.version, is_append=edit.is_append) for edit in part.edits
         ):
             for edit in part.edits:
                 self._note(edit.serial, edit.version)
             return part.wire(packed=packed)
         others = [event.message for event in part.events if own is None or event.connection_id != own]
-        told = [message for each in others if (message := await self._whole(each))]
+        told = [message for each in others if self._fits(each) and (message := await self._whole(each))]
         return self._messages(told, part.serial) if told else None
 
+    def _fits(self, message: Message) -> bool:
+        return self.asked.filter is None or self.asked.filter.fits(message)
+
     async def _whole(self, message: Message) -> Message | None:
-        """The message as this client can use it; None where it has seen what is in it."""
+        """The message as this client can use it; None where it has seen what is in it, or it is gone."""
         serial, version = message.serial, message.version.serial
         if version <= self._known.get(serial, ""):
             return None
         if not self._is_next(serial, version, is_append=message.action is Action.APPEND):
-            message = await self._channels.message(self.channel, serial)
+            try:
+                message = await self._channels.message(self.asked.channel, serial)
+            except ChannelError:
+                return None
         self._note(serial, message.version.serial)
         return message
 

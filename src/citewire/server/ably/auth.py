@@ -6,7 +6,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from citewire import codec
 from citewire.channels.channels import Channels
 from citewire.channels.message import Action, Who
 from citewire.server.ably.errors import AblyError
+from citewire.server.ably.rates import Rates
 from citewire.server.capability import Capability
 from citewire.server.http import Authenticate
 from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
@@ -34,6 +35,7 @@ _JUDGED = 1000
 # A connection's key is good as long as its channels are.
 _FOREVER = 1 << 40
 
+_T = TypeVar("_T")
 _Ask: TypeAlias = Callable[[Keyring], Caller]
 _EDITS = {Action.UPDATE: "message-update", Action.APPEND: "message-update", Action.DELETE: "message-delete"}
 
@@ -130,9 +132,13 @@ class Gate:
     """
 
     def __init__(
-        self, doors: Sequence[Door], authenticate: Authenticate, clock: Callable[[], float] = time.time
+        self,
+        doors: Sequence[Door],
+        authenticate: Authenticate,
+        clock: Callable[[], float] = time.time,
+        rates: Rates | None = None,
     ) -> None:
-        self._doors, self._authenticate, self._clock = doors, authenticate, clock
+        self._doors, self._authenticate, self._clock, self._rates = doors, authenticate, clock, rates
         self._nonces: dict[str, int] = {}
 
     @property
@@ -153,6 +159,15 @@ class Gate:
     def by_text(self, text: str | None, given: str | None) -> Client:
         """The client with this key or token, over a WebSocket. Raises `Refused` and `AblyError`."""
         return self._enter(lambda keyring: keyring.caller(None, text), given, self._doors)
+
+    def check_key(self, client: Client) -> None:
+        """Raises `Refused` once the key was revoked that the client, or its token, came with."""
+        _through(lambda keyring: keyring.check_key(client.caller.key), self._doors)
+
+    def spend(self, client: Client, count: int, connection_id: str | None = None) -> None:
+        """Raises `AblyError` where so many messages or annotations come too soon after those before."""
+        if self._rates:
+            self._rates.spend(client.caller.key, count, connection_id)
 
     def sign(self, text: str) -> str:
         """What makes the name of a connection its key; it proves to any later process that we gave it."""
@@ -216,7 +231,7 @@ class Gate:
         return client_of(caller, door.channels(caller.key), given)
 
 
-def _through(ask: _Ask, doors: Sequence[Door]) -> tuple[Door, Caller]:
+def _through(ask: Callable[[Keyring], _T], doors: Sequence[Door]) -> tuple[Door, _T]:
     refused: Exception | None = None
     for door in doors:
         try:

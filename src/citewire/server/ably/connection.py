@@ -166,7 +166,7 @@ class Connection:
             await self._fail(channel, exc)
 
     def _begin(self, channel: str, wanted: Asked, after: str | None) -> None:
-        modes = allowed(self.client, channel, wanted.modes)
+        modes = allowed(self.client, wanted.channel, wanted.modes)
         if not modes:
             raise AblyError(40160, f"this client may do nothing of what it asks for in {channel}", 401)
         attachment = Attachment(self.client.channels, channel, wanted, modes, self._form, self._batches)
@@ -223,10 +223,12 @@ class Connection:
         named = {"connection_id": self.id, "msg_serial": frame.msg_serial}
         if frame.action == Act.ANNOTATION:
             notes = codec.notes(frame.annotations, packed=packed)
+            self._gate.spend(self.client, len(notes), self.id)
             who = self.client.annotates(channel, **named)
             self._need_mode(channel, Flag.ANNOTATION_PUBLISH)
             return await channels.annotate(channel, who, notes)
         drafts = codec.drafts(frame.messages, packed=packed)
+        self._gate.spend(self.client, len(drafts), self.id)
         who = self.client.publishes(channel, (draft.action for draft in drafts), **named)
         self._need_mode(channel, Flag.PUBLISH)
         return await channels.publish(channel, who, drafts)
@@ -286,7 +288,7 @@ class Connection:
     async def _judge(self, channel: str) -> None:
         """A token that is for less than a channel is attached for ends that; one that is for more adds it."""
         attachment = self._attached[channel].attachment
-        modes = allowed(self.client, channel, attachment.asked.modes)
+        modes = allowed(self.client, attachment.asked.channel, attachment.asked.modes)
         if modes == attachment.modes:
             return
         await self._leave(channel)

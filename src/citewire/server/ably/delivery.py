@@ -16,7 +16,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from citewire.channels.annotation import Annotation
-from citewire.channels.fold import Annotated, Event, Posted, event_of
+from citewire.channels.fold import ANNOTATION, Posted, event_of, skimmed, summary_in
 from citewire.channels.message import Action, Message
 from citewire.channels.store import Row
 from citewire.server.ably.codec import Act, Frame, Wire, sendable, written
@@ -68,7 +68,8 @@ class _Shared:
 class Posts(_Shared):
     """Messages that came together."""
 
-    def __init__(self, channel: str, rows: Sequence[Row], events: Sequence[Posted]) -> None:
+    def __init__(self, channel: str, rows: Sequence[Row]) -> None:
+        events = [event for event in map(event_of, rows) if isinstance(event, Posted)]
         super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
         self.events = events
         self.edits = tuple(
@@ -86,11 +87,12 @@ class Posts(_Shared):
 class Noted(_Shared):
     """Annotations that came together."""
 
-    def __init__(self, channel: str, rows: Sequence[Row], events: Sequence[Annotated]) -> None:
+    def __init__(self, channel: str, rows: Sequence[Row]) -> None:
+        events = [skimmed(row) for row in rows]
         super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
         self.events = events
-        latest = {event.summary.serial: event.summary for event in events if event.summary}
-        self.summaries = tuple(latest.values())
+        latest = {event.annotation.message_serial: event for event in events if event.summary}
+        self.summaries = tuple(map(summary_in, latest.values()))
 
     def wire(self, *, packed: bool, but: str | None = None) -> Wire | None:
         """The annotations, without those of the connection `but`."""
@@ -145,12 +147,10 @@ class Batches:
 
 
 def _parts(channel: str, rows: Sequence[Row]) -> Iterator[Part]:
-    for _, group in groupby(rows, key=lambda row: row.kind):
+    for kind, group in groupby(rows, key=lambda row: row.kind):
+        part = Noted if kind == ANNOTATION else Posts
         for some in _chunks(group):
-            events: Sequence[Event] = [event_of(row) for row in some]
-            posts = [event for event in events if isinstance(event, Posted)]
-            notes = [event for event in events if isinstance(event, Annotated)]
-            yield Posts(channel, some, posts) if posts else Noted(channel, some, notes)
+            yield part(channel, some)
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:

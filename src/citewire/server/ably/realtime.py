@@ -226,13 +226,17 @@ class Realtime:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _look_after(self, session: _Session, params: Params) -> Ended:
-        """Heartbeats, and the end of a token and of patience."""
+        """Heartbeats, and the end of a key, of a token and of patience."""
         connection, socket = session.connection, session.socket
         asked_until: float | None = None
         while True:
             await asyncio.sleep(_LOOK)
             if socket.stuck > self._write_timeout:
                 return Ended(None, _COME_BACK)
+            try:
+                self._gate.check_key(connection.client)
+            except CitewireError as exc:
+                return _refused(exc)
             if params.heartbeats and socket.idle * 1000 > IDLE_MS - _LOOK * 1000:
                 session.spawn(connection.send(Frame(action=Act.HEARTBEAT)))
             if (expires := connection.expires) is not None:

@@ -1,23 +1,26 @@
-"""Ably's REST calls over our channels, and one of our own: the citations of a whole channel."""
+"""Ably's REST calls over our channels, and two of our own: the citations of a channel, and all of it."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlencode
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from citewire.channels.annotation import Annotation
 from citewire.channels.channels import Channels, History, Page
+from citewire.channels.fold import Event, Posted
 from citewire.channels.message import Action, Draft, Message
+from citewire.channels.store import Cursor, Row
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
 from citewire.server.ably.auth import Client, Gate, TokenRequest
@@ -26,7 +29,7 @@ from citewire.server.ably.connection import resumed_id
 from citewire.server.ably.errors import AblyError, info_of
 from citewire.server.refusals import Refused
 
-__all__ = ["CALLS", "Call", "Handler", "rest_routes", "status_call"]
+__all__ = ["CALLS", "Call", "Handler", "Statuses", "rest_routes"]
 
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _MOST_BATCHES = 100
@@ -98,7 +101,7 @@ class Call(Struct, frozen=True):
 
 
 # What of a query goes into its links.
-_LISTING = ("start", "end", "limit", "direction", "from_serial", "fromSerial")
+_LISTING = ("start", "end", "limit", "direction", "from_serial", "fromSerial", "prefix", "by")
 Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
 
 
@@ -106,7 +109,7 @@ async def _publish(call: Call) -> Response:
     client, body = call.client(), await call.request.body()
     drafts, key = codec.drafts(body, packed=call.packed), codec.on_behalf(body, packed=call.packed)
     connection_id = key and _connection(key, client, call.gate)
-    return call.answer(await _published(client, call.channel, drafts, connection_id), 201)
+    return call.answer(await _published(call, client, call.channel, drafts, connection_id), 201)
 
 
 def _connection(key: str, client: Client, gate: Gate) -> str:
@@ -117,8 +120,9 @@ def _connection(key: str, client: Client, gate: Gate) -> str:
 
 
 async def _published(
-    client: Client, channel: str, drafts: Sequence[Draft], connection_id: str | None = None
+    call: Call, client: Client, channel: str, drafts: Sequence[Draft], connection_id: str | None = None
 ) -> dict[str, Any]:
+    call.gate.spend(client, len(drafts))
     who = client.publishes(channel, (draft.action for draft in drafts), connection_id=connection_id)
     if all(draft.id is None for draft in drafts):
         base = secrets.token_urlsafe(9)
@@ -144,16 +148,16 @@ async def _publish_batch(call: Call) -> Response:
     targets = sum(1 if isinstance(each.channels, str) else len(each.channels) for each in batches)
     if targets > _MOST_BATCHES:
         raise AblyError(40000, f"more than {_MOST_BATCHES} channels at once")
-    answers = [await _batch(client, each, packed=call.packed) for each in batches]
+    answers = [await _batch(call, client, each) for each in batches]
     return call.answer(answers if isinstance(given, list) else answers[0], 201)
 
 
-async def _batch(client: Client, batch: _Batch, *, packed: bool) -> dict[str, Any]:
-    drafts = codec.drafts(batch.messages, packed=packed)
+async def _batch(call: Call, client: Client, batch: _Batch) -> dict[str, Any]:
+    drafts = codec.drafts(batch.messages, packed=call.packed)
     results: list[dict[str, Any]] = []
     for channel in [batch.channels] if isinstance(batch.channels, str) else batch.channels:
         try:
-            results.append(await _published(client, channel, drafts))
+            results.append(await _published(call, client, channel, drafts))
         except CitewireError as exc:
             results.append({"channel": channel, "error": info_of(exc)})
     failed = sum("error" in result for result in results)
@@ -188,6 +192,7 @@ async def _edit(call: Call) -> Response:
     client, drafts = call.client(), codec.drafts(await call.request.body(), packed=call.packed)
     if len(drafts) != 1 or drafts[0].action is Action.CREATE:
         raise AblyError(40000, "one update, delete or append")
+    call.gate.spend(client, 1)
     draft = replace(drafts[0], serial=call.names[1])
     who = client.publishes(call.channel, [draft.action])
     [version] = await client.channels.publish(call.channel, who, [draft])
@@ -210,6 +215,7 @@ async def _about(call: Call, pages: Callable[[str, str, int, str | None], Awaita
 async def _annotate(call: Call) -> Response:
     client = call.client()
     notes = codec.notes(await call.request.body(), packed=call.packed, about=call.names[1])
+    call.gate.spend(client, len(notes))
     serials = await client.channels.annotate(call.channel, client.annotates(call.channel), notes)
     return call.answer({"channel": call.channel, "serials": serials}, 201)
 
@@ -227,23 +233,69 @@ async def _citations(call: Call) -> Response:
     return call.page(page.items, page.next)
 
 
-def status_call(occupancy: Callable[[Channels, str], Any]) -> Handler:
-    """The call for the status of a channel, in which `occupancy` says who is attached to it."""
+async def _export(call: Call) -> Response:
+    """All that ever happened in a channel and is still kept, a line of JSON for each."""
+    client, after = call.allowed("history"), call.query.get("after")
+    events = client.channels.export(call.channel, Cursor.parse(after) if after else None)
+    # Before the answer begins: the cursor may be lost.
+    first = await anext(events, None)
+    return StreamingResponse(_lines(first, events), media_type="application/jsonl")
 
-    async def status(call: Call) -> Response:
+
+async def _lines(
+    first: tuple[Row, Event] | None, events: AsyncGenerator[tuple[Row, Event]]
+) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        if first:
+            yield _line(*first)
+            async for row, event in events:
+                yield _line(row, event)
+
+
+def _line(row: Row, event: Event) -> bytes:
+    item = event.message if isinstance(event, Posted) else event.annotation
+    about = {"cursor": str(row.cursor), "serial": row.serial, row.kind: sendable(item, packed=False)}
+    return codec.encoded(about, packed=False) + b"\n"
+
+
+class Statuses:
+    """The calls for what channels there are and how they are; `occupancy` says who is attached to one."""
+
+    def __init__(self, occupancy: Callable[[Channels, str], Any]) -> None:
+        self._occupancy = occupancy
+
+    async def list(self, call: Call) -> Response:
+        """The channels of which the client may know, by name: as they are, or their names."""
+        client, by = call.client(), call.query.get("by", "value")
+        if by not in {"id", "value"}:
+            raise AblyError(40003, "by is id or value")
+        page = await client.channels.names(call.query.get("prefix", ""), call.limit, call.query.get("cursor"))
+        names = [name for name in page.items if client.may("channel-metadata", name)]
+        found = names if by == "id" else [self._status(client, name, has_log=True) for name in names]
+        return call.page(found, page.next)
+
+    async def show(self, call: Call) -> Response:
+        """How one is."""
         client = call.allowed("channel-metadata")
         head = await client.channels.head(call.channel)
-        metrics = occupancy(client.channels, call.channel)
-        about = {"isActive": head is not None or metrics.connections > 0, "occupancy": {"metrics": metrics}}
-        return call.answer({"channelId": call.channel, "name": call.channel, "status": about})
+        return call.answer(self._status(client, call.channel, has_log=head is not None))
 
-    return status
+    def _status(self, client: Client, channel: str, *, has_log: bool) -> dict[str, Any]:
+        metrics = self._occupancy(client.channels, channel)
+        about = {"isActive": has_log or metrics.connections > 0, "occupancy": {"metrics": metrics}}
+        return {"channelId": channel, "name": channel, "status": about}
 
 
 async def _nobody(call: Call) -> Response:
     """Who is present: nobody ever is."""
     call.allowed("presence" if call.request.url.path.endswith("presence") else "history")
     return call.page([], None)
+
+
+async def _no_stats(call: Call) -> Response:
+    """Refused, so that nobody takes nothing for a figure."""
+    call.client()
+    raise AblyError(40400, "this server keeps no statistics; GET /metrics has its figures", 404)
 
 
 _token_request = Reader[TokenRequest](TokenRequest)
@@ -266,9 +318,11 @@ CALLS: Mapping[str, Mapping[str, Handler]] = {
     "/channels/{channel}/messages/{serial}/annotations": {"GET": _annotations, "POST": _annotate},
     "/channels/{channel}/messages/{serial}/client-summary": {"GET": _client_summary},
     "/channels/{channel}/citations": {"GET": _citations},
+    "/channels/{channel}/export": {"GET": _export},
     "/channels/{channel}/presence": {"GET": _nobody},
     "/channels/{channel}/presence/history": {"GET": _nobody},
     "/messages": {"POST": _publish_batch},
+    "/stats": {"GET": _no_stats},
     "/keys/{key}/requestToken": {"POST": _request_token},
     "/time": {"GET": _time},
 }

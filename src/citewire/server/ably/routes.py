@@ -6,7 +6,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 
 from citewire.server.ably.auth import Gate
 from citewire.server.ably.realtime import Realtime
-from citewire.server.ably.rest import CALLS, rest_routes, status_call
+from citewire.server.ably.rest import CALLS, Statuses, rest_routes
 from citewire.server.ably.sandbox import Sandbox
 
 __all__ = ["routes"]
@@ -14,6 +14,7 @@ __all__ = ["routes"]
 
 def routes(gate: Gate, realtime: Realtime, sandbox: Sandbox | None = None) -> list[BaseRoute]:
     """The WebSocket at `/`, the REST calls, and with a sandbox those that make apps."""
-    calls = {**CALLS, "/channels/{channel}": {"GET": status_call(realtime.occupancy)}}
+    statuses = Statuses(realtime.occupancy)
+    calls = {**CALLS, "/channels": {"GET": statuses.list}, "/channels/{channel}": {"GET": statuses.show}}
     made = sandbox.routes(gate) if sandbox else []
     return [WebSocketRoute("/", realtime), *rest_routes(gate, calls), *made]

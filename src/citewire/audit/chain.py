@@ -1,0 +1,174 @@
+"""An export that shows when it was changed: JSON Lines with every row, what the rows say, and a digest.
+
+The rows of a thread are there with the hashes that chain them, without their content where that was erased.
+After them stands what they come to, the runs and the citations; the last line is a digest of all before it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterable, Iterator
+from hashlib import sha256
+from tempfile import SpooledTemporaryFile
+
+from msgspec import Struct
+
+from citewire.agui.events import write_json
+from citewire.audit import record
+from citewire.audit.catalog import CHANNEL, SourcesFold
+from citewire.audit.citation import Citation
+from citewire.audit.record import Chain
+from citewire.audit.thread import PREFIX, ThreadFold, date_of, thread_of
+from citewire.audit.which import Which
+from citewire.channels.store import Head, Link, Log, Row
+
+__all__ = ["FORMAT", "ChainLine", "Digest", "EndLine", "ExportLine", "RowLine", "export", "said"]
+
+FORMAT = 1
+# Bytes of a thread that are held in memory before it is known whether they are asked for.
+_HELD = 8 << 20
+
+
+class ExportLine(Struct, frozen=True, tag="export"):
+    """The first line: when the export was begun, by what, and what was asked for."""
+
+    format: int
+    made: str
+    by: str
+    which: Which
+
+
+class Mark(Struct, frozen=True):
+    """A place in a chain: the number, tick and hash of a row."""
+
+    n: int
+    tick: int
+    hash: str
+
+
+class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
+    """A channel whose rows come next: those after the floor, up to the head."""
+
+    channel: str
+    epoch: str
+    floor: Mark
+    head: Mark
+    thread: str | None = None
+    deleted: str | None = None
+
+
+class RowLine(Struct, frozen=True, omit_defaults=True, tag="row"):
+    """A row: with its id and its data, as text or else in base64; or with the hash of both in their place."""
+
+    n: int
+    tick: int
+    kind: str
+    before: str
+    id: str | None = None
+    data: str | None = None
+    base64: str | None = None
+    content: str | None = None
+
+
+class EndLine(Struct, frozen=True, tag="end"):
+    """The last line: how many there are before it, and the sha256 of all their bytes."""
+
+    lines: int
+    sha256: str
+
+
+class Digest:
+    """The bytes of an export, counted and hashed as they go by."""
+
+    def __init__(self) -> None:
+        self._hash, self.lines = sha256(), 0
+
+    def take(self, line: bytes) -> bytes:
+        """A line, with its end."""
+        self._hash.update(line)
+        self.lines += 1
+        return line
+
+    @property
+    def end(self) -> bytes:
+        """The line that ends it."""
+        return _line(EndLine(self.lines, self._hash.hexdigest()))
+
+
+async def export(log: Log, which: Which, made: str, by: str) -> AsyncIterator[bytes]:
+    """The lines of an export, each with its end. It holds no more than a thread at a time."""
+    digest = Digest()
+    async for line in _lines(log, ExportLine(FORMAT, made, by, which)):
+        yield digest.take(line)
+    yield digest.end
+
+
+async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
+    yield _line(first)
+    sources, shown = SourcesFold(), set[int]()
+    if chain := await record.chain_of(log, CHANNEL):
+        yield _chain_line(chain)
+        async for row in record.rows_of(log, chain):
+            sources.take(row)
+            # Who refers to a source is said with each thread, and not of threads that nobody asked for.
+            yield _row_line(row) if sources.tells(row.kind) else _link_line(row.link)
+    with SpooledTemporaryFile(_HELD) as rows:
+
+        def begin() -> record.Keep:
+            rows.seek(0)
+            rows.truncate()
+            return lambda row: rows.write(_row_line(row))
+
+        async for thread in record.told(log, first.which, begin):
+            yield _chain_line(thread.chain)
+            rows.seek(0)
+            for line in rows:
+                yield line
+            for line in said(thread.fold, thread.citations, sources, shown):
+                yield line
+    async for erased in record.erased(log, first.which):
+        yield _chain_line(Chain(erased.floor, erased.head), date_of(erased.at * 1000))
+        after = erased.floor.n
+        while links := await log.links(erased.head.epoch, after):
+            for link in links:
+                yield _link_line(link)
+            after = links[-1].n
+
+
+def said(
+    fold: ThreadFold, citations: Iterable[Citation], sources: SourcesFold, shown: set[int]
+) -> Iterator[bytes]:
+    """What the rows of a thread come to. Each set of sources is there once, before the first run with it."""
+    for run in fold.runs(sources.at):
+        if run.sources and run.sources not in shown:
+            shown.add(run.sources)
+            yield _line(sources.after(run.sources))
+        yield _line(run)
+    for citation in citations:
+        yield _line(citation)
+
+
+def _line(value: Struct) -> bytes:
+    return write_json(value) + b"\n"
+
+
+def _mark(head: Head) -> Mark:
+    return Mark(head.n, head.tick, head.hash.hex())
+
+
+def _chain_line(chain: Chain, deleted: str | None = None) -> bytes:
+    channel = chain.head.channel
+    thread = thread_of(channel) if channel.startswith(PREFIX) else None
+    return _line(ChainLine(channel, chain.head.epoch, _mark(chain.floor), _mark(chain.head), thread, deleted))
+
+
+def _row_line(row: Row) -> bytes:
+    try:
+        text, coded = row.data.decode(), None
+    except UnicodeDecodeError:
+        text, coded = None, b64encode(row.data).decode()
+    return _line(RowLine(row.n, row.tick, row.kind, row.before.hex(), row.id, text, coded))
+
+
+def _link_line(link: Link) -> bytes:
+    return _line(RowLine(link.n, link.tick, link.kind, link.before.hex(), content=link.content.hex()))

@@ -1,0 +1,131 @@
+"""What the rows of a thread hold, as far as the record needs it; the server's `journal` writes them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from citewire import codec
+from citewire.agui.events import Json
+from citewire.errors import ShapeError
+
+__all__ = [
+    "Cited", "Input", "Judged", "Look", "Note", "Over", "Passage", "Passages", "Posted", "Started", "Told",
+    "Verification", "convert", "read",
+]  # fmt: skip
+
+_T = TypeVar("_T")
+
+
+class Input(Struct, frozen=True, rename="camel"):
+    """What a run was asked with."""
+
+    run_id: str
+    messages: list[Any] = []
+    context: list[Any] = []
+
+
+class Started(Struct, frozen=True, rename="camel"):
+    """A run that was asked for, and by whom."""
+
+    input: Input
+    key: str | None = None
+    client_id: str | None = None
+
+
+class Cited(Struct, frozen=True):
+    """A citation that was seen. What the agent did not say itself has an `annotation`."""
+
+    message_id: str
+    key: str
+    citation: Json
+    by: str | None = None
+    annotation: str | None = None
+
+
+class Note(Struct, frozen=True):
+    """Our part of a verdict."""
+
+    status: str
+    reason: str | None = None
+    source: str | None = None
+    sha256: str | None = None
+    page: int | None = None
+    proof: str | None = None
+
+
+class Verification(Struct, frozen=True, rename="camel"):
+    """A verdict, in published fields."""
+
+    citewire: Note
+    verified_at: str = ""
+
+
+class Judged(Struct, frozen=True):
+    """A verdict that was reached."""
+
+    message_id: str
+    key: str
+    quote: str
+    verification: Verification
+
+
+class Look(Struct, frozen=True, rename="camel"):
+    """What somebody did who looked at a citation."""
+
+    event: str = ""
+    at: str = ""
+    dwell_ms: int | None = None
+
+
+class Told(Struct, frozen=True):
+    """A review as a client put it into the state that it started a run with."""
+
+    message_id: str
+    key: str
+    review: Look
+
+
+class Posted(Struct, frozen=True, rename="camel"):
+    """A review as it was posted."""
+
+    message_id: str
+    key: str
+    review: Look
+    client_id: str | None = None
+    account: str | None = None
+
+
+class Over(Struct, frozen=True, rename="camel"):
+    """The end of a run."""
+
+    outcome: str
+
+
+class Passage(Struct, frozen=True):
+    """A place in a source that was found."""
+
+    file: str
+    says: str = ""
+    page: int | None = None
+
+
+class Passages(Struct, frozen=True):
+    """What our own agent found, under names of its own."""
+
+    found: list[Passage]
+
+
+def read(data: bytes, kind: type[_T]) -> _T:
+    """The JSON in `data` as a value of that kind. A `CitewireError` where it is none."""
+    return convert(codec.decode_cut(data), kind)
+
+
+def convert(value: Any, kind: type[_T]) -> _T:
+    """A decoded value as one of that kind. A `ShapeError` where it is none."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:
+        raise ShapeError(str(exc)) from exc

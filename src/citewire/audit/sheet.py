@@ -1,0 +1,56 @@
+"""The citations as a table for spreadsheets: CSV, one line for each."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncIterator
+from io import StringIO
+
+from citewire.audit import record
+from citewire.audit.citation import Citation
+from citewire.audit.which import Which
+from citewire.channels.store import Log
+from citewire.rendering.safety import clean
+
+__all__ = ["COLUMNS", "line_of", "sheet"]
+
+COLUMNS = (
+    "thread", "run", "message", "key", "at", "by", "asked by", "quote", "source", "sha256", "page", "status",
+    "reason", "judged at", "proof", "row", "hash", "looked at by",
+)  # fmt: skip
+
+
+async def sheet(log: Log, which: Which) -> AsyncIterator[str]:
+    """The lines of the table, the names of its columns first."""
+    yield line_of(COLUMNS)
+    async for thread in record.told(log, which):
+        for citation in thread.citations:
+            yield line_of(_cells(citation))
+
+
+def _cells(citation: Citation) -> tuple[object, ...]:
+    verdict = citation.verdict
+    judged = (
+        (verdict.reason, verdict.at, verdict.proof, verdict.row, verdict.hash) if verdict else (None,) * 5
+    )
+    return (
+        citation.thread, citation.run, citation.message, citation.key, citation.at, citation.who,
+        citation.asked_by, citation.quote, citation.source, verdict and verdict.sha256,
+        verdict and verdict.page, citation.status, *judged,
+        "; ".join(f"{review.who} {review.event} {review.at}" for review in citation.reviews),
+    )  # fmt: skip
+
+
+def line_of(cells: tuple[object, ...]) -> str:
+    """The cells as a line of CSV, in which none is a formula."""
+    out = StringIO()
+    csv.writer(out).writerow([_harmless(cell) for cell in cells])
+    return out.getvalue()
+
+
+def _harmless(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    text = clean(cell)
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠|%") else text

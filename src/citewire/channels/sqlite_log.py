@@ -1,0 +1,239 @@
+"""What can be read of the SQLite file in a data folder, by its one writer and by others beside it.
+
+A connection that may only read never does a checkpoint: that is left to the writer, see `sqlite`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.resources import files
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import TypeVar
+
+from citewire.channels.store import (
+    Cursor,
+    Erased,
+    Head,
+    Link,
+    Row,
+    StoreError,
+    at_most,
+    check_cursor,
+    check_name,
+    check_prefix,
+    cursor_at,
+    head_at,
+    page,
+)
+
+_T = TypeVar("_T")
+
+# The head of a channel is its last row, or its floor when it has none.
+_HEAD = """
+SELECT no, epoch, floor, floor_tick, floor_hash, n, tick, id, kind, data, before
+FROM channel LEFT JOIN log ON log.channel = channel.no WHERE name = ? ORDER BY n DESC LIMIT 1
+"""
+_END = """
+SELECT no, epoch, floor, coalesce((SELECT max(n) FROM log WHERE log.channel = channel.no), floor)
+FROM channel WHERE name = ?
+"""
+_FLOOR = "SELECT name, epoch, floor, floor_tick, floor_hash FROM channel WHERE name = ?"
+_NAMES = "SELECT name FROM channel WHERE name > ? AND name >= ? ORDER BY name"
+_NAMED = """
+SELECT epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
+WHERE name = ? AND id = ?
+"""
+_ROWS = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? AND n > ? ORDER BY n"
+_TICK = "SELECT tick FROM log WHERE channel = ? AND n = ?"
+_ERASED = "SELECT * FROM erased WHERE no > ? AND substr(name, 1, ?) = ? ORDER BY no LIMIT ?"
+_LINKS = """
+SELECT link.n, link.tick, kind, content, before FROM erased JOIN link ON link.erased = erased.no
+WHERE epoch = ? AND link.n > ? ORDER BY link.n LIMIT ?
+"""
+
+
+class SqliteLog:
+    """`Log` over a connection that reads. Made, used and closed in one event loop."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._readable = db
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="citewire-reader")
+        self._closed = False
+
+    @staticmethod
+    def open(folder: Path) -> SqliteLog:
+        """The log in a data folder, whether somebody writes to it at the time or not."""
+        path = folder / "log.sqlite"
+        if not path.exists():
+            raise StoreError(f"there is no log in the data folder {folder}")
+        # Where we cannot make the files by which readers and a writer agree, and there is none who has made
+        # them, SQLite must be told not to look for them.
+        as_we_are = os.access in os.supports_effective_ids
+        writable = os.access(folder, os.W_OK, effective_ids=as_we_are)
+        alone = not writable and not path.with_name("log.sqlite-wal").exists()
+        try:
+            db = connect(path, alone=alone)
+            try:
+                _check_version(db)
+            except BaseException:
+                db.close()
+                raise
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot open {path}: {error}") from error
+        return SqliteLog(db)
+
+    async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
+        """See `Log`."""
+        check_name(channel)
+        return await self._read(partial(_rows, channel=channel, after=after, limit=limit))
+
+    async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
+        """See `Log`."""
+        check_name(channel)
+        check_name(id)
+        return await self._read(partial(_row, channel=channel, name=id))
+
+    async def head(self, channel: str) -> Head | None:
+        """See `Log`."""
+        check_name(channel)
+        found = await self._read(partial(head_of, channel=channel))
+        return found and found[1]
+
+    async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
+        """See `Log`."""
+        check_prefix(prefix)
+        check_prefix(after)
+        return await self._read(partial(_heads, prefix=prefix, after=after, limit=limit))
+
+    async def floor(self, channel: str) -> Head | None:
+        """See `Log`."""
+        check_name(channel)
+        return await self._read(partial(_floor, channel=channel))
+
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+        """See `Log`."""
+        check_prefix(prefix)
+        asked = after, len(prefix), prefix, at_most(limit)
+        return await self._read(lambda db: tuple(_erased(*row) for row in db.execute(_ERASED, asked)))
+
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+        """See `Log`."""
+        check_name(epoch)
+        asked = epoch, after, at_most(limit)
+        return await self._read(lambda db: tuple(Link(*row) for row in db.execute(_LINKS, asked)))
+
+    async def seek(self, channel: str, serial: str) -> Cursor:
+        """See `Slots`."""
+        check_name(channel)
+        return await self._read(partial(_seek, channel=channel, serial=serial))
+
+    async def close(self) -> None:
+        """See `Log`."""
+        self._closed = True
+        await asyncio.to_thread(self._reader.shutdown)
+        self._readable.close()
+
+    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        self._ask()
+        try:
+            return await self._loop.run_in_executor(self._reader, _at_one_moment, work, self._readable)
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read the store: {error}") from error
+
+    def _ask(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
+
+
+def _at_one_moment(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connection) -> _T:
+    """What the work gives in one transaction, so that nothing can change between its queries."""
+    db.execute("BEGIN")
+    try:
+        return work(db)
+    finally:
+        db.execute("COMMIT")
+
+
+def connect(path: Path, *, alone: bool = False) -> sqlite3.Connection:
+    """A connection that may only read."""
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _check_version(db: sqlite3.Connection) -> None:
+    had, known = version_of(db), len(steps())
+    if had != known:
+        raise StoreError(
+            f"the data is of version {had}, this citewire reads version {known}: "
+            "`citewire serve` brings older data up to date"
+        )
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """How many steps the tables have had."""
+    return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def steps() -> list[str]:
+    """The numbered files of `sql/`, in order."""
+    found = files("citewire.channels").joinpath("sql").iterdir()
+    return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
+
+
+def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
+    """The number of the channel and its head, if it is there."""
+    found = db.execute(_HEAD, (channel,)).fetchone()
+    if not found:
+        return None
+    no, epoch, floor, floor_tick, floor_hash, *row = found
+    if row[0] is None:
+        return no, Head(channel, epoch, floor, floor_tick, floor_hash)
+    return no, head_at(channel, Row(epoch, *row))
+
+
+def check_place(db: sqlite3.Connection, channel: str, cursor: Cursor | None) -> tuple[int, str, int]:
+    """The number and the epoch of a channel (0 for none), and the number of the row at the cursor."""
+    no, epoch, floor, n = db.execute(_END, (channel,)).fetchone() or (0, "", 0, 0)
+    if cursor:
+        check_cursor(cursor, Cursor(epoch, n) if no else None, floor)
+    return no, epoch, cursor.n if cursor else floor
+
+
+def _floor(db: sqlite3.Connection, channel: str) -> Head | None:
+    found = db.execute(_FLOOR, (channel,)).fetchone()
+    return found and Head(*found)
+
+
+def _row(db: sqlite3.Connection, channel: str, name: str) -> Row | None:
+    found = db.execute(_NAMED, (channel, name)).fetchone()
+    return found and Row(*found)
+
+
+def _heads(db: sqlite3.Connection, prefix: str, after: str, limit: int) -> tuple[Head, ...]:
+    names = (name for (name,) in db.execute(_NAMES, (after, prefix)))
+    names = takewhile(lambda name: name.startswith(prefix), names)
+    heads = (found[1] for name in names if (found := head_of(db, name)))
+    return tuple(islice(heads, at_most(limit)))
+
+
+def _rows(db: sqlite3.Connection, channel: str, after: Cursor | None, limit: int) -> tuple[Row, ...]:
+    no, epoch, n = check_place(db, channel, after)
+    return page((Row(epoch, *values) for values in db.execute(_ROWS, (no, n))), limit)
+
+
+def _erased(no: int, at: int, name: str, epoch: str, *ends: int | bytes) -> Erased:
+    floor, head = (name, epoch, *ends[:3]), (name, epoch, *ends[3:])
+    return Erased(no, at, Head(*floor), Head(*head))  # pyright: ignore[reportArgumentType]
+
+
+def _seek(db: sqlite3.Connection, channel: str, serial: str) -> Cursor:
+    no, head = head_of(db, channel) or (0, None)
+    floor = _floor(db, channel)
+    return cursor_at(serial, head, floor, lambda n: db.execute(_TICK, (no, n)).fetchone()[0])

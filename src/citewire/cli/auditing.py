@@ -1,0 +1,329 @@
+"""`citewire audit`: the record of a server, which may run meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from citewire import __version__
+from citewire.cli.output import fail, say, write_out
+from citewire.cli.serving import load_settings
+from citewire.errors import CitewireError
+from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from citewire.audit.checking import Report
+    from citewire.audit.citation import Citation
+    from citewire.audit.which import Which
+    from citewire.channels.store import Log
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode="markdown")
+_audit = typer.Typer(help="Who cited what, from which source, with which verdict, and who looked at it.")
+app.add_typer(_audit, name="audit")
+
+# Characters that are written at once.
+_BATCH = 1 << 18
+# Bytes of the longest line of an export: a row of the most that a store takes, with all of it escaped.
+_LONGEST = 128 << 20
+_MARKS = {"verified": "✓", "partial": "~", "altered": "≠", "missed": "✗", "pending": "…", "skipped": "-"}
+
+
+class _ListFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class _Format(StrEnum):
+    jsonl = "jsonl"
+    csv = "csv"
+    html = "html"
+
+
+_Data = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR", help="The data folder; else the one that `citewire serve` takes."),
+]
+_Store = Annotated[
+    str | None, typer.Option("--store", metavar="DSN", help="Where the log is, when not in the data folder.")
+]
+_Thread = Annotated[str | None, typer.Option("--thread", metavar="ID", help="Only this thread.")]
+_Source = Annotated[
+    str | None,
+    typer.Option("--source", metavar="NAME", help="Only of this source: its name, address, id or sha256."),
+]
+_Status = Annotated[
+    str | None, typer.Option("--status", metavar="STATUS", help="Only with this verdict, as `altered`.")
+]
+_Client = Annotated[
+    str | None,
+    typer.Option("--client", metavar="ID", help="Only what this client cited, asked or saw."),
+]
+_Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only from then on (UTC).")]
+_Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only from before then (UTC).")]
+
+
+@_audit.command(
+    "list",
+    epilog="""**Examples**
+
+`citewire audit list --status altered --since 2026-11-01`
+
+`citewire audit list --source report.pdf --format json`""",
+)
+def list_record(
+    thread: _Thread = None,
+    source: _Source = None,
+    status: _Status = None,
+    client: _Client = None,
+    since: _Since = None,
+    until: _Until = None,
+    form: Annotated[_ListFormat, typer.Option("--format", help="How to show them.")] = _ListFormat.text,
+    data: _Data = None,
+    store: _Store = None,
+) -> None:
+    """List the citations, thread by thread, and the threads that were deleted."""
+    which = _which(thread=thread, source=source, status=status, client=client, since=since, until=until)
+    show = _text if form is _ListFormat.text else _json
+    _print(data, store, lambda log: show(log, which))
+
+
+@_audit.command(
+    epilog="""**Examples**
+
+`citewire audit export -o record.jsonl`
+
+`citewire audit export --format html --thread t1 -o t1.html`"""
+)
+def export(
+    thread: _Thread = None,
+    source: _Source = None,
+    status: _Status = None,
+    client: _Client = None,
+    since: _Since = None,
+    until: _Until = None,
+    form: Annotated[_Format, typer.Option("--format", help="jsonl can be checked later.")] = _Format.jsonl,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = "-",
+    data: _Data = None,
+    store: _Store = None,
+) -> None:
+    """Write the record down: as JSON Lines with its chain of hashes, as CSV, or as a page to print.
+
+    A thread of which anything fits is in the JSON Lines with all its rows, so that its chain can be checked.
+    """
+    which = _which(thread=thread, source=source, status=status, client=client, since=since, until=until)
+    made = datetime.now(UTC).isoformat(timespec="milliseconds")
+    _print(data, store, lambda log: _exported(log, which, form, made), output)
+
+
+@_audit.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An export in JSON Lines; - is stdin.")],
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Compare with the store in this folder, too.")
+    ] = None,
+    store: _Store = None,
+) -> None:
+    """Check that an export was not changed: its digest, its chains, and what it says of its rows.
+
+    Exit 1 where it was, with the places. What was changed with great care, all hashes made anew, shows only
+    when it is compared with the store.
+    """
+    from citewire.audit.checking import check, compare  # noqa: PLC0415  # `--help` need not wait for it
+
+    async def compared(report: Report) -> None:
+        async with _opened(data, store) as log:
+            await compare(report, log)
+
+    try:
+        report = check(_lines(file))
+    except CitewireError as exc:
+        fail(f"{file}: {exc}")
+    if data or store:
+        _run(compared(report))
+    for broken in report.breaks:
+        write_out(f"broken: {for_log(broken.where, 600)}: {for_log(broken.what, 200)}\n")
+    if report.breaks:
+        raise typer.Exit(1)
+    write_out(_whole(report))
+    if not (data or store):
+        say("note: not compared with the store; --data DIR does that")
+
+
+def _whole(report: Report) -> str:
+    threads = [chain for chain in report.chains.values() if chain.thread is not None]
+    deleted = sum(chain.deleted is not None for chain in threads)
+    return (
+        f"whole: {_count(len(threads), 'thread')} ({deleted} deleted), {_count(report.rows, 'row')}, "
+        f"{_count(report.citations, 'citation')}, made {for_log(report.first.made, 40)}\n"
+    )
+
+
+def _which(**given: str | None) -> Which:
+    from citewire.audit.which import Which  # noqa: PLC0415
+
+    try:
+        return Which.of(**given)
+    except CitewireError as exc:
+        fail(str(exc))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        asyncio.run(work)
+    except CitewireError as exc:
+        fail(str(exc))
+
+
+@asynccontextmanager
+async def _opened(data: str | None, store: str | None) -> AsyncGenerator[Log]:
+    """The log, to be read."""
+    from citewire.channels.sqlite_log import SqliteLog  # noqa: PLC0415
+
+    log = SqliteLog.open(load_settings(None, {"data": data, "store": store}).store_folder)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@contextmanager
+def _sink(output: str) -> Generator[Callable[[str], object]]:
+    """Where to write; a file is there once it is whole."""
+    if output == "-":
+        yield write_out
+        return
+    part = Path(f"{output}.part")
+    try:
+        with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file.write
+        part.replace(output)
+    except OSError as exc:
+        fail(f"{output}: {exc.strerror or exc}")
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _print(
+    data: str | None, store: str | None, pieces: Callable[[Log], AsyncIterator[str]], output: str = "-"
+) -> None:
+    """Write the pieces out as they come."""
+
+    async def work() -> None:
+        async with _opened(data, store) as log:
+            async for text in _batches(pieces(log)):
+                write(text)
+
+    with _sink(output) as write:
+        _run(work())
+
+
+async def _batches(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    held, size = list[str](), 0
+    async for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _BATCH:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
+
+
+async def _exported(log: Log, which: Which, form: _Format, made: str) -> AsyncIterator[str]:
+    match form:
+        case _Format.jsonl:
+            from citewire.audit.chain import export  # noqa: PLC0415
+
+            async for line in export(log, which, made, f"citewire {__version__}"):
+                yield line.decode()
+        case _Format.csv:
+            from citewire.audit.sheet import sheet  # noqa: PLC0415
+
+            async for line in sheet(log, which):
+                yield line
+        case _Format.html:
+            from citewire.audit.page import page  # noqa: PLC0415
+
+            async for piece in page(log, which, made, f"citewire {__version__}"):
+                yield piece
+
+
+async def _json(log: Log, which: Which) -> AsyncIterator[str]:
+    from citewire.agui.events import write_json  # noqa: PLC0415
+    from citewire.audit import record  # noqa: PLC0415
+
+    before = "[\n"
+    async for thread in record.told(log, which):
+        for citation in thread.citations:
+            yield f"{before}{write_json(citation).decode()}"
+            before = ",\n"
+    async for erased in record.erased(log, which):
+        yield f"{before}{write_json(record.deleted(erased)).decode()}"
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+async def _text(log: Log, which: Which) -> AsyncIterator[str]:
+    from citewire.audit import record  # noqa: PLC0415
+
+    counts, threads, deleted = Counter[str](), 0, 0
+    width = max(80, shutil.get_terminal_size().columns)
+    async for thread in record.told(log, which):
+        threads += 1
+        counts.update(citation.status for citation in thread.citations)
+        name = for_log(thread.name, 200)
+        yield f"{name}  {_count(len(thread.citations), 'citation')}\n"
+        for citation in thread.citations:
+            yield _row(citation, width)
+    async for erased in record.erased(log, which):
+        deleted += 1
+        gone = record.deleted(erased)
+        rows = _count(gone.rows, "row")
+        yield f"{for_log(gone.thread, 200)}  deleted {_when(gone.at)}, {rows} without their content\n"
+    said = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    total = f"{_count(counts.total(), 'citation')} in {_count(threads, 'thread')}"
+    yield f"{total}{': ' + said if said else ''}{f'; {deleted} deleted' if deleted else ''}\n"
+
+
+def _row(citation: Citation, width: int) -> str:
+    """A citation: when, the verdict, by whom, of what; below it the words, the proof, and who looked."""
+    verdict = citation.verdict
+    page = f", page {verdict.page}" if verdict and verdict.page else ""
+    proof = f"proof {verdict.proof or verdict.hash[:32]}" if verdict else "not judged yet"
+    looked = ", ".join(f"{review.who or 'somebody'} {review.event}" for review in citation.reviews)
+    first = (
+        f"  {_when(citation.at)}  {_MARKS.get(citation.status, '?')} {citation.status:<8}  "
+        f"{for_log(citation.who, 60)}: {for_log(citation.source or 'no source', 100)}{page}"
+    )
+    below = f"      {proof}{f'; looked at: {for_log(looked, 200)}' if looked else ''}"
+    quote = f"      “{for_log(citation.quote, width - 8)}”"
+    return f"{first}\n{quote}\n{below}\n"
+
+
+def _when(date: str) -> str:
+    """A time of the record, for people."""
+    return date[:19].replace("T", " ")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as given:
+            while line := given.readline(_LONGEST):
+                yield line
+    except OSError as exc:
+        fail(f"{file}: {exc.strerror or exc}")

@@ -1,0 +1,245 @@
+"""The tie between threads and channels: answers are told in channels, and what is cited there is checked.
+
+Each thread that has news has a task, beside its run and never in its way. What is told is decided by the log
+of the thread alone, and how far it is told is kept with what is told; so after a failure or a crash the log
+is read again, and it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from msgspec import Struct, msgpack
+
+from citewire.channels.hub import Hub
+from citewire.channels.mark import Mark
+from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head
+from citewire.errors import CitewireError
+from citewire.server.inward import Inward
+from citewire.server.journal import channel_of, thread_of
+from citewire.server.outward import Outward
+from citewire.server.projection import Projection
+from citewire.server.runs import Runs
+from citewire.server.tied import TiedChannels, ai_channel, thread_in
+
+__all__ = ["Bridge"]
+
+_log = logging.getLogger("citewire.bridge")
+# Threads that are worked on at once, and those that are kept folded.
+_AT_ONCE, _KEPT = 8, 64
+# Seconds after which what failed is tried again, at first and at most.
+_SOON, _LATER = 1.0, 60.0
+_PAGE = 1000
+_SEEN = "seen"
+
+
+class _Seen(Struct, frozen=True, array_like=True):
+    """Up to where the log of a thread, and that of its channel, leave nothing to be done."""
+
+    log: str
+    channel: str | None
+
+
+class _Tie:
+    """Both ways between a thread and its channel, and what was last noted of them."""
+
+    def __init__(self, outward: Outward, inward: Inward, seen: _Seen | None) -> None:
+        self.outward, self.inward, self.seen = outward, inward, seen
+
+
+class _Thread:
+    """A thread that had news. Its `tie` holds as long as nothing fails; after that there is a `timer`."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel, self.ai = channel, ai_channel(thread_of(channel))
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.delay = _SOON
+        self.has_news = self.is_cited = False
+        self.tie: _Tie | None = None
+
+    async def leave(self) -> None:
+        """Have nothing more done for it."""
+        if self.timer:
+            self.timer.cancel()
+        if self.task:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+
+class Bridge:
+    """Ties the threads of `runs` to `channels`. `agent` is the client id of what the agent says."""
+
+    def __init__(self, store: ChannelStore, hub: Hub, channels: TiedChannels, runs: Runs, agent: str) -> None:
+        self._store, self._hub, self._channels, self._runs = store, hub, channels, runs
+        self._agent = agent
+        self._threads: dict[str, _Thread] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._closed = False
+        channels.cited = self._cited
+
+    def written(self, channel: str) -> None:
+        """There is more in the log of a thread, or its run has ended."""
+        self._wake(channel)
+
+    def _cited(self, ai: str) -> None:
+        """Somebody else cites something in a channel, or takes it back."""
+        if thread_id := thread_in(ai):
+            self._wake(channel_of(thread_id), is_cited=True)
+
+    async def recover(self) -> None:
+        """Go through all threads, and catch up with those that a crash left behind."""
+        await self._drop_orphans()
+        after = ""
+        while heads := await self._store.heads("run:", after):
+            for head in heads:
+                if await self._is_behind(head):
+                    self._wake(head.channel)
+                    await self._idle(head.channel)
+            after = heads[-1].channel
+
+    async def forget(self, thread_id: str) -> None:
+        """A thread is no more, and so is its channel."""
+        channel, ai = channel_of(thread_id), ai_channel(thread_id)
+        if thread := self._threads.pop(channel, None):
+            await thread.leave()
+        if _fits(ai):
+            await self._channels.drop(ai)
+            await self._store.drop(_tie_of(channel))
+
+    async def idle(self) -> None:
+        """Wait until all that was written is told, and all that was cited is taken in, or has failed."""
+        for channel in list(self._threads):
+            await self._idle(channel)
+
+    async def aclose(self) -> None:
+        """Leave everything as it is; it goes on after the restart."""
+        self._closed = True
+        for thread in list(self._threads.values()):
+            await thread.leave()
+
+    # --- tasks --------------------------------------------------------------------------------------------
+
+    def _wake(self, channel: str, *, is_cited: bool = False) -> None:
+        thread = self._threads.pop(channel, None) or _Thread(channel)
+        if self._closed or not _fits(thread.ai):
+            return
+        self._threads[channel] = thread  # behind those that had no news for longer
+        thread.has_news = True
+        thread.is_cited |= is_cited
+        if thread.task is None and thread.timer is None:
+            thread.task = asyncio.create_task(self._work(thread))
+
+    async def _idle(self, channel: str) -> None:
+        thread = self._threads.get(channel)
+        if thread and thread.task:
+            await asyncio.wait([thread.task])
+
+    async def _work(self, thread: _Thread) -> None:
+        try:
+            while thread.has_news:
+                thread.has_news = False
+                async with self._room:
+                    await self._go_on(thread)
+                thread.delay = _SOON
+        except Exception as exc:  # noqa: BLE001  # the root of a task: no run depends on it
+            known = isinstance(exc, CitewireError)
+            _log.warning("%s is told later: %s", thread.ai, exc, exc_info=None if known else exc)
+            thread.tie = None
+            thread.timer = asyncio.get_running_loop().call_later(thread.delay, self._again, thread)
+            thread.delay = min(2 * thread.delay, _LATER)
+        finally:
+            thread.task = None
+            self._let_go()
+
+    def _again(self, thread: _Thread) -> None:
+        thread.timer = None
+        self._wake(thread.channel)
+
+    def _let_go(self) -> None:
+        """Keep only so many folded."""
+        resting = [name for name, each in self._threads.items() if not (each.task or each.timer)]
+        for name in resting[:-_KEPT]:
+            del self._threads[name]
+
+    async def _go_on(self, thread: _Thread) -> None:
+        head = await self._store.head(thread.channel)
+        if head is None or not self._channels.rules.of(thread.ai).mutable:
+            return
+        tie = thread.tie
+        if tie is None or tie.outward.mark.epoch != head.epoch:
+            tie = thread.tie = await self._tied(thread, head)
+        await tie.outward.catch_up()
+        projection, is_live = tie.outward.projection, self._runs.is_live(thread.channel)
+        if thread.is_cited or not is_live:
+            thread.is_cited = False
+            if await tie.inward.look(projection):
+                thread.has_news = True
+        if await tie.inward.offer(projection):
+            thread.has_news = True
+        if not (thread.has_news or is_live) and tie.inward.is_done(projection):
+            await self._note(thread, tie)
+
+    async def _tied(self, thread: _Thread, head: Head) -> _Tie:
+        """Begin with a thread."""
+        mark, seen = await self._channels.mark(thread.ai), await self._seen(thread.channel)
+        if mark and mark.epoch != head.epoch:  # of another thread by that name, which is no more
+            await self._channels.drop(thread.ai)
+            mark = None
+        projection = Projection(thread_of(thread.channel), head.epoch, self._agent)
+        outward = Outward(
+            self._store, thread.channel, self._channels, thread.ai, projection, mark or Mark(head.epoch)
+        )
+        inward = Inward(self._channels, thread.ai, self._hub, thread.channel, self._runs)
+        if mark and seen and seen.channel:
+            inward.cursor = Cursor.parse(seen.channel)
+        thread.is_cited = True
+        return _Tie(outward, inward, seen)
+
+    # --- what was seen ------------------------------------------------------------------------------------
+
+    async def _note(self, thread: _Thread, tie: _Tie) -> None:
+        """Note that nothing is left to be done, lest the next start read all of the log to find that out."""
+        inward = tie.inward.cursor
+        seen = _Seen(str(tie.outward.cursor), str(inward) if inward else None)
+        if seen != tie.seen:
+            entry = Entry(f"{seen.log} {seen.channel}", "seen", b"")
+            change = Change(None, [entry], {_SEEN: msgpack.encode(seen)})
+            await self._store.change(_tie_of(thread.channel), [], lambda values, place: change)
+            tie.seen = seen
+
+    async def _seen(self, channel: str) -> _Seen | None:
+        slot = (await self._store.values(_tie_of(channel), [_SEEN]))[_SEEN]
+        return msgpack.decode(slot, type=_Seen) if slot else None
+
+    async def _is_behind(self, head: Head) -> bool:
+        ai = ai_channel(thread_of(head.channel))
+        if not _fits(ai):
+            return False
+        seen, end = await self._seen(head.channel), await self._channels.head(ai)
+        return seen != _Seen(str(head.cursor), str(end.cursor) if end else None)
+
+    async def _drop_orphans(self) -> None:
+        """Channels of threads that were forgotten when a crash came in between."""
+        after: str | None = None
+        while True:
+            page = await self._channels.names("ai:", _PAGE, after)
+            for ai in page.items:
+                mark = await self._channels.mark(ai)
+                thread_id = thread_in(ai) if mark else None
+                head = await self._store.head(channel_of(thread_id)) if thread_id else None
+                if mark and (head is None or head.epoch != mark.epoch):
+                    await self._channels.drop(ai)
+            if (after := page.next) is None:
+                return
+
+
+def _tie_of(channel: str) -> str:
+    """The log that says what was seen of a thread."""
+    return f"tie:{channel.removeprefix('run:')}"
+
+
+def _fits(ai: str) -> bool:
+    """Whether a channel may have this name: threads with the longest ids have no channel."""
+    return len(ai) <= 500

@@ -1,0 +1,357 @@
+"""The answers of a thread as its channel tells of them: a fold over the rows of the thread's log.
+
+It reads no clock and awaits nothing. The same rows give the same steps, so whoever knows the last step that
+was taken can fold the log again and go on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from msgspec import UNSET, Struct
+
+from citewire import codec
+from citewire.agui import events as ev
+from citewire.agui.chunks import Chunks, ProtocolError, tag_of
+from citewire.agui.events import Event, Json
+from citewire.agui.records import read_record
+from citewire.channels.annotation import Note
+from citewire.channels.mark import Mark
+from citewire.channels.message import Action, Draft, Operation
+from citewire.channels.store import Row
+from citewire.dialects.base import is_object
+from citewire.server.claims import Text
+from citewire.server.foreign import Foreign
+from citewire.server.http import read
+from citewire.server.journal import Started
+from citewire.server.notes import CITEWIRE, citation_note, name_of, uncited, verdict_note, verdicts_left
+
+__all__ = ["Projection", "Step"]
+
+_RESPONSE = "response"
+_NAME_BYTES = 512
+
+
+class Step(Struct, frozen=True):
+    """A draft or a note about the message `answer`; `mark` stands for it and all steps before."""
+
+    mark: Mark
+    answer: str
+    sent: Draft | Note
+
+
+class _Citation:
+    """What an answer cites; of somebody else's, `annotation` is where that is said and `by` who says it."""
+
+    def __init__(self, record: Json) -> None:
+        self.key: str = record["key"]
+        self.cited: Json = record["citation"]
+        self.annotation: str | None = record.get("annotation")
+        self.by: str | None = record.get("by")
+        self.is_told = self.annotation is not None
+        self.verification: Json | None = None
+        self.told: str | None = None
+        """The status that the channel knows of."""
+
+
+class _Answer:
+    """An answer. It keeps the `name` of its message when the thread gives it another id."""
+
+    def __init__(self, message_id: str, name: str, run_id: str, client_id: str) -> None:
+        self.message_id, self.name = message_id, name
+        self.run_id, self.client_id = run_id, client_id
+        self.editor = Operation(client_id=client_id)
+        self.text = Text()
+        self.is_open = self.is_gone = False
+        self.citations: dict[str, _Citation] = {}
+        # Those of which the channel does not know all.
+        self.untold: dict[str, _Citation] = {}
+
+
+class Projection:
+    """The answers of a thread. `agent` is the client id of what no subagent said."""
+
+    def __init__(self, thread_id: str, epoch: str, agent: str) -> None:
+        self._thread_id, self._epoch, self._agent = thread_id, epoch, agent
+        self.run_id = ""
+        self._chunks = Chunks()
+        self._subagents: dict[str, str] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._names: set[str] = set()
+        # Messages that the client brought along, and records of messages that have yet to begin.
+        self._earlier: frozenset[str] = frozenset()
+        self._early: dict[str, list[Json]] = {}
+        self._steps: list[tuple[str, Draft | Note]] = []
+
+    def take(self, row: Row) -> list[Step]:
+        """What the channel is to be told of a row."""
+        match row.kind:
+            case "event":
+                self._event(ev.decode(row.data))
+            case "input":
+                self._begin(read(row.data, Started))
+            case "record":
+                self._record(codec.decode_cut(row.data))
+            case "over":
+                for answer in self._answers.values():
+                    self._end(answer)
+            case _:
+                pass
+        if not self._steps:
+            return []
+        steps, self._steps = self._steps, []
+        return [Step(Mark(self._epoch, row.n, at), *step) for at, step in enumerate(steps, 1)]
+
+    def message_id(self, name: str) -> str | None:
+        """The id that the answer with the message `name` goes by in the thread; None where there is none."""
+        if (same := self._answers.get(name)) and same.name == name:
+            return name
+        return next((each.message_id for each in self._answers.values() if each.name == name), None)
+
+    def foreign(self) -> Iterator[tuple[Foreign, bool]]:
+        """The citations of others, and whether there is a verdict on each."""
+        for answer in self._answers.values():
+            for each in answer.citations.values():
+                cited = read_record(each.cited) if each.annotation else None
+                if cited and each.annotation:
+                    yield (
+                        Foreign(answer.message_id, cited, each.by, each.annotation),
+                        each.verification is not None,
+                    )
+
+    # --- what was said ------------------------------------------------------------------------------------
+
+    def _begin(self, started: Started) -> None:
+        self.run_id, self._chunks = started.input.run_id, Chunks()
+        self._earlier = frozenset(map(_id_of, started.input.messages))
+
+    def _event(self, event: ev.AnyEvent) -> None:
+        if not isinstance(event, Event):
+            return
+        try:
+            steps = self._chunks.expand(event) if self._chunks.concern(event) else [event]
+        except ProtocolError:
+            return
+        for step in steps:
+            if handler := self._HANDLERS.get(type(step)):
+                handler(self, step)
+
+    def _on_start(self, event: ev.TextMessageStart) -> None:
+        if event.role not in (UNSET, "assistant") or not _is_name(event.message_id):
+            return
+        answer = self._answers.get(event.message_id)
+        if answer is None:
+            answer = self._new(event.message_id, tag_of(event))
+            answer.is_open = True
+            self._create(answer, "")
+        elif answer.is_gone:
+            self._say_anew(answer)
+        answer.is_open = True
+
+    def _on_content(self, event: ev.TextMessageContent) -> None:
+        if (answer := self._answers.get(event.message_id)) and answer.is_open:
+            self._append(answer, event.delta)
+            if answer.untold:
+                self._tell(answer)
+
+    def _on_end(self, event: ev.TextMessageEnd) -> None:
+        if answer := self._answers.get(event.message_id):
+            self._end(answer)
+
+    def _end(self, answer: _Answer) -> None:
+        if answer.is_open:
+            answer.is_open = False
+            self._tell(answer)
+
+    def _on_subagent(self, event: ev.SubagentStarted) -> None:
+        if _is_name(event.name) and event.name not in ("*", CITEWIRE):
+            self._subagents[event.subagent_run_id] = event.name
+
+    def _on_messages(self, event: ev.MessagesSnapshot) -> None:
+        """The messages are replaced: answers may be new, changed, gone, or go by another id."""
+        said = {_id_of(each): each for each in event.messages if _is_answer(each)}
+        new = {
+            name: message
+            for name, message in said.items()
+            if name not in self._answers
+            and name not in self._earlier
+            and _is_name(name)
+            and message["content"]
+        }
+        for answer in [each for each in self._answers.values() if each.message_id not in said]:
+            if answer.run_id == self.run_id and not (answer.is_open or answer.is_gone):
+                same = next((name for name, each in new.items() if answer.text.is_of(each["content"])), None)
+                if same is None:
+                    answer.is_gone = True
+                    self._edit(answer, Action.DELETE)
+                else:
+                    del new[same]
+                    self._rename(answer, same)
+        for name, message in new.items():
+            self._create(self._new(name, message.get("subagentRunId")), message["content"])
+        for name, message in said.items():
+            if (known := self._answers.get(name)) and name not in new:
+                self._replace(known, message["content"])
+
+    def _new(self, message_id: str, subagent: str | None) -> _Answer:
+        client = self._subagents.get(subagent or "", self._agent)
+        name = message_id
+        while name in self._names:  # of an answer that goes by another id now
+            name += "#"
+        self._names.add(name)
+        answer = self._answers[message_id] = _Answer(message_id, name, self.run_id, client)
+        return answer
+
+    def _rename(self, answer: _Answer, message_id: str) -> None:
+        self._answers[message_id] = self._answers.pop(answer.message_id)
+        answer.message_id = message_id
+        self._edit(answer, Action.APPEND, "", self._extras(answer))
+
+    def _replace(self, answer: _Answer, content: str) -> None:
+        if answer.is_gone or not answer.text.is_of(content):
+            answer.is_gone = False
+            self._update(answer, content)
+            self._tell(answer)
+
+    def _say_anew(self, answer: _Answer) -> None:
+        """An answer that was taken back is said once more: what it cited then does not count."""
+        answer.is_gone, answer.run_id = False, self.run_id
+        self._update(answer, "")
+        own = [each for each in answer.citations.values() if each.annotation is None]
+        for name in dict.fromkeys(name_of(each.cited, each.key) for each in own if each.is_told):
+            self._note(answer, uncited(name, answer.client_id))
+        self._drop(answer, own)
+        self._tell(answer)
+
+    # --- how the channel is told of it --------------------------------------------------------------------
+
+    def _create(self, answer: _Answer, content: str) -> None:
+        """With what was recorded of it before."""
+        first, *rest = answer.text.replace(content)
+        self._steps.append(
+            (
+                answer.name,
+                Draft(
+                    id=answer.name,
+                    name=_RESPONSE,
+                    data=first,
+                    extras=self._extras(answer),
+                    client_id=answer.client_id,
+                ),
+            )
+        )
+        self._more(answer, rest)
+        for record in self._early.pop(answer.message_id, ()):
+            self._record(record)
+
+    def _update(self, answer: _Answer, content: str) -> None:
+        first, *rest = answer.text.replace(content)
+        self._edit(answer, Action.UPDATE, first, self._extras(answer))
+        self._more(answer, rest)
+
+    def _append(self, answer: _Answer, delta: str) -> None:
+        was_cut = answer.text.is_cut
+        self._more(answer, answer.text.add(delta))
+        if answer.text.is_cut and not was_cut:
+            self._edit(answer, Action.APPEND, "", self._extras(answer))
+
+    def _more(self, answer: _Answer, pieces: list[str]) -> None:
+        for piece in pieces:
+            self._edit(answer, Action.APPEND, piece)
+
+    def _edit(
+        self, answer: _Answer, action: Action, data: str | None = None, extras: Json | None = None
+    ) -> None:
+        draft = Draft(action=action, data=data, extras=extras, version=answer.editor)
+        self._steps.append((answer.name, draft))
+
+    def _extras(self, answer: _Answer) -> Json:
+        headers = {"threadId": self._thread_id, "runId": answer.run_id, "messageId": answer.message_id}
+        return {"headers": {**headers, "truncated": True} if answer.text.is_cut else headers}
+
+    def _note(self, answer: _Answer, note: Note) -> None:
+        self._steps.append((answer.name, note))
+
+    # --- what it cites ------------------------------------------------------------------------------------
+
+    def _record(self, record: Json) -> None:
+        answer = self._answers.get(record["message_id"])
+        if answer is None:
+            self._early.setdefault(record["message_id"], []).append(record)
+            return
+        known = answer.citations.get(record.get("key", ""))
+        match record["type"]:
+            case "citation" if known is None:
+                made = _Citation(record)
+                answer.citations[made.key] = answer.untold[made.key] = made
+            case "verdict" if known is not None:
+                known.verification = record["verification"]
+                answer.untold[known.key] = known
+            case "withdrawal":
+                taken = {*record["annotations"]}
+                self._drop(answer, [each for each in answer.citations.values() if each.annotation in taken])
+            case _:
+                return
+        self._tell(answer)
+
+    def _tell(self, answer: _Answer) -> None:
+        """What is known of an answer's citations, and not told: what one supports as soon as that is said."""
+        if answer.is_gone:
+            return
+        for each in list(answer.untold.values()):
+            if not each.is_told:
+                number, is_whole = each.cited.get("citationNumber"), not answer.is_open
+                claim = answer.text.claim(number, is_whole=is_whole)
+                if not (claim or is_whole):
+                    continue
+                each.is_told = True
+                self._note(answer, citation_note(each.cited, each.key, claim, answer.client_id))
+            del answer.untold[each.key]
+            if each.verification:
+                self._tell_verdict(answer, each, each.verification)
+
+    def _tell_verdict(self, answer: _Answer, citation: _Citation, verification: Json) -> None:
+        before, citation.told = citation.told, verification["citewire"]["status"]
+        if before != citation.told:
+            self._tell_left(answer, [before])
+            self._note(answer, verdict_note(verification, citation.key, citation.annotation))
+
+    def _drop(self, answer: _Answer, citations: list[_Citation]) -> None:
+        for each in citations:
+            del answer.citations[each.key]
+            answer.untold.pop(each.key, None)
+        self._tell_left(answer, [each.told for each in citations])
+
+    def _tell_left(self, answer: _Answer, before: list[str | None]) -> None:
+        """Some verdicts are not any more what they were: those that are left are told anew."""
+        for status in dict.fromkeys(filter(None, before)):
+            left = sum(each.told == status for each in answer.citations.values())
+            for note in verdicts_left(status, left):
+                self._note(answer, note)
+
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[Projection, Any], None]]] = {
+        ev.TextMessageStart: _on_start,
+        ev.TextMessageContent: _on_content,
+        ev.TextMessageEnd: _on_end,
+        ev.SubagentStarted: _on_subagent,
+        ev.MessagesSnapshot: _on_messages,
+    }
+
+
+def _is_name(text: str) -> bool:
+    """Whether a channel takes it for an id: 1 to 512 bytes."""
+    try:
+        return 1 <= len(text.encode()) <= _NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _id_of(message: Any) -> str:
+    name = message.get("id") if is_object(message) else None
+    return name if isinstance(name, str) else ""
+
+
+def _is_answer(message: Any) -> bool:
+    fields: Json = message if is_object(message) else {}
+    return fields.get("role") == "assistant" and isinstance(fields.get("content"), str)

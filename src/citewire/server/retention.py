@@ -1,0 +1,81 @@
+"""What is not kept for ever: what happened in channels, by their rules, and threads that are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from citewire.channels.channels import PAGE_ITEMS, Channels
+from citewire.channels.store import Store
+from citewire.errors import CitewireError
+from citewire.server.runs import Runs
+
+__all__ = ["Retention"]
+
+_log = logging.getLogger("citewire.server")
+# Seconds from one look to the next.
+_EVERY = 60
+
+
+class Retention:
+    """Forgets what is too old, a channel at a time. Threads are kept for `threads` seconds, or for ever."""
+
+    def __init__(
+        self,
+        store: Store,
+        channels: Channels,
+        runs: Runs,
+        threads: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._channels, self._runs = store, channels, runs
+        self._threads, self._clock = threads, clock
+
+    async def run(self) -> None:
+        """Look again and again."""
+        while True:
+            try:
+                await self.sweep()
+            except Exception:  # noqa: BLE001  # the root of a task: it is tried again
+                _log.exception("what is too old could not be looked for")
+            await asyncio.sleep(_EVERY)
+
+    async def sweep(self) -> None:
+        """Look once. What fails is tried again with the next look."""
+        if self._channels.rules.any_end:
+            async for channel in self._names():
+                if (seconds := self._channels.rules.keeps(channel)) is not None:
+                    await _tried(channel, self._channels.trim(channel, self._before(seconds)))
+        if self._threads is not None:
+            async for thread in self._idle(self._before(self._threads)):
+                await _tried(thread, self._runs.expire(thread, self._before(self._threads)))
+
+    def _before(self, seconds: int) -> int:
+        return max(0, int((self._clock() - seconds) * 1000))
+
+    async def _names(self) -> AsyncGenerator[str]:
+        after = None
+        while True:
+            page = await self._channels.names(limit=PAGE_ITEMS, after=after)
+            for name in page.items:
+                yield name
+            if (after := page.next) is None:
+                return
+
+    async def _idle(self, before: int) -> AsyncGenerator[str]:
+        """The logs of threads whose last row is older."""
+        after = ""
+        while heads := await self._store.heads("run:", after):
+            for head in heads:
+                if head.tick < before * 1000:
+                    yield head.channel
+            after = heads[-1].channel
+
+
+async def _tried(name: str, work: Awaitable[object]) -> None:
+    try:
+        await work
+    except CitewireError as exc:
+        _log.warning("what is too old in %r could not be forgotten: %s", name, exc)

@@ -1,0 +1,134 @@
+"""The rules of channels over HTTP: what the settings say, and what callers have said since.
+
+What is said here goes before what the settings say of the same pattern, until it is deleted. It is kept in
+the log `rules:`, so that any process that reads the log has the same rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Literal
+from uuid import uuid4
+
+from msgspec import Struct
+
+from citewire import codec
+from citewire.channels.channels import Channels
+from citewire.channels.hub import Hub
+from citewire.channels.rules import BUILT_IN, Rule, Rules, is_pattern
+from citewire.channels.store import Cursor, Entry
+from citewire.errors import InputError
+from citewire.server.http import Call, NotFound, Operation, read
+from citewire.server.settings import RuleFor
+
+__all__ = ["RuleBook"]
+
+_LOG = "rules:"
+
+
+class RuleView(Struct, frozen=True):
+    """What is so in the channels of a pattern, and who says so; None is nobody."""
+
+    pattern: str
+    mutable: bool
+    retention: str
+    said: Literal["settings", "call"] | None
+
+
+class RuleList(Struct, frozen=True):
+    """All patterns of which anybody says something."""
+
+    rules: list[RuleView]
+
+
+class _Said(Struct, frozen=True, rename="camel"):
+    """A row of the log: a rule, or None where it was deleted; and who said so."""
+
+    pattern: str
+    rule: Rule | None
+    key: str
+    client_id: str | None
+
+
+class RuleBook:
+    """The rules of these channels, which have them at once."""
+
+    def __init__(self, hub: Hub, channels: Channels, settings: Iterable[RuleFor] = ()) -> None:
+        self._hub, self._channels = hub, channels
+        self._settings = {each.pattern: each.rule for each in settings}
+        self._said: dict[str, Rule] = {}
+        self._read: Cursor | None = None
+        self._turn = asyncio.Lock()
+
+    async def catch_up(self) -> None:
+        """Have what the log says by now."""
+        async with self._turn:
+            while rows := await self._hub.store.read(_LOG, self._read):
+                for row in rows:
+                    said: _Said = read(row.data, _Said)
+                    self._said.pop(said.pattern, None)
+                    if said.rule is not None:
+                        self._said[said.pattern] = said.rule
+                self._read = rows[-1].cursor
+            self._channels.rules = Rules(self._settings | self._said)
+
+    def operations(self) -> list[Operation]:
+        """What can be asked of rules."""
+        of = "rule:{pattern}"
+        return [
+            Operation(
+                method="GET", path="/rules", summary="The rules of channels",
+                handle=self.list, needs=("list", "rule:*"), gives=RuleList,
+            ),
+            Operation(
+                method="GET", path="/rules/{pattern}", summary="What is so in a channel or a namespace",
+                handle=self.show, needs=("read", of), gives=RuleView,
+            ),
+            Operation(
+                method="PUT", path="/rules/{pattern}", summary="Say what is so, at once and for good",
+                handle=self.put, needs=("set", of), body=Rule, gives=RuleView,
+            ),
+            Operation(
+                method="DELETE", path="/rules/{pattern}", summary="Have what the settings say again",
+                handle=self.delete, needs=("delete", of),
+            ),
+        ]  # fmt: skip
+
+    async def list(self, call: Call) -> RuleList:
+        """The rules that the caller may read."""
+        patterns = sorted({*BUILT_IN, *self._settings, *self._said})
+        return RuleList([self._view(each) for each in patterns if call.caller.may("read", f"rule:{each}")])
+
+    async def show(self, call: Call) -> RuleView:
+        """One rule, with nothing left open."""
+        return self._view(_pattern(call.path))
+
+    async def put(self, call: Call) -> RuleView:
+        """Keep a rule."""
+        pattern = _pattern(call.path)
+        await self._say(call, pattern, call.body)
+        return self._view(pattern)
+
+    async def delete(self, call: Call) -> None:
+        """Forget a rule that a call has made."""
+        pattern = _pattern(call.path)
+        if pattern not in self._said:
+            raise NotFound("no call has made a rule for this")
+        await self._say(call, pattern, None)
+
+    async def _say(self, call: Call, pattern: str, rule: Rule | None) -> None:
+        said = _Said(pattern, rule, call.caller.key, call.caller.client_id)
+        await self._hub.append(_LOG, [Entry(uuid4().hex, "rule", codec.encode(said))])
+        await self.catch_up()
+
+    def _view(self, pattern: str) -> RuleView:
+        rule = self._channels.rules.of(pattern)
+        said = "call" if pattern in self._said else "settings" if pattern in self._settings else None
+        return RuleView(pattern, bool(rule.mutable), rule.retention or "none", said)
+
+
+def _pattern(path: Mapping[str, str]) -> str:
+    if not is_pattern(path["pattern"]):
+        raise InputError("a rule is for a channel, for a namespace as `ai:*`, or for all as `*`")
+    return path["pattern"]

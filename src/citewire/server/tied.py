@@ -1,0 +1,77 @@
+"""Channels, some of them those of threads: what there is the server's own, and who is told of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import quote, unquote
+
+from citewire.channels.annotation import Note
+from citewire.channels.channels import Channels
+from citewire.channels.fold import OURS
+from citewire.channels.mark import Mark
+from citewire.channels.message import Draft, Who
+from citewire.channels.offsets import is_citation
+from citewire.channels.refusal import ChannelError
+from citewire.server.notes import CITEWIRE
+
+__all__ = ["SERVER", "TiedChannels", "ai_channel", "thread_in"]
+
+SERVER = Who(client_id="*", connection_id=OURS)
+"""The server itself, which speaks for its agents."""
+_NAMESPACE, _VERDICTS = "ai", "verdicts"
+
+
+def ai_channel(thread_id: str) -> str:
+    """The channel in which the answers of a thread are told."""
+    return f"{_NAMESPACE}:{quote(thread_id, safe='').replace('~', '%7E')}"
+
+
+def thread_in(channel: str) -> str | None:
+    """The thread whose channel this is; None where it is no thread's."""
+    thread_id = unquote(channel.partition(":")[2])
+    return thread_id if thread_id and ai_channel(thread_id) == channel else None
+
+
+class TiedChannels(Channels):
+    """In the namespace `ai` only the server gives verdicts, and is called citewire.
+
+    `cited` is told of channels in which somebody else cites something, or takes it back.
+    """
+
+    cited: Callable[[str], None] | None = None
+
+    async def publish(
+        self, channel: str, who: Who, drafts: Sequence[Draft], mark: Mark | None = None
+    ) -> tuple[str, ...]:
+        """See `Channels`."""
+        if _is_guarded(channel, who):
+            senders = {name for draft in drafts for name in (draft.client_id, _editor(draft))}
+            _check_names(senders | {who.client_id})
+        return await super().publish(channel, who, drafts, mark)
+
+    async def annotate(
+        self, channel: str, who: Who, notes: Sequence[Note], mark: Mark | None = None
+    ) -> tuple[str, ...]:
+        """See `Channels`."""
+        if not _is_guarded(channel, who):
+            return await super().annotate(channel, who, notes, mark)
+        _check_names({who.client_id, *(note.client_id for note in notes)})
+        if any(note.type.partition(":")[0] == _VERDICTS for note in notes):
+            raise ChannelError(40160, "only the server gives verdicts on the answers of a thread")
+        serials = await super().annotate(channel, who, notes, mark)
+        if self.cited and any(is_citation(note.type) for note in notes):
+            self.cited(channel)
+        return serials
+
+
+def _is_guarded(channel: str, who: Who) -> bool:
+    return channel.partition(":")[0] == _NAMESPACE and who.connection_id != OURS
+
+
+def _editor(draft: Draft) -> str | None:
+    return draft.version.client_id if draft.version else None
+
+
+def _check_names(names: set[str | None]) -> None:
+    if CITEWIRE in names:
+        raise ChannelError(40160, f"in this namespace {CITEWIRE} is the server itself")

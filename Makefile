@@ -7,8 +7,9 @@ BIN := .venv/bin
 # Stamps: what .venv holds. It is rebuilt when the dependencies change.
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
-# And the real AG-UI client, which tests and benches compare us with.
+# And what the tests and benches need of Node: the real AG-UI client, React; CopilotKit for its example.
 NODE := tests/node/node_modules/.installed
+COPILOTKIT := examples/copilotkit/node_modules/.installed
 # A uv on PATH, else our own.
 UV := $(or $(shell command -v uv 2>/dev/null),.boot/bin/uv)
 
@@ -28,7 +29,7 @@ SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
 run: $(RUNTIME)
 	@$(BIN)/python examples/serve_samples.py
 
-test: check $(NODE)
+test: check $(NODE) $(COPILOTKIT)
 	@echo "pytest"
 	@$(BIN)/pytest -q -n auto $(PYTEST_ARGS)
 
@@ -57,7 +58,8 @@ format: $(DEV)
 	@$(BIN)/ruff format --quiet
 
 clean:
-	@rm -rf .boot .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist tests/node/node_modules
+	@rm -rf .boot .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist \
+	  tests/node/node_modules examples/copilotkit/node_modules examples/copilotkit/dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without uv, `make run` still works from pip, with versions that are not locked.
@@ -73,10 +75,10 @@ $(DEV): pyproject.toml uv.lock | $(UV)
 	@touch $(RUNTIME) $@
 
 # Without npm there is no stamp, and what needs the packages is skipped.
-$(NODE): tests/node/package-lock.json
+%/node_modules/.installed: %/package-lock.json
 	@if command -v npm >/dev/null; then \
-	  echo "npm ci"; npm ci --loglevel=error --prefix tests/node >/dev/null && touch $@; \
-	else echo "no npm: tests against the real AG-UI client are skipped"; fi
+	  echo "npm ci in $*"; npm ci --loglevel=error --prefix $* >/dev/null && touch $@; \
+	else echo "no npm: what needs $* is skipped"; fi
 
 .boot/bin/uv:
 	@echo "get uv"

@@ -79,12 +79,12 @@ class App:
 
 
 @asynccontextmanager
-async def opened_app(folder: Path, **settings: Any) -> AsyncGenerator[App]:
-    """The server over a folder."""
+async def opened_app(folder: Path, *, port: int = 8787, **settings: Any) -> AsyncGenerator[App]:
+    """The server over a folder. Its links lead to this port."""
     keyring = Keyring(folder)
     key = keyring.create()
     given = Settings(data=str(folder), **{**_QUICK, **settings})
-    async with opened(given, keyring, 8787, ("What is it?",)) as server:
+    async with opened(given, keyring, port, ("What is it?",)) as server:
         yield App(server, key)
 
 
@@ -147,7 +147,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(app: App) -> AsyncGenerator[tuple[str, int]]:
+async def listening(app: App, listener: socket.socket | None = None) -> AsyncGenerator[tuple[str, int]]:
     """Where the server can be reached, by a uvicorn with all that guards it."""
     started = asyncio.Event()
 
@@ -159,11 +159,11 @@ async def listening(app: App) -> AsyncGenerator[tuple[str, int]]:
         server_header=False, callback_notify=notify, timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = _Uvicorn(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        task = asyncio.create_task(server.serve(sockets=[listener]))
+    with listener or socket.create_server(("127.0.0.1", 0)) as own:
+        task = asyncio.create_task(server.serve(sockets=[own]))
         await started.wait()
         try:
-            yield listener.getsockname()
+            yield own.getsockname()
         finally:
             await app.server.drain()
             server.should_exit = True
@@ -177,7 +177,9 @@ def in_thread(folder: Path, **settings: Any) -> Generator[tuple[str, App]]:
     found: list[tuple[str, App, asyncio.AbstractEventLoop]] = []
 
     async def main() -> None:
-        async with opened_app(folder, **settings) as app, listening(app) as (host, port):
+        listener = socket.create_server(("127.0.0.1", 0))
+        opening = opened_app(folder, port=listener.getsockname()[1], **settings)
+        async with opening as app, listening(app, listener) as (host, port):
             found.append((f"http://{host}:{port}", app, asyncio.get_running_loop()))
             ready.set()
             await done.wait()

@@ -193,7 +193,7 @@ def _children(pid: int) -> Generator[list[int]]:
     """Handles of all that a process has started, and what they have: readable once it has ended."""
     handles: list[int] = []
     try:
-        for child in _descendants(pid):
+        for child in descendants(pid):
             try:
                 handles.append(os.pidfd_open(child))
             except ProcessLookupError:  # it has ended meanwhile
@@ -204,8 +204,9 @@ def _children(pid: int) -> Generator[list[int]]:
             os.close(handle)
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
+    """All processes that a process has started, and what they have."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
             yield int(child)
-            yield from _descendants(int(child))
+            yield from descendants(int(child))

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 from typing import Any, NamedTuple
 
 import pytest
@@ -104,7 +104,7 @@ def test_readme_is_short() -> None:
 
 def test_readme_snippets_run(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """In reading order and in one folder, as a reader pastes them, with `examples/` as in the checkout."""
-    copytree(ROOT / "examples", tmp_path / "examples")
+    copytree(ROOT / "examples", tmp_path / "examples", ignore=ignore_patterns("node_modules"))
     for block in blocks((ROOT / "README.md").read_text("utf-8")):
         with subtests.test(f"README.md line {block.line}"):
             if block.language == "python":

@@ -17,17 +17,26 @@ from citewire.server.http import Operation
 from citewire.server.keys import Keyring
 
 PUBLIC = {
-    "/", "/healthz", "/openapi.json", "/pages/icon.svg", "/pages/page.css", "/pages/page.js",
-    "/pages/thread.js", "/proofs/{name}", "/questions.json", "/readyz",
+    "/", "/console", "/healthz", "/openapi.json", "/proofs/{name}", "/questions.json", "/readyz",
+    "/web/{file:path}",
 }  # fmt: skip
-"""What needs no capability. A proof needs a signed link, the page where others reach the server a key."""
+"""What needs no capability. A proof needs a signed link, a page where others reach the server a key."""
 
-NAMES = {"thread": "t", "thread_id": "t", "run": "r", "message": "m", "number": "1", "format": "png"}
+NAMES = {
+    "thread": "t", "thread_id": "t", "run": "r", "message": "m", "number": "1", "format": "png",
+    "pattern": "x:*", "attachment": "a",
+}  # fmt: skip
 BODIES: dict[str, Any] = {
     "/agui": {"threadId": "t", "runId": "r2"},
+    "/attachments/{attachment}/extend": {"duration": "month"},
+    "/convertFile": {"attachmentId": "a"},
+    "/getAttachment": {"attachmentId": "a"},
+    "/prepareAttachments": {"attachmentId": "a"},
+    "/rules/{pattern}": {"mutable": True},
     "/threads/{thread}/reviews": {"messageId": "m", "key": "k", "event": "popover_opened"},
     "/sources?name=more.txt": b"More.",
     "/verify": {"quotes": []},
+    "/verifyCitations": {"data": {"attachmentId": "a", "citations": {}}},
 }
 # Of an operation that needs more than its path.
 QUERIES = {"/sources": "?name=more.txt", "/threads/{thread}/messages/{message}/citations": "?dialect=openai"}
@@ -61,13 +70,13 @@ class Asking:
 
     async def ask(self, operation: Operation, **options: Any) -> Answer:
         target = operation.path + (QUERIES.get(operation.path, "") if operation.method != "DELETE" else "")
-        body = BODIES[target] if operation.method == "POST" and operation.body else b""
+        body = BODIES[target] if operation.method in ("POST", "PUT") and operation.body else b""
         path = re.sub(r"\{(\w+)\}", lambda found: self.names[found[1]], target)
         return await self.app.ask(operation.method, path, body, leaves=True, **options)
 
     async def state(self) -> list[Any]:
         """All that a request could change."""
-        paths = ["/threads", "/threads/t", "/sources"]
+        paths = ["/threads", "/threads/t", "/sources", "/rules"]
         return [(await self.app.ask("GET", path)).json for path in paths]
 
 
@@ -242,9 +251,9 @@ def test_a_list_has_what_the_caller_may_read(tmp_path: Path) -> None:
 # --- the session of a page ----------------------------------------------------------------------------------
 
 
-async def session(app: App, key: str | None = None, **headers: Any) -> str:
-    """The cookie that the page comes with."""
-    answer = await app.ask("GET", "/", key=key, **headers)
+async def session(app: App, key: str | None = None, page: str = "/", **headers: Any) -> str:
+    """The cookie that a page comes with."""
+    answer = await app.ask("GET", page, key=key, **headers)
     assert answer.status == 200, answer
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly; SameSite=Strict" in cookie
@@ -270,6 +279,44 @@ def test_what_a_page_may_do(tmp_path: Path) -> None:
             assert (answer.status, answer.code) == (403, "forbidden")
 
     run(tmp_path, main)
+
+
+def test_what_the_console_may_do(tmp_path: Path) -> None:
+    """It looks at everything and changes rules; and the chat in the same browser goes on to work."""
+
+    async def main(app: App) -> None:
+        asking = await Asking.of(app)
+        chat, console = await session(app), await session(app, page="/console")
+        both = f"{chat}; {console}"
+        may = {
+            f"{word} {of.partition(':')[0]}"
+            for operation, word, of in asking.guarded
+            if (await asking.ask(operation, key=None, cookie=both, origin=f"http://{HOST}")).status != 403
+        }
+        rules = {"delete rule", "list rule", "read rule", "set rule"}
+        looks = {"list answer", "count answer", "audit thread", "export audit", "trace source"}
+        chats = {f"{word} thread" for word in ("list", "read", "review", "run", "stop")}
+        chats |= {"add source", "list source", "read source", "verify verify"}
+        assert may == rules | looks | chats
+
+    run(tmp_path, main)
+
+
+def test_the_session_that_holds_counts(tmp_path: Path) -> None:
+    """That of the console goes first; when its key is revoked, that of the chat is still one."""
+
+    async def main(app: App) -> None:
+        keys = [app.server.keyring.create() for _ in range(2)]
+        chat, console = await session(app, keys[0]), await session(app, keys[1], page="/console")
+        both = f"{chat}; {console}"
+        assert (await app.ask("GET", "/answers", key=None, cookie=both)).status == 200
+        app.server.keyring.revoke(keys[1].partition(":")[0])
+        assert (await app.ask("GET", "/answers", key=None, cookie=both)).status == 403
+        assert (await app.ask("GET", "/threads", key=None, cookie=both)).status == 200
+        app.server.keyring.revoke(keys[0].partition(":")[0])
+        assert (await app.ask("GET", "/threads", key=None, cookie=both)).status == 401
+
+    run(tmp_path, main, public_url="https://cite.example.com")
 
 
 OWN = f"http://{HOST}"
@@ -418,8 +465,8 @@ def test_which_pages_may_call(
         assert preflight.status == 200 if allowed else preflight.code == "forbidden"
         if allowed != "*":
             assert "Origin" in answer.headers["vary"]
-        put: dict[str, Any] = {**PREFLIGHT, "access_control_request_method": "PUT"}
-        other = await app.ask("OPTIONS", "/agui", key=None, origin=origin, **put)
+        trace: dict[str, Any] = {**PREFLIGHT, "access_control_request_method": "TRACE"}
+        other = await app.ask("OPTIONS", "/agui", key=None, origin=origin, **trace)
         assert (other.status, other.code) == (403, "forbidden")
 
     run(tmp_path, main, origins=origins)

@@ -112,6 +112,7 @@ class House:
     async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
         self.verdicts += [(thread_id, each.verification["citewire"]["status"]) for each in verdicts]
 
+    def written(self, channel: str) -> None: ...
     def ended(self, outcome: str) -> None:
         self.outcomes.append(outcome)
 

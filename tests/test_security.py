@@ -75,7 +75,7 @@ PLACES = [
     ("GET", "/threads/{}/messages/{}/citations?dialect=openai"), ("DELETE", "/threads/{}"),
     ("GET", "/sources/{}"), ("GET", "/sources/{}/text"), ("GET", "/sources/{}/content"),
     ("GET", "/sources/{}/pages/{}.{}"), ("DELETE", "/sources/{}"), ("GET", "/proofs/{}"),
-    ("GET", "/pages/{}"), ("GET", "/threads?after={}"), ("GET", "/sources?after={}"), ("GET", "/{}"),
+    ("GET", "/web/{}"), ("GET", "/threads?after={}"), ("GET", "/sources?after={}"), ("GET", "/{}"),
 ]  # fmt: skip
 
 

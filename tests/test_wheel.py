@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import httpx2
 import pytest
@@ -45,6 +46,9 @@ def test_the_wheel_works_by_itself(tmp_path: Path) -> None:
     builder = _environment(tmp_path / "build", "hatchling")
     _done("build", "--wheel", "--offline", "--no-build-isolation", "--python", builder, "--out-dir", tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
+    web = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/citewire/web").rglob("*.js")}
+    with ZipFile(wheel) as packed:
+        assert web <= set(packed.namelist())
     locked = tmp_path / "locked.txt"
     _done("export", "--frozen", "--offline", "--no-dev", "--no-emit-project", "--output-file", locked)
     python = _environment(tmp_path / "empty", "--requirements", locked)

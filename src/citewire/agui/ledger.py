@@ -19,7 +19,7 @@ from citewire.agui.events import Event, Json
 from citewire.agui.records import Cited, Links
 from citewire.agui.state import MessageStatus, SharedState, is_safe_key
 from citewire.extraction import Scanner
-from citewire.keys import Keys
+from citewire.keys import Keys, key_v2
 from citewire.model import Lines, Status
 from citewire.text import for_log
 from citewire.verification.library import Checked
@@ -55,12 +55,17 @@ class Options(Struct, frozen=True, kw_only=True):
     fetch_urls: bool = False
 
 
-class CitationSeen(Struct, frozen=True, gc=False):
-    """For the record: a message cites something."""
+class CitationSeen(Struct, frozen=True, gc=False, omit_defaults=True):
+    """For the record: a message cites something.
+
+    Where that was not said by the agent, `by` is who did, if it said so, and `annotation` where.
+    """
 
     message_id: str
     key: str
     citation: Json
+    by: str | None = None
+    annotation: str | None = None
 
 
 class VerdictReached(Struct, frozen=True, gc=False):
@@ -173,18 +178,26 @@ class Ledger:
 
     def begin(self, name: str) -> Message:
         """A message that starts, or goes on after it had ended, maybe in an earlier run."""
-        message, known = self.messages.get(name), self.state.record["messages"].get(name)
-        if message is None and known is not None:
-            message = self._recall(name, known)
+        message = self.known(name)
         if message is None:
-            message = self.messages[name] = Message(name, self._time.seconds())
-            if is_safe_key(name):
-                self._evict()
-                self.state.patch(state.message_patches(name, self._key))
+            message = self.new(name)
         elif message.scanner is None:
             self.say_status(message, "streaming")
         if message.scanner is None:
             message.scanner, message.taken = Scanner(limit=self._options.max_text), 0
+        return message
+
+    def known(self, name: str) -> Message | None:
+        """A message of this stream, or of an earlier one that the state tells of."""
+        told = self.state.record["messages"].get(name)
+        return self.messages.get(name) or (None if told is None else self._recall(name, told))
+
+    def new(self, name: str) -> Message:
+        """A message of which nothing is known."""
+        message = self.messages[name] = Message(name, self._time.seconds())
+        if is_safe_key(name):
+            self._evict()
+            self.state.patch(state.message_patches(name, self._key))
         return message
 
     def say_status(self, message: Message, status: MessageStatus) -> None:
@@ -251,6 +264,14 @@ class Ledger:
 
     # --- citations and verdicts ---------------------------------------------------------------------------
 
+    def cite_for(self, message: Message, cited: Cited, by: str | None, annotation: str) -> None:
+        """Take in what somebody else says that a message cites, once for each `annotation`."""
+        # A key of its own: what others say never gets the verdict on what the agent says.
+        key = key_v2(cited.ref, replace(cited.source, file_id=None, id=annotation))
+        if key not in message.cited and len(message.cited) < _MOST_CITED:
+            message.cited[key] = cited
+            self._add(message, {key: cited}, by, annotation)
+
     def cite(self, message: Message, found: Iterable[Cited]) -> list[Cited]:
         """Take in what a message cites; what of it is new."""
         new: dict[str, Cited] = {}
@@ -260,6 +281,11 @@ class Ledger:
                 message.cited[key] = new[key] = cited
             elif cited.label is not None:
                 self.state.label(message.id, key, cited.label)
+        return self._add(message, new)
+
+    def _add(
+        self, message: Message, new: dict[str, Cited], by: str | None = None, annotation: str | None = None
+    ) -> list[Cited]:
         if not new or not is_safe_key(message.id):
             return []
         made = {key: records.record(cited) for key, cited in new.items()}
@@ -274,7 +300,7 @@ class Ledger:
                 self.state.list_citation(message.id, entry)
             message.seen[key] = self._time.seconds()
             self._tell("citation_seen", message, message.began, key=key)
-            self.records.append(CitationSeen(message.id, key, made[key]))
+            self.records.append(CitationSeen(message.id, key, made[key], by, annotation))
             self._ask(message, key, cited)
         return [*new.values()]
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from citewire.agui.events import AnyEvent, RunInput, coerce
+from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved
 from citewire.agui.sources import Next
 from citewire.agui.state import without_ours
@@ -95,6 +96,19 @@ class Stream:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             with suppress(Exception):  # all has been said, and a verifier that fails here fails only itself
                 await self._verifier.forget(self._scope)
+
+    async def cite(self, message_id: str, cited: Cited, by: str | None, annotation: str) -> bool:
+        """Take in what somebody else says that a message cites; False where no run is open for it.
+
+        `annotation` names it: to take it in again changes nothing.
+        """
+        async with self._turn:
+            if not self._weaver.is_open or self._has_left:
+                return False
+            events = self._weaver.cite(message_id, cited, by, annotation)
+            await self._out([(event, b"") for event in events])
+        self._news.set()
+        return True
 
     def leave(self) -> None:
         """Whoever reads this is gone: what is not decided yet need not be."""

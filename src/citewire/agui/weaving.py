@@ -28,6 +28,7 @@ from citewire.agui.ledger import (
     VerdictReached,
     Wanted,
 )
+from citewire.agui.provider import Provider
 from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved, in_input, in_result
 from citewire.agui.state import is_safe_key
@@ -51,7 +52,7 @@ class Weaver:
         self._options = options
         self._ledger = Ledger(run_input.state, map(_id_of, run_input.messages), options, time)
         self._messages = self._ledger.messages
-        self._chunks, self._provider = Chunks(), given.Provider()
+        self._chunks, self._provider = Chunks(), Provider()
         # Citations that came before the message that they must be of.
         self._loose: list[Cited] = []
         self._tools: dict[str, str] = {}
@@ -97,6 +98,23 @@ class Weaver:
     def has_to_wait(self) -> bool:
         """Whether a verdict or a picture is still to come in this run."""
         return not self._is_over and self._ledger.is_waiting
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a run is going on, in which something can be said."""
+        return not self._is_over
+
+    def cite(self, name: str, cited: Cited, by: str | None, annotation: str) -> list[AnyEvent]:
+        """What to send for a citation that somebody else put on a message, if there is such a message."""
+        message = self._ledger.known(name)
+        if message is None and name in self._ledger.earlier and is_safe_key(name):
+            message = self._ledger.new(name)
+        if message is None:
+            return []
+        self._ledger.cite_for(message, cited, by, annotation)
+        if message.scanner is None and message.pending:
+            self._ledger.say_status(message, "verifying")
+        return self._flush()
 
     def judge(self, checked: Checked) -> list[AnyEvent]:
         """What to send for a verdict."""
@@ -352,18 +370,24 @@ class Weaver:
 
     def _on_custom(self, event: ev.Custom) -> list[AnyEvent]:
         name, cited = given.in_custom(event.name, event.value)
-        message = self._ledger.last if name is None else self._messages.get(name)
-        if message is not None:
-            self._take_given(message, cited)
+        # A payload that is known is read as what it is, not as a list of anything.
+        cited = self._provider.take(event.value) or cited
+        if name is None:
+            self._take_loose(cited)
+        elif name in self._messages:
+            self._take_given(self._messages[name], cited)
         return [event]
 
     def _on_raw(self, event: ev.RawEvent) -> list[AnyEvent]:
-        cited = self._provider.take(event.event)
+        self._take_loose(self._provider.take(event.event))
+        return [event]
+
+    def _take_loose(self, cited: list[Cited]) -> None:
+        """Citations without the name of their message: they are of the last, or of the first to come."""
         if self._ledger.last is None:
             self._loose += cited
         else:
             self._take_given(self._ledger.last, cited)
-        return [event]
 
     def _take_given(self, message: Message, cited: list[Cited]) -> None:
         self._cite(message, cited)

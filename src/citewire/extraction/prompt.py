@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from citewire.documents import Document
     from citewire.documents.document import Page
 
-__all__ = ["prompt"]
+__all__ = ["portion", "prompt"]
 
 _RULES = f"""\
 Answer from the documents below, and show where each statement comes from.
@@ -45,10 +45,11 @@ and line_ids. A statement that no document supports gets no number; say that the
 
 def prompt(sources: Iterable[Document]) -> str:
     """Instructions for a model, and the text of the sources with the ids that it is to cite by."""
-    return "\n".join([_RULES, *(_document(source) for source in sources)])
+    return "\n".join([_RULES, *(portion(source) for source in sources)])
 
 
-def _document(document: Document) -> str:
+def portion(document: Document) -> str:
+    """The text of one source, with the ids that it is to be cited by."""
     name = document.name or document.url or document.sha256[:12]
     pages = "\n".join(_page(document, page, index) for index, page in enumerate(document.pages))
     return f"<document id={quoteattr(name)}>\n{pages}\n</document>\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,19 +22,23 @@ from starlette.types import ASGIApp, Scope
 from citewire import __version__
 from citewire.agui.middleware import Citing
 from citewire.agui.weaving import VerdictReached
-from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
+from citewire.channels.rules import seconds_of
 from citewire.channels.sqlite import SqliteStore
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
 from citewire.librarian import Index, Librarian
 from citewire.server import agents
 from citewire.server.ably.auth import Door, Gate
+from citewire.server.ably.rates import Rates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
+from citewire.server.bridge import Bridge
 from citewire.server.catalog import Catalog, State
 from citewire.server.checks import Checks
+from citewire.server.deepcitation.attachments import Attachments
+from citewire.server.deepcitation.rest import UPLOADS, DeepCitation
 from citewire.server.driver import Agent, Driver
 from citewire.server.history import History
 from citewire.server.http import (
@@ -53,17 +57,25 @@ from citewire.server.journal import Outcome
 from citewire.server.keys import Caller, Keyring
 from citewire.server.limits import Limits, address
 from citewire.server.logs import AccessLog
+from citewire.server.looking_back import LookingBack
 from citewire.server.metrics import CONTENT_TYPE, Metrics
-from citewire.server.origins import SESSION, cookie_allowed, host_known, origin_allowed
+from citewire.server.origins import CONSOLE, SESSION, cookie_allowed, host_known, origin_allowed
+from citewire.server.overview import Overview
 from citewire.server.proofs import Proofs
-from citewire.server.refusals import Forbidden, NoCredentials
+from citewire.server.refusals import Forbidden, NoCredentials, Refused
+from citewire.server.retention import Retention
+from citewire.server.rules import RuleBook
 from citewire.server.runs import Runs
-from citewire.server.settings import Settings
+from citewire.server.settings import SettingError, Settings
 from citewire.server.site import Site
 from citewire.server.sources import Sources
 from citewire.server.threads import Threads
+from citewire.server.tied import TiedChannels
+from citewire.server.told import Told
 from citewire.verification.engine import Engine
 from citewire.verification.engine import Limits as EngineLimits
+from citewire.verification.remote import RemoteVerifier
+from citewire.verification.verifier import Verifier
 
 __all__ = ["Server", "opened"]
 
@@ -104,7 +116,11 @@ class Server:
         stack.callback(index.close)
         catalog = self.catalog = Catalog(hub, data / "sources", engine, index, settings)
         await stack.enter_async_context(catalog)
-        citing = Citing(verifier=engine, deadline=settings.deadline)
+        attachments = self.attachments = Attachments(hub, data / "attachments", engine)
+        await attachments.open()
+        expiring = asyncio.create_task(attachments.run())
+        stack.push_async_callback(_cancelled, expiring)
+        citing = Citing(verifier=await self._verifier(stack, engine), deadline=settings.deadline)
         history = History(store, citing.options.state_key)
         self.proofs = Proofs(self.keyring, store, catalog, self.address, settings.link_lifetime)
         agent, is_librarian = await self._agent(stack, index, catalog)
@@ -114,13 +130,24 @@ class Server:
             hub, driver, self, linger=settings.linger, most=settings.max_runs,
             resumes=settings.resume_runs in resumes,
         )  # fmt: skip
+        channels = TiedChannels(store, hub)
+        rules = RuleBook(hub, channels, settings.rules)
+        await rules.catch_up()
+        name = settings.agent_name or ("librarian" if is_librarian else "agent")
+        self.bridge = Bridge(store, hub, channels, self.runs, name)
+        stack.push_async_callback(self.bridge.aclose)
         stack.push_async_callback(self.runs.aclose)
-        recovering = asyncio.create_task(self.runs.recover())
+        recovering = asyncio.create_task(self._recover())
         stack.push_async_callback(_cancelled, recovering)
+        self.overview = Overview(Told(store, channels))
+        hub.heard = self.overview.heard
         sandbox = Sandbox(data / "sandbox", store, hub) if settings.sandbox else None
-        channels = Channels(store, hub)
+        keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
+        sweeping = asyncio.create_task(Retention(store, channels, self.runs, keeps).run())
+        stack.push_async_callback(_cancelled, sweeping)
         doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
-        gate = Gate(doors, self.authenticate)
+        rates = Rates(settings.publish_rate, settings.key_publish_rate)
+        gate = Gate(doors, self.authenticate, rates=rates)
         self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
         self._ably = ably_routes(gate, self.realtime, sandbox)
         self.operations = [
@@ -128,10 +155,19 @@ class Server:
             *Sources(catalog).operations(),
             *self.proofs.operations(self.authenticate),
             *Checks(engine, settings).operations(),
+            *DeepCitation(attachments, engine, settings.deadline).operations(),
+            *rules.operations(),
+            *self.overview.operations(),
+            *LookingBack(store, catalog, name).operations(),
             *Site(self.keyring, settings, questions).operations(),
             *self._own(),
         ]
         self.is_ready = True
+
+    async def _recover(self) -> None:
+        """Deal with what a crash left behind."""
+        await self.runs.recover()
+        await self.bridge.recover()
 
     async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
         """See `runs.Observer`: what a verdict refers to is kept as long as the verdict is."""
@@ -140,12 +176,17 @@ class Server:
             self.metrics.verdicts.labels(note["status"]).inc()
         await self.catalog.cited({note["sha256"] for note in notes if note.get("sha256")}, thread_id)
 
+    def written(self, channel: str) -> None:
+        """See `runs.Observer`."""
+        self.bridge.written(channel)
+
     def ended(self, outcome: Outcome) -> None:
         """See `runs.Observer`."""
         self.metrics.runs_ended.labels(outcome).inc()
 
     async def forgotten(self, thread_id: str) -> None:
         """See `runs.Observer`."""
+        await self.bridge.forget(thread_id)
         await self.catalog.forget_thread(thread_id)
 
     async def drain(self) -> None:
@@ -153,6 +194,7 @@ class Server:
         self.is_ready = False
         await self.runs.aclose()
         self.catalog.end_events()
+        self.overview.end_events()
         self.realtime.close()
         self.hub.close()
 
@@ -173,6 +215,16 @@ class Server:
         )
         return agents.remote_agent(settings.agent, settings.agent_headers, client), False
 
+    async def _verifier(self, stack: AsyncExitStack, engine: Engine) -> Verifier:
+        """Who checks the quotes of answers."""
+        settings = self.settings
+        if settings.verifier is None:
+            return engine
+        if settings.verifier_key is None:
+            raise SettingError("a verifier needs a key: CITEWIRE_VERIFIER_KEY")
+        remote = RemoteVerifier(settings.verifier, settings.verifier_key, deadline=settings.deadline)
+        return await stack.enter_async_context(remote)
+
     @property
     def app(self) -> ASGIApp:
         """Everything, with its guards around it."""
@@ -183,14 +235,14 @@ class Server:
                 Middleware(
                     _Cors,
                     allow_origins=self.settings.origins,
-                    allow_methods=["DELETE", "GET", "PATCH", "POST"],
+                    allow_methods=["DELETE", "GET", "PATCH", "POST", "PUT"],
                     allow_headers=["authorization", "content-type", "last-event-id", *_ABLY],
                     expose_headers=["link", "x-ably-errorcode", "x-ably-errormessage"],
                 )
             ],
         )
         app.router.redirect_slashes = False
-        limited = Limits(slashes(app), self.settings, client=self._account, uploads=["/sources"])
+        limited = Limits(slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS])
         return AccessLog(limited, self.metrics.request)
 
     def authenticate(self, request: Request) -> Caller:
@@ -204,11 +256,20 @@ class Server:
         if request.method == "GET" and (token := request.query_params.get("access_token")):
             return self.keyring.caller(None, token)
         headers, host = request.headers, request.headers.get("host", "")
-        if (token := request.cookies.get(SESSION)) and self._is_ours(host):
+        tokens = [request.cookies[name] for name in (CONSOLE, SESSION) if name in request.cookies]
+        if tokens and self._is_ours(host):
             origin, site = headers.get("origin"), headers.get("sec-fetch-site")
             if cookie_allowed(request.method, origin, site, host):
-                return self.keyring.caller(None, token)
+                return self._session(tokens)
         raise NoCredentials
+
+    def _session(self, tokens: list[str]) -> Caller:
+        """Who the first of these that holds speaks for."""
+        *first, last = tokens
+        for token in first:
+            with suppress(Refused):
+                return self.keyring.caller(None, token)
+        return self.keyring.caller(None, last)
 
     def _is_deliberate(self, request: Request) -> bool:
         """Whether no other page made a browser send the key that it was given for ours."""

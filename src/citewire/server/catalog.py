@@ -292,6 +292,11 @@ class Catalog:
             self._next_cite = self._next_cite or self._started(self._cite())
             await asyncio.shield(self._next_cite)
 
+    def citing(self, source_id: str) -> dict[str, frozenset[str]]:
+        """The threads that refer to a source, see `Holdings`. Raises `NotFound`."""
+        self._found(source_id)
+        return self._holdings.citing(source_id)
+
     async def forget_thread(self, thread_id: str) -> None:
         """The thread is gone, and refers to nothing any more."""
         await self._whole(self._uncited(thread_id))

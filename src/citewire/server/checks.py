@@ -25,9 +25,9 @@ from citewire.verification.engine import Engine
 from citewire.verification.library import Checked
 from citewire.verification.report import Sentence, questions, report
 from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked, Question
+from citewire.verification.verifier import Asked, Question, Verifier
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "decided", "while_there"]
 
 _T = TypeVar("_T")
 
@@ -106,7 +106,7 @@ class Checks:
 
     async def verify(self, call: Call) -> CheckReport:
         """Check what was asked, unless whoever asked leaves."""
-        return await _while_there(call.request, self._verify(call.body))
+        return await while_there(call.request, self._verify(call.body))
 
     async def _verify(self, request: CheckRequest) -> CheckReport:
         given = [_given(source, f"$.sources[{at}]") for at, source in enumerate(request.sources)]
@@ -115,7 +115,8 @@ class Checks:
         alone = request.only == "given"
         try:
             await self._engine.add(*given, scope=scope)
-            checks = await self._check(
+            checks = await decided(
+                self._engine,
                 [replace(each, scope=scope, alone=alone) for each in asked],
                 min(request.deadline or self._deadline, self._deadline),
             )
@@ -128,18 +129,19 @@ class Checks:
         left_out = [problem for answer in answers for problem in answer.problems]
         return await asyncio.to_thread(_told, answers, checks, left_out + unread)
 
-    async def _check(self, asked: Sequence[Asked], seconds: float) -> list[Checked]:
-        """What becomes of the quotes, in their order; of those that took too long, that they did."""
-        checks = [Checked(each.id, "pending", "deadline", quote=each.quote) for each in asked]
-        numbered = (replace(each, id=str(number)) for number, each in enumerate(asked))
-        try:
-            async with asyncio.timeout(seconds), aclosing(self._engine.check(numbered)) as results:
-                async for checked in results:
-                    number = int(checked.id or 0)
-                    checks[number] = replace(checked, id=asked[number].id)
-        except TimeoutError:
-            pass
-        return checks
+
+async def decided(verifier: Verifier, asked: Sequence[Asked], seconds: float) -> list[Checked]:
+    """What becomes of the quotes, in their order; of those that took too long, that they did."""
+    checks = [Checked(each.id, "pending", "deadline", quote=each.quote) for each in asked]
+    numbered = (replace(each, id=str(number)) for number, each in enumerate(asked))
+    try:
+        async with asyncio.timeout(seconds), aclosing(verifier.check(numbered)) as results:
+            async for checked in results:
+                number = int(checked.id or 0)
+                checks[number] = replace(checked, id=asked[number].id)
+    except TimeoutError:
+        pass
+    return checks
 
 
 def _given(source: GivenSource, path: str) -> Given:
@@ -180,7 +182,7 @@ def _told(answers: Iterable[Answer], checks: Iterable[Checked], problems: list[P
     )
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
     """What `work` gives, which ends when the client leaves. Raises `ClientDisconnect`."""
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(until_gone(request.receive))

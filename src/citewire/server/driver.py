@@ -20,8 +20,9 @@ from citewire.agui.transport import StreamEnded
 from citewire.agui.weaving import Options, VerdictReached
 from citewire.channels.hub import Hub
 from citewire.errors import CitewireError
+from citewire.server.foreign import Foreign
 from citewire.server.history import History
-from citewire.server.journal import TERMINAL, Journal, Outcome, Started
+from citewire.server.journal import TERMINAL, Journal, Outcome, Started, thread_of
 from citewire.server.live import Ended, Live
 from citewire.text import for_log
 from citewire.verification.library import Checked
@@ -47,6 +48,10 @@ class Observer(Protocol):
         """These are reached in a thread. They are kept and sent once this returns."""
         ...
 
+    def written(self, channel: str) -> None:
+        """There is more in the log of a thread, or its run has ended."""
+        ...
+
     def ended(self, outcome: Outcome) -> None:
         """A run has ended."""
         ...
@@ -67,7 +72,7 @@ class Driver:
 
     async def drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
         """A run from its start to its end, or anew where it `goes_on` after these events."""
-        journal = self.journal(live.channel, live.started, goes_on=goes_on is not None)
+        journal = self.journal(live.channel, goes_on=goes_on is not None)
         run_input, outcome, error = live.started.input, "finished", None
         try:
             async with journal:
@@ -91,10 +96,10 @@ class Driver:
             live.lost.set_result(ev.RunError(for_log(exc.message, 500), exc.code))
         self._observer.ended(outcome)
 
-    def journal(self, channel: str, started: Started, **options: Any) -> Journal:
+    def journal(self, channel: str, **options: Any) -> Journal:
         """Where a run is written down."""
-        reached = partial(self._observer.reached, started.input.thread_id)
-        return Journal(self._hub, channel, reached, **options)
+        reached = partial(self._observer.reached, thread_of(channel))
+        return Journal(self._hub, channel, reached, partial(self._observer.written, channel), **options)
 
     async def _produce(self, live: Live, put: Put) -> None:
         """What the agent says, as long as a client would take it."""
@@ -113,23 +118,36 @@ class Driver:
         if not is_over:
             raise StreamEnded("the agent's events ended before the run did")
 
-    async def decide_late(self, live: Live) -> None:
+    async def decide_late(self, channel: str) -> None:
         """What was not decided in time is there for whoever comes back."""
-        if live.stream is None or not live.stream.is_undecided:
-            return
-        past = await self._history.at(live.channel)
+        await self._after_the_run(channel, (), _LATE)
+
+    async def cite_late(self, channel: str, citations: Sequence[Foreign]) -> None:
+        """What others cite is there for whoever comes back, to be decided."""
+        await self._after_the_run(channel, citations, 0)
+
+    async def _after_the_run(self, channel: str, citations: Sequence[Foreign], deadline: float) -> None:
+        """Weave into the state of a thread what no stream tells of any more."""
+        past = await self._history.at(channel)
         if past is None:
             return
-        run_input = replace(live.started.input, messages=past.messages, state=past.state)
-        started, finished = ev.RunStarted("", ""), ev.RunFinished("", "")
+        run_input = RunInput(
+            thread_id=thread_of(channel),
+            run_id=past.run_id or "",
+            messages=past.messages,
+            state=past.state,
+            context=past.context,
+        )
+        journal = self.journal(channel, kind="late")
+        options = replace(self._citing.options, deadline=deadline)
+        stream = await self._stream(run_input, journal, options)
 
         async def produce(put: Put) -> None:
-            await put((started, b""))
-            await put((finished, b""))
+            await put((ev.RunStarted("", ""), b""))
+            for each in citations:
+                await stream.cite(each.message_id, each.cited, each.by, each.annotation)
+            await put((ev.RunFinished("", ""), b""))
 
-        journal = self.journal(live.channel, live.started, kind="late")
-        options = replace(self._citing.options, deadline=_LATE)
-        stream = await self._stream(run_input, journal, options)
         async with journal:
             await stream.run(produce, _nowhere)
 

@@ -35,6 +35,7 @@ class Past(Struct, frozen=True):
     error: str | None
     messages: list[Any]
     state: Any
+    context: list[Any] = []
 
 
 class _Fold:
@@ -45,6 +46,7 @@ class _Fold:
         self.thread = Thread(history=_KEPT)
         self.cursor = Cursor(epoch, 0)
         self.run_id: str | None = None
+        self.context: list[Any] = []
         self.is_running = False
         self.turn = asyncio.Lock()
 
@@ -66,7 +68,7 @@ class _Fold:
                 pass
 
     def _begin(self, started: Started) -> None:
-        self.run_id, self.is_running = started.input.run_id, True
+        self.run_id, self.context, self.is_running = started.input.run_id, started.input.context, True
         self.thread.set_messages(each for each in started.input.messages if is_object(each))
         self.thread.set_state(started.input.state)
         self.thread.open_stream()
@@ -83,7 +85,9 @@ class _Fold:
     def past(self) -> Past:
         view = self.thread.agui
         status = "running" if self.is_running else "error" if view.run_error else "idle"
-        return Past(self.cursor, status, self.run_id, view.run_error, list(view.messages), view.state)
+        return Past(
+            self.cursor, status, self.run_id, view.run_error, list(view.messages), view.state, self.context
+        )
 
 
 class History:

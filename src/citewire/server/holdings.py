@@ -114,6 +114,11 @@ class Holdings:
         """The bytes that a thread refers to."""
         return frozenset(self._threads.get(thread, ()))
 
+    def citing(self, source_id: str) -> dict[str, frozenset[str]]:
+        """The threads that refer to a source, by the sha256 of what it was when they did."""
+        own = (sha256 for sha256, held in self.known.items() if held.id == source_id)
+        return {sha256: frozenset(self._cites[sha256]) for sha256 in own if sha256 in self._cites}
+
     def needs(self, sha256: str) -> bool:
         """Whether a source has these bytes, or a thread refers to them."""
         return sha256 in self._held or sha256 in self._cites

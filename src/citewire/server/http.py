@@ -19,7 +19,7 @@ from msgspec.structs import asdict, fields
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire import codec
 from citewire.agui.transport import TransportError
@@ -231,10 +231,15 @@ def slashes(app: ASGIApp) -> ASGIApp:
             return await app(scope, receive, send)
         path, kept = scope["path"], _ESCAPED.sub(_SLASH, raw.partition(b"?")[0].decode("ascii", "replace"))
         scope["path"] = unquote(kept)
+
+        async def out(message: Message) -> None:
+            scope["path"] = path  # whoever sends it may log that, and knows nothing of ours
+            await send(message)
+
         try:
-            await app(scope, receive, send)
+            await app(scope, receive, out)
         finally:
-            scope["path"] = path  # for the log
+            scope["path"] = path
 
     return through
 

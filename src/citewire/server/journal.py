@@ -34,6 +34,7 @@ __all__ = [
     "Journal",
     "Over",
     "Started",
+    "annotation_id",
     "channel_of",
     "frame",
     "framed",
@@ -105,19 +106,31 @@ def proof_id(name: str) -> str:
     return f"proof:{name}"
 
 
+def annotation_id(serial: str) -> str:
+    """The id of the row that holds a citation which an annotation made: it is taken in once."""
+    return f"annotation:{serial}"
+
+
 class Journal:
     """A `RunSink` that writes one run into the log of its thread.
 
     What comes while something is being written is written together after it, so that a run waits for the log
     only where that cannot keep up, and at the end of the block. `is_over` says whether a terminal event came.
     A run that `goes_on` has started before, and is not started again. `reached` is told of verdicts before
-    they are kept.
+    they are kept, `kept` of all that is.
     """
 
     def __init__(
-        self, hub: Hub, channel: str, reached: Reached, *, goes_on: bool = False, kind: str = "event"
+        self,
+        hub: Hub,
+        channel: str,
+        reached: Reached,
+        kept: Callable[[], None] = lambda: None,
+        *,
+        goes_on: bool = False,
+        kind: str = "event",
     ) -> None:
-        self._hub, self._channel, self._reached, self._kind = hub, channel, reached, kind
+        self._hub, self._channel, self._reached, self._kept, self._kind = hub, channel, reached, kept, kind
         self._skips_start = goes_on
         # Two attempts at a run write different rows.
         self._attempt, self._count = uuid4().hex, 0
@@ -151,6 +164,7 @@ class Journal:
             except CitewireError:
                 self.is_over = False  # whatever told of the end may not be there
                 raise
+            self._kept()
 
     async def _written(self) -> None:
         """Wait until all is kept."""
@@ -165,6 +179,7 @@ class Journal:
             entries.append(told)
         entries.append(self._numbered("over", codec.encode(Over(run_id, outcome))))
         await self._hub.append(self._channel, entries)
+        self._kept()
 
     def _entry(self, item: AnyEvent | Record) -> Entry | None:
         if not isinstance(item, _EVENTS):
@@ -184,6 +199,8 @@ class Journal:
         name = _RECORDS[type(record)]
         data = ev.write_json({"type": name, **to_builtins(record)})
         entry = self._numbered("record", data)
+        if isinstance(record, CitationSeen) and record.annotation:
+            return Entry(annotation_id(record.annotation), entry.kind, data)
         proof = _PROOF.search(data) if name == "verdict" else None
         return Entry(proof_id(proof[1].decode()), entry.kind, data) if proof else entry
 

@@ -143,6 +143,11 @@ class Keyring:
         """Whether there is a key that is not revoked."""
         return bool(self._known())
 
+    def check_key(self, name: str) -> None:
+        """Raises `BadCredentials` unless there is a key of this name that is not revoked."""
+        if name not in self._known():
+            raise BadCredentials
+
     def caller(self, authorization: str | None, query: str | None = None) -> Caller:
         """Who calls with this `Authorization` header, or without one with the key or token in `query`.
 

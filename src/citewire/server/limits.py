@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from citewire import codec
 from citewire.server.settings import Settings
 
-__all__ = ["BUSY", "LARGE_HEAD", "Limits", "Refusal", "address"]
+__all__ = ["BUSY", "LARGE_HEAD", "Buckets", "Limits", "Refusal", "address"]
 
 # Bytes per second. A body that comes slower than this takes longer than its deadline.
 _SLOWEST = 16 << 10
@@ -105,7 +105,7 @@ class Limits:
         self.app = app
         self._settings, self._client = settings, client
         self._uploads, self._free = frozenset(uploads), frozenset(free)
-        self._buckets = _Buckets(settings.rate, settings.burst, clock)
+        self._buckets = Buckets(settings.rate, settings.burst, clock)
         self._active: dict[str, int] = {}
         self._count = 0
 
@@ -170,8 +170,11 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
-class _Buckets:
-    """A bucket of tokens for each client, which fills at `rate` up to `burst`."""
+class Buckets:
+    """A bucket of tokens for each client, which fills at `rate` up to `burst`.
+
+    Whoever finds one in it may take more than there are: the bucket then fills from below zero.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -180,12 +183,12 @@ class _Buckets:
     def __len__(self) -> int:
         return len(self._known)
 
-    def take(self, client: str) -> float:
-        """Take a token; else the seconds until there is one."""
+    def take(self, client: str, count: int = 1) -> float:
+        """Take so many tokens, if there is one; else the seconds until there is."""
         now = self._clock()
         left, since = self._known.pop(client, (float(self._burst), now))
         left = min(left + (now - since) * self._rate, self._burst)
-        self._known[client] = (left - 1 if left >= 1 else left, now)
+        self._known[client] = (left - count if left >= 1 else left, now)
         if len(self._known) > _BUCKETS:
             self._known.popitem(last=False)
         return 0.0 if left >= 1 else (1 - left) / self._rate

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from citewire.agui import events as ev
+from citewire.agui.events import RunInput
 from citewire.agui.middleware import Stream
 from citewire.agui.sources import Abort
 from citewire.agui.sse import PING
@@ -15,9 +18,9 @@ from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Row
 from citewire.errors import CitewireError
 from citewire.server.http import read
-from citewire.server.journal import Outcome, Over, Started, framed
+from citewire.server.journal import Outcome, Over, Started, frame, framed
 
-__all__ = ["ENDINGS", "Ended", "Live", "follow"]
+__all__ = ["ENDINGS", "Ended", "Live", "follow", "watch"]
 
 # Seconds of silence after which a proxy on the way may think that nobody is there.
 _QUIET = 15.0
@@ -66,12 +69,12 @@ class Live:
                 self.stream.hurry()
 
     @contextmanager
-    def watched(self) -> Generator[None]:
+    def watched(self) -> Generator[Live]:
         """Somebody is there while this lasts."""
         self.watchers += 1
         self._forget_timer()
         try:
-            yield
+            yield self
         finally:
             self.watchers -= 1
             if not self.watchers:
@@ -105,11 +108,51 @@ async def follow(live: Live, hub: Hub, after: Cursor | None) -> AsyncGenerator[b
             yield b"data: %b\n\n" % ev.encode(live.lost.result())
 
 
+async def watch(
+    channel: str, hub: Hub, after: Cursor | None, live: Callable[[], Live | None]
+) -> AsyncGenerator[bytes]:
+    """The frames of what is in the log after the cursor, run after run, and of verdicts that come late.
+
+    Whoever watches a thread is there for each of its runs, which `live` gives.
+    """
+    run, posted = None, _Posted()
+    with ExitStack() as there:
+        async with aclosing(hub.follow(channel, after)) as followed:
+            async for rows in _with_pings(followed, asyncio.get_running_loop().create_future(), first=True):
+                if (now := live()) is not run:
+                    there.close()
+                    run = now and there.enter_context(now.watched())
+                if frames := b"".join(map(posted.frame, rows)) if rows else PING:
+                    yield frames
+
+
+class _Posted:
+    """What somebody else posted to start a run, until those who watch are told."""
+
+    def __init__(self) -> None:
+        self._input: RunInput | None = None
+
+    def frame(self, row: Row) -> bytes:
+        if row.kind == "input":
+            self._input = read(row.data, Started).input
+        if row.kind not in {"event", "late"}:
+            return b""
+        given, self._input = self._input, None
+        if given is None:
+            return frame(row)
+        # Only the last one has an id: who is cut off in between gets all of it again.
+        first = b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(given.messages)))
+        return first + frame(replace(row, data=ev.encode(ev.StateSnapshot(given.state))))
+
+
 async def _with_pings(
-    followed: AsyncIterator[Sequence[Row]], lost: asyncio.Future[Any]
+    followed: AsyncIterator[Sequence[Row]], lost: asyncio.Future[Any], *, first: bool = False
 ) -> AsyncGenerator[Sequence[Row]]:
-    """What comes, and nothing at all after every while in which nothing came; until all is `lost`."""
+    """What comes, and nothing at all after every while in which nothing came, or also `first`; until all is
+    `lost`."""
     coming: asyncio.Task[Sequence[Row]] | None = None
+    if first:
+        yield ()
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(followed))

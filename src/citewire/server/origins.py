@@ -11,9 +11,12 @@ import re
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-__all__ = ["SESSION", "cookie_allowed", "host_known", "is_loopback", "origin_allowed", "session_cookie"]
+__all__ = [
+    "CONSOLE", "SESSION", "cookie_allowed", "host_known", "is_loopback", "origin_allowed", "session_cookie",
+]  # fmt: skip
 
-SESSION = "citewire_session"
+SESSION, CONSOLE = "citewire_session", "citewire_console"
+"""The cookies of our pages. That of the console may do more, and counts where there are both."""
 
 _READS = frozenset({"GET", "HEAD"})
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::[0-9]+)?", re.ASCII)
@@ -67,10 +70,10 @@ def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, host
     return method in _READS and fetch_site in (None, "none")
 
 
-def session_cookie(token: str, seconds: int, *, secure: bool) -> str:
+def session_cookie(token: str, seconds: int, *, secure: bool, name: str = SESSION) -> str:
     """The `Set-Cookie` header for a page of ours. No script can read it."""
     only_tls = "; Secure" if secure else ""
-    return f"{SESSION}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
+    return f"{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from weakref import WeakValueDictionary
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.middleware import Stream
 from citewire.agui.protocol import Gate, ProtocolError
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Entry, Row
 from citewire.errors import CitewireError
 from citewire.server.driver import Driver, Observer
+from citewire.server.foreign import Foreign
 from citewire.server.http import Conflict, NotFound, Overloaded, read
-from citewire.server.journal import TERMINAL, Started, channel_of, frame, framed, input_id
+from citewire.server.journal import TERMINAL, Started, channel_of, frame, framed, input_id, thread_of
 from citewire.server.keys import Caller
-from citewire.server.live import ENDINGS, Live, follow
+from citewire.server.live import ENDINGS, Live, follow, watch
 
 __all__ = ["Runs"]
 
@@ -40,6 +42,7 @@ class Runs:
         self._linger, self._most, self._resumes = linger, most, resumes
         self._live: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._late: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
 
@@ -56,6 +59,11 @@ class Runs:
     def is_live(self, channel: str) -> bool:
         """Whether a run of this thread is going on."""
         return channel in self._live
+
+    def stream(self, channel: str) -> Stream | None:
+        """The stream of the run of this thread that is going on."""
+        live = self._live.get(channel)
+        return live and live.stream
 
     async def start(self, run_input: RunInput, caller: Caller) -> AsyncGenerator[bytes]:
         """Start a run, or join the one of this id; the frames of its events."""
@@ -94,7 +102,41 @@ class Runs:
             await self._driver.drive(live, goes_on)
         finally:
             del self._live[live.channel]
-        self._own(asyncio.create_task(self._driver.decide_late(live)))
+            self._observer.written(live.channel)
+        if live.stream and live.stream.is_undecided:
+            self._decide_late(live.channel)
+
+    def _decide_late(self, channel: str) -> None:
+        self._late[channel] = task = asyncio.create_task(self._driver.decide_late(channel))
+        task.add_done_callback(lambda _: self._late.pop(channel) if self._late.get(channel) is task else None)
+        self._own(task)
+
+    async def _leave_late(self, channel: str) -> None:
+        """Whatever is being decided late is left; who asks again asks for all of it."""
+        if task := self._late.pop(channel, None):
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def cite(self, channel: str, citations: Sequence[Foreign]) -> bool:
+        """Have citations of others taken in: by the run that is open, or else for whoever comes back.
+
+        False where that cannot be done now: a run has not begun or is about to end. Once each, however often.
+        """
+        async with self._turn(channel):
+            if live := self._live.get(channel):
+                stream = live.stream
+                return stream is not None and all(
+                    [
+                        await stream.cite(each.message_id, each.cited, each.by, each.annotation)
+                        for each in citations
+                    ]
+                )
+            if self._closing:
+                return False
+            await self._leave_late(channel)
+            await self._driver.cite_late(channel, citations)
+            self._decide_late(channel)
+            return True
 
     def _own(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -116,6 +158,11 @@ class Runs:
         posted = live.started.input
         before: list[AnyEvent] = [ev.MessagesSnapshot(posted.messages), ev.StateSnapshot(posted.state)]
         return _after_first(self._frames(channel, live.after, live), before)
+
+    def watch(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+        """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
+        channel = channel_of(thread_id)
+        return watch(channel, self._hub, after, lambda: self._live.get(channel))
 
     async def _ended_run(self, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
         async with aclosing(self._rows(channel, after)) as rows:
@@ -157,8 +204,20 @@ class Runs:
                 await self._ended(live)
             if await self._hub.store.head(channel) is None:
                 raise NotFound("there is no such thread")
-            await self._hub.drop(channel)
-            await self._observer.forgotten(thread_id)
+            await self._forget(channel)
+
+    async def expire(self, channel: str, before: int) -> None:
+        """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
+        async with self._turn(channel):
+            await self._settle(channel)
+            head = await self._hub.store.head(channel)
+            if channel not in self._live and head and head.tick < before * 1000:
+                await self._forget(channel)
+
+    async def _forget(self, channel: str) -> None:
+        await self._leave_late(channel)
+        await self._hub.drop(channel)
+        await self._observer.forgotten(thread_of(channel))
 
     async def idle(self) -> None:
         """Wait until no run is going on, and nothing is being decided late."""
@@ -207,7 +266,7 @@ class Runs:
             return
         started: Started = read(rows[0].data, Started)
         sent = [ev.decode(row.data) for row in rows if row.kind == "event"]
-        journal, run_id = self._driver.journal(channel, started), started.input.run_id
+        journal, run_id = self._driver.journal(channel), started.input.run_id
         if sent and sent[-1].type in TERMINAL:
             await journal.end(run_id, "failed" if sent[-1].type == "RUN_ERROR" else "finished")
         elif self._resumes:

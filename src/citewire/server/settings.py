@@ -18,10 +18,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, fields
 
+from citewire.channels.rules import Duration, Rule, is_pattern
 from citewire.errors import CitewireError
 from citewire.server.redaction import redact
 
-__all__ = ["Option", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
+__all__ = ["Option", "RuleFor", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
 
 _PREFIX = "CITEWIRE_"
 # Names with our prefix that are read elsewhere, or by the tests.
@@ -39,6 +40,13 @@ class SettingError(CitewireError):
     """A setting that cannot be used. The message names it and where it came from, never its value."""
 
     code = "bad_setting"
+
+
+class RuleFor(Struct, frozen=True):
+    """A rule, and the channel or pattern that it is for."""
+
+    pattern: str
+    rule: Rule
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -66,6 +74,30 @@ class Settings(Struct, frozen=True, kw_only=True):
             description="A model such as `anthropic:claude-sonnet-4-5` that writes the librarian's answers; "
             "needs the extra `llm` and the provider's key.",
             extra={"kind": "PROVIDER:MODEL"},
+        ),
+    ] = None
+    agent_name: Annotated[
+        _Text | None,
+        Meta(
+            description="The client id of the agent in the channels `ai:<thread>`; by default `librarian`, "
+            "or `agent` for one of your own.",
+            extra={"kind": "NAME"},
+        ),
+    ] = None
+    verifier: Annotated[
+        str | None,
+        Meta(
+            description="Who checks quotes in the place of this server, and against their own sources: the "
+            "URL of another citewire, or of whoever speaks DeepCitation's contract.",
+            extra={"kind": "URL"},
+        ),
+    ] = None
+    verifier_key: Annotated[
+        _Text | None,
+        Meta(
+            description="The API key for the verifier. It belongs into the environment or the file: others "
+            "see a command line.",
+            extra={"kind": "KEY"},
         ),
     ] = None
     sources: Annotated[
@@ -122,6 +154,22 @@ class Settings(Struct, frozen=True, kw_only=True):
         Literal["librarian", "always", "never"],
         Meta(description="Whose runs are asked again when a restart cut them off."),
     ] = "librarian"
+    rules: Annotated[
+        tuple[RuleFor, ...],
+        Meta(
+            description="What is so in a channel, a namespace as `support:*`, or all as `*`: `mutable`, "
+            "`retention=30d`, or both with a comma between. May be repeated.",
+            extra={"kind": "PATTERN=RULE", "flag": "--rule"},
+        ),
+    ] = ()
+    keep_threads: Annotated[
+        Duration | None,
+        Meta(
+            description="How long a thread is kept in which nothing happens any more, in minutes, hours or "
+            "days: `90d`; by default for ever.",
+            extra={"kind": "DURATION"},
+        ),
+    ] = None
     sandbox: Annotated[
         bool,
         Meta(
@@ -156,6 +204,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     burst: Annotated[_Count, Meta(description="Requests that may come at once before the rate counts.")] = (
         1000
     )
+    publish_rate: Annotated[
+        _Count, Meta(description="Messages and annotations per second of one realtime connection.")
+    ] = 10_000
+    key_publish_rate: Annotated[
+        _Count, Meta(description="The same of all who publish with one key, over REST too.")
+    ] = 20_000
     max_body: Annotated[_Bytes, Meta(description="Largest body of a request.")] = 16 << 20
     max_upload: Annotated[_Bytes, Meta(description="Largest source that may be uploaded.")] = 100 << 20
     max_headers: Annotated[_Count, Meta(description="Headers of a request.")] = 100
@@ -209,8 +263,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Only what differs from the defaults, without secrets."""
         defaults = asdict(Settings())
         shown = {name: value for name, value in asdict(self).items() if value != defaults[name]}
-        if "agent_headers" in shown:
-            shown["agent_headers"] = "…"
+        for name in ("agent_headers", "verifier_key"):
+            if name in shown:
+                shown[name] = "…"
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
 
 
@@ -246,10 +301,10 @@ class Option(Struct, frozen=True):
     def convert(self, value: Any, where: str, *, strict: bool = True) -> Any:
         """`value` as the setting has it. Raises `SettingError`."""
         try:
+            value = _listed(value) if self.name == "rules" else value
             converted = msgspec.convert(value, self.type, strict=strict)
         except msgspec.ValidationError as exc:
-            choices = f"one of {self.kind.replace('|', ', ')}" if str(exc).startswith("Invalid enum") else ""
-            raise SettingError(f"{where}: {choices or _lower(str(exc))}") from exc
+            raise SettingError(f"{where}: {_said(str(exc), self.kind)}") from exc
         if problem := _problem(self.name, converted):
             raise SettingError(f"{where}: {problem}")
         return converted
@@ -292,7 +347,30 @@ def _split(text: str) -> Any:
         return None
 
 
-def _lower(message: str) -> str:
+def _listed(value: Any) -> Any:
+    """Rules as a list: texts `PATTERN=RULE`, or the tables of a file."""
+    if isinstance(value, dict):
+        return [{"pattern": name, "rule": rule} for name, rule in cast("dict[str, Any]", value).items()]
+    listed = [_ruled(each) for each in msgspec.convert(value, list[str])]
+    if len({each["pattern"] for each in listed}) < len(listed):
+        raise msgspec.ValidationError("Two rules for one pattern")
+    return listed
+
+
+def _ruled(text: str) -> dict[str, Any]:
+    """`support:*=mutable,retention=30d` as a table."""
+    pattern, given, rule = text.partition("=")
+    fields = [field.strip().partition("=") for field in rule.split(",")]
+    table = {name: value if equals else True for name, equals, value in fields}
+    return {"pattern": pattern, "rule": table if given else None}
+
+
+def _said(message: str, kind: str) -> str:
+    """What is wrong with a value, for people."""
+    if message.startswith("Invalid enum"):
+        return f"one of {kind.replace('|', ', ')}"
+    if "matching regex" in message:
+        return "expected a time such as `90m`, `36h` or `30d`"
     return message[:1].lower() + message[1:]
 
 
@@ -316,6 +394,10 @@ def _is_agent(text: str) -> bool:
     return _is_url(text) or bool(_OBJECT.fullmatch(text))
 
 
+def _is_client(text: str) -> bool:
+    return text.isprintable() and len(text.encode()) <= 256 and text not in ("*", "citewire")
+
+
 def _is_base(text: str) -> bool:
     return _is_url(text) and not {"?", "#"} & set(text)
 
@@ -324,15 +406,23 @@ def _is_origin(text: str) -> bool:
     return text == "*" or (_is_url(text) and bool(_ORIGIN.fullmatch(text)))
 
 
+def _is_key(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def _is_store(text: str) -> bool:
     return bool(text.removeprefix("sqlite:")) and not _DSN.match(text.removeprefix("sqlite:"))
 
 
-_CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
+_CHECKS: dict[str, tuple[Callable[[Any], object], str]] = {
     "agent": (_is_agent, "expected the URL of an agent, or module:object"),
     "agent_headers": (_HEADER.fullmatch, "expected a header `Name: value`"),
+    "agent_name": (_is_client, "expected a client id of up to 256 bytes, and neither * nor citewire"),
     "public_url": (_is_base, "expected an http or https URL without query and fragment"),
     "origins": (_is_origin, "expected a web origin such as https://app.example.com"),
+    "rules": (lambda rule: is_pattern(rule.pattern), "expected a channel, a namespace as `ai:*`, or `*`"),
+    "verifier": (_is_base, "expected an http or https URL without query and fragment"),
+    "verifier_key": (_is_key, "expected an API key"),
     "store": (_is_store, "expected a path or sqlite:PATH; Postgres comes with several nodes"),
 }
 
@@ -341,7 +431,7 @@ def _problem(name: str, value: Any) -> str:
     """What no type can say is wrong with a value."""
     check, expected = _CHECKS.get(name, (bool, ""))
     if isinstance(value, tuple):
-        wrong = [n for n, each in enumerate(cast("_Texts", value), 1) if not check(each)]
+        wrong = [n for n, each in enumerate(cast("tuple[Any, ...]", value), 1) if not check(each)]
         return f"number {wrong[0]}: {expected}" if wrong and expected else ""
     return expected if value is not None and not check(value) else ""
 

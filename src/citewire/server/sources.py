@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
@@ -26,12 +26,12 @@ from citewire.server.http import Bytes, Call, EventStream, Form, NotFound, Opera
 from citewire.server.keys import Caller
 from citewire.server.streams import Streamed
 
-__all__ = ["Sources"]
+__all__ = ["TYPES", "Sources", "form_of", "pieces", "short_body"]
 
 # Files of one form, and bytes of a body that only names a URL.
 _MOST_FILES, _LONGEST_BODY = 100, 64 << 10
 _FORMATS: dict[str, Format] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
-_TYPES = {
+TYPES: dict[str, str] = {
     "pdf": "application/pdf",
     "html": "text/html",
     "markdown": "text/markdown",
@@ -122,7 +122,7 @@ class Sources:
             ),
             Operation(
                 method="GET", path="/sources/{source}/content", summary="A source as it was added",
-                handle=self.content, needs=("read", one), gives=Bytes, also=(*_TYPES.values(),),
+                handle=self.content, needs=("read", one), gives=Bytes, also=(*TYPES.values(),),
             ),
             Operation(
                 method="GET", path="/sources/{source}/pages/{number}.{format}",
@@ -142,7 +142,7 @@ class Sources:
             safe_name(name)  # before anything is read
             kept = [await self._add_file(name, whole, request.stream())]
         elif kind == "application/json":
-            kept = [await self._catalog.fetch(read(await _short(request), FromUrl).url)]
+            kept = [await self._catalog.fetch(read(await short_body(request), FromUrl).url)]
         else:
             raise InputError("it needs a name, as ?name=", "?name")
         created = any(new for _, new in kept)
@@ -176,7 +176,7 @@ class Sources:
     async def content(self, call: Call) -> Response:
         """What was added, to be saved."""
         record = self._catalog.record(call.path["source"])
-        kind = _TYPES.get(record.kind or "", "application/octet-stream")
+        kind = TYPES.get(record.kind or "", "application/octet-stream")
         path = self._catalog.path(record.id)
         headers = _HARMLESS | {"content-type": kind}
         return FileResponse(path, headers=headers, filename=safe_name(record.name))
@@ -191,17 +191,14 @@ class Sources:
         return Response(drawn, media_type=f"image/{form}", headers=_HARMLESS)
 
     async def _add_form(self, request: Request) -> list[tuple[SourceRecord, bool]]:
-        try:
-            form = await request.form(max_files=_MOST_FILES, max_fields=_MOST_FILES)
-        except (HTTPException, MultiPartException) as exc:
-            raise InputError(f"not a form that can be read: {getattr(exc, 'detail', exc)}") from exc
+        form = await form_of(request)
         try:
             files = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
             names = [safe_name(file.filename or "") for file in files]
             if not files or len({*names}) < len(names):
                 raise InputError("a form has one or more files, each under a name of its own")
             return [
-                await self._add_file(name, file.content_type or "", _pieces(file))
+                await self._add_file(name, file.content_type or "", pieces(file))
                 for name, file in zip(names, files, strict=True)
             ]
         finally:
@@ -239,7 +236,16 @@ def _text(document: Document) -> bytes:
     return codec.encode(SourceText(document.sha256, document.text, [*document.pages], lines))
 
 
-async def _short(request: Request) -> bytes:
+async def form_of(request: Request) -> FormData:
+    """A form, to be closed. Raises `InputError`."""
+    try:
+        return await request.form(max_files=_MOST_FILES, max_fields=_MOST_FILES)
+    except (HTTPException, MultiPartException) as exc:
+        raise InputError(f"not a form that can be read: {getattr(exc, 'detail', exc)}") from exc
+
+
+async def short_body(request: Request) -> bytes:
+    """A body that only names something. Raises `InputError`."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -248,6 +254,7 @@ async def _short(request: Request) -> bytes:
     return bytes(body)
 
 
-async def _pieces(file: UploadFile) -> AsyncGenerator[bytes]:
+async def pieces(file: UploadFile) -> AsyncGenerator[bytes]:
+    """A file of a form, bit by bit."""
     while piece := await file.read(1 << 20):
         yield piece

@@ -101,10 +101,14 @@ class AtQuery(Struct, frozen=True):
 
 
 class EventsQuery(Struct, frozen=True):
-    """After which event, and how many where it is a page that is asked for."""
+    """After which event, and how many where it is a page that is asked for.
+
+    A stream that is to `follow` the thread goes on from run to run, and tells of verdicts that come late.
+    """
 
     after: str | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    follow: bool = False
 
 
 class DialectQuery(Struct, frozen=True):
@@ -205,7 +209,8 @@ class Threads:
         after = Cursor.parse(given) if given else None
         if _wants_events(call):
             await self._hub.store.read(channel, after, 1)  # before the answer begins: the cursor may be lost
-            return Streamed(self._fresh(name, await self._runs.join(name, after)))
+            joined = self._runs.watch(name, after) if query.follow else await self._runs.join(name, after)
+            return Streamed(self._fresh(name, joined))
         rows = await self._hub.store.read(channel, after, query.limit)
         listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == "event"]
         page = EventPage(listed, None if was_all(rows, query.limit) else str(rows[-1].cursor))
@@ -270,6 +275,7 @@ def _reviewed(review: Review, call: Call) -> Entry:
         "review": {"event": review.event, "at": at}
         | ({} if review.dwell_ms is None else {"dwellMs": review.dwell_ms}),
         "clientId": call.caller.client_id,
+        "account": call.caller.key,
     }
     return Entry(uuid4().hex, "review", codec.encode(record))
 

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -36,7 +37,7 @@ from citewire.verification.pool import Pool
 from citewire.verification.readers import Readers, in_thread
 from citewire.verification.shelf import Answer, Numbered, Search
 from citewire.verification.sources import Given, Listed, Source, each_source, names
-from citewire.verification.verifier import Asked, each
+from citewire.verification.verifier import Asked, as_known
 from citewire.verification.worker import Setup
 
 __all__ = ["Engine", "Limits", "Reading"]
@@ -302,34 +303,9 @@ class Engine:
         """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
         if not self._running:
             raise RuntimeError("an engine checks between entering and leaving it")
-        room = asyncio.Semaphore(self._limits.waiting)
-        done: asyncio.Queue[Checked | None] = asyncio.Queue()
-        tasks: set[asyncio.Task[None]] = set()
-
-        async def one(asked: Asked) -> None:
-            done.put_nowait(await self._in_time(asked))
-
-        async def feed() -> None:
-            try:
-                async for asked in each(quotes):
-                    await room.acquire()
-                    tasks.add(task := asyncio.create_task(one(asked)))
-                    task.add_done_callback(tasks.discard)
-            finally:
-                if tasks:
-                    await asyncio.wait(tasks)
-                done.put_nowait(None)
-
-        feeder = asyncio.create_task(feed())
-        try:
-            while checked := await done.get():
-                room.release()
+        async with aclosing(as_known(quotes, self._in_time, self._limits.waiting)) as results:
+            async for checked in results:
                 yield checked
-            await feeder
-        finally:
-            for task in (feeder, *tasks):
-                task.cancel()
-            await asyncio.gather(feeder, *tasks, return_exceptions=True)
 
     async def _in_time(self, asked: Asked) -> Checked:
         try:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from citewire.model import Answer, Citation, Source, SourceRef, Span, Status, Verification
 from citewire.verification.library import Checked, Library
 from citewire.verification.near import Near
+from citewire.verification.notebook import checks_html
 from citewire.verification.verifier import Asked
 
 __all__ = ["Report", "Sentence", "questions", "report", "verify_answer"]
@@ -54,6 +55,10 @@ class Report(Struct, frozen=True, gc=False):
             Sentence(parts[span.part].text[span.start : span.end], span.part, span.start, span.end)
             for span in self.uncited
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows for it."""
+        return checks_html(self.answer, self.checks, self.uncited)
 
 
 def verify_answer(answer: Answer, library: Library) -> Report:

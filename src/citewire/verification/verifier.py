@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Protocol
 
@@ -14,7 +15,7 @@ from citewire.verification.library import Checked
 from citewire.verification.near import ANYWHERE, Near
 from citewire.verification.sources import Source
 
-__all__ = ["Asked", "Question", "Verifier", "each", "in_order"]
+__all__ = ["Asked", "Question", "Verifier", "as_known", "each", "in_order"]
 
 
 class Asked(Struct, frozen=True, gc=False):
@@ -93,6 +94,40 @@ async def each(quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator
     else:
         for asked in quotes:
             yield asked
+
+
+async def as_known(
+    quotes: Iterable[Asked] | AsyncIterable[Asked], check: Callable[[Asked], Awaitable[Checked]], most: int
+) -> AsyncGenerator[Checked]:
+    """`Verifier.check` for who can `check` one quote and never raises; with `most` under way at a time."""
+    room = asyncio.Semaphore(most)
+    done: asyncio.Queue[Checked | None] = asyncio.Queue()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def one(asked: Asked) -> None:
+        done.put_nowait(await check(asked))
+
+    async def feed() -> None:
+        try:
+            async for asked in each(quotes):
+                await room.acquire()
+                tasks.add(task := asyncio.create_task(one(asked)))
+                task.add_done_callback(tasks.discard)
+        finally:
+            if tasks:
+                await asyncio.wait(tasks)
+            done.put_nowait(None)
+
+    feeder = asyncio.create_task(feed())
+    try:
+        while checked := await done.get():
+            room.release()
+            yield checked
+        await feeder
+    finally:
+        for task in (feeder, *tasks):
+            task.cancel()
+        await asyncio.gather(feeder, *tasks, return_exceptions=True)
 
 
 async def in_order(

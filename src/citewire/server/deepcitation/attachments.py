@@ -1,0 +1,322 @@
+"""Attachments: what somebody has sent to have citations checked against it, for a while.
+
+They are no sources of the server: only the key that sent one finds it. Which there are follows from the
+channel `attachments`, with the bytes beside it, so that they are there after a crash.
+
+| kind | data |
+|---|---|
+| `kept` | an `Attachment`: a new one, or what it is from now on |
+| `gone` | `{key, id}` |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from citewire import codec
+from citewire.channels.hub import Hub
+from citewire.channels.store import Entry
+from citewire.documents.document import Document, Kind
+from citewire.documents.errors import DocumentError
+from citewire.errors import CitewireError, ShapeError
+from citewire.server.blobs import Blobs, Draft
+from citewire.server.holdings import clean, safe_name
+from citewire.server.http import NotFound
+from citewire.verification.engine import Engine
+from citewire.verification.library import NO_TEXT
+from citewire.verification.readers import in_thread
+from citewire.verification.sources import Given
+
+if TYPE_CHECKING:
+    from citewire.documents.fetch import Fetched
+
+__all__ = ["DAY", "UNSAFE", "Attachment", "Attachments", "Fetch", "day_end", "iso"]
+
+CHANNEL = "attachments"
+UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
+"""Names that do harm as keys of a JavaScript object."""
+
+DAY = 86400.0
+LIFETIME = 30 * DAY
+# Seconds from one look for what has expired to the next.
+_EVERY = 60.0
+_PAGE = 1000
+_LONGEST_TYPE = 200
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+_log = logging.getLogger("citewire.server")
+
+Fetch: TypeAlias = "Callable[[str], Fetched]"
+_Name: TypeAlias = tuple[str, str]
+
+
+class Attachment(Struct, frozen=True, omit_defaults=True):
+    """What the key `key` calls `id`. Times are seconds since 1970; it is there until `expires`.
+
+    Once it was `read`, it has a `kind`, or a `reason` why it is of no use. One without a `sha256` could not
+    be fetched from its `url`.
+    """
+
+    key: str
+    id: str
+    name: str
+    added: float
+    expires: float
+    sha256: str | None = None
+    size: int = 0
+    content_type: str = ""
+    url: str | None = None
+    read: float | None = None
+    seconds: float = 0.0
+    kind: Kind | None = None
+    pages: int = 0
+    text_bytes: int = 0
+    reason: str | None = None
+
+
+class Gone(Struct, frozen=True):
+    """An attachment that was deleted, or has expired."""
+
+    key: str
+    id: str
+
+
+class Attachments:
+    """The attachments of all keys. `fetch` takes the place of the usual one in tests."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        folder: Path,
+        engine: Engine,
+        fetch: Fetch | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._hub, self._engine, self._fetch, self._clock = hub, engine, fetch, clock
+        self._blobs = Blobs(folder)
+        self._held: dict[_Name, Attachment] = {}
+        # Held while something comes or goes: bytes may be those of several.
+        self._changing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Find what there is, and delete bytes that a crash has left."""
+        await self._blobs.open()
+        cursor = None
+        while rows := await self._hub.store.read(CHANNEL, cursor, _PAGE):
+            for row in rows:
+                self._apply(row.kind, row.data)
+            cursor = rows[-1].cursor
+        await self._forget(await self._blobs.kept())
+
+    async def run(self) -> None:
+        """Forget what has expired, again and again."""
+        while True:
+            try:
+                await self.sweep()
+            except CitewireError:
+                _log.exception("attachments that have expired cannot be deleted now")
+            await asyncio.sleep(_EVERY)
+
+    async def sweep(self) -> None:
+        """Forget what has expired."""
+        async with self._changing:
+            now = self._clock()
+            await self._drop([held for held in self._held.values() if held.expires <= now])
+
+    # What there is.
+
+    def find(self, key: str, name: str) -> Attachment:
+        """What this key calls so. Raises `NotFound`, also for what another key has."""
+        held = self._held.get((key, name))
+        if held is None or held.expires <= self._clock():
+            raise NotFound("there is no such attachment, or it has expired")
+        return held
+
+    def with_bytes(self, key: str, sha256: str) -> Attachment:
+        """An attachment of this key with these bytes. Raises `NotFound`."""
+        now = self._clock()
+        for held in self._held.values():
+            if (held.key, held.sha256) == (key, sha256) and held.expires > now:
+                return held
+        raise NotFound("there is no attachment with these bytes, or it has expired")
+
+    def given(self, held: Attachment) -> Given:
+        """An attachment as a source."""
+        path = self._blobs.path(held.sha256 or "")
+        return Given(path, held.name, held.url, None, (held.id,), held.content_type)
+
+    async def document(self, held: Attachment) -> Document:
+        """What an attachment says. Raises `DocumentError`."""
+        if held.sha256 is None:
+            raise DocumentError(held.reason or "there are no bytes of it")
+        return await self._engine.load(self.given(held))
+
+    async def read(self, held: Attachment) -> Attachment:
+        """As it is once it was read, well or not.
+
+        A failure is not kept for good: it may be that of a reader which had no time, and after a restart it
+        is tried again.
+        """
+        if held.read is not None:
+            return held
+        began = time.monotonic()
+        try:
+            document = await self.document(held)
+        except DocumentError as exc:
+            now = replace(held, reason=exc.message)
+        else:
+            size = len(document.text.encode("utf-8", "replace"))
+            now = replace(held, kind=document.kind, pages=len(document.pages), text_bytes=size)
+            if not document.text.strip():
+                now = replace(now, reason=document.problems[0].message if document.problems else NO_TEXT)
+        now = replace(now, read=self._clock(), seconds=time.monotonic() - began)
+        async with self._changing:
+            if self._held.get((held.key, held.id)) == held:
+                if now.reason is None:
+                    await self._write("kept", now)
+                self._held[held.key, held.id] = now
+        return now
+
+    # What comes and goes.
+
+    async def upload(
+        self, key: str, name: str | None, draft: Draft, filename: str, content_type: str
+    ) -> Attachment:
+        """Keep and read what somebody sent, under the id `name` or a new one."""
+        held = replace(self._new(key, name, filename), content_type=_typed(content_type))
+        return await self._keep(held, draft)
+
+    async def fetch(
+        self, key: str, name: str | None, url: str, filename: str | None, *, fresh: bool
+    ) -> tuple[Attachment, bool]:
+        """Keep and read what is at a URL; and whether it was fetched before on the same day (UTC).
+
+        Of one that cannot be fetched it is kept why. Raises `BadUrl` and `AddressRefused`.
+        """
+        from citewire.documents import fetch as web  # noqa: PLC0415  # a sixth of a second, see HttpAgent
+
+        if not fresh and (known := self._today(key, url)):
+            if name in (None, known.id):
+                return known, True
+            new = self._new(key, name, filename or known.name)
+            return await self._keep(replace(known, id=new.id, name=new.name, expires=new.expires), None), True
+        held = replace(self._new(key, name, filename or _named(url)), url=url)
+        try:
+            came = await in_thread(partial(self._fetch or web.fetch, url))
+        except (web.BadUrl, web.AddressRefused):
+            raise
+        except web.FetchError as exc:
+            return await self._keep(replace(held, reason=exc.message, read=held.added), None), False
+        async with self._blobs.draft() as draft:
+            await draft.write(came.data)
+            held = replace(held, content_type=_typed(came.content_type or ""))
+            return await self._keep(held, draft), False
+
+    def draft(self) -> AbstractAsyncContextManager[Draft]:
+        """Room for bytes that come, see `Blobs.draft`."""
+        return self._blobs.draft()
+
+    async def extend(self, key: str, name: str, seconds: float) -> Attachment:
+        """Have it stay for so many seconds from now, unless it does already. Raises `NotFound`."""
+        async with self._changing:
+            held = self.find(key, name)
+            now = replace(held, expires=max(held.expires, self._clock() + seconds))
+            await self._write("kept", now)
+            return now
+
+    async def remove(self, key: str, name: str) -> None:
+        """Forget it, and its bytes. Raises `NotFound`."""
+        async with self._changing:
+            await self._drop([self.find(key, name)])
+
+    # How.
+
+    def _new(self, key: str, name: str | None, filename: str) -> Attachment:
+        if name is None:
+            name = secrets.token_hex(10)
+        elif not _ID.fullmatch(name) or name in UNSAFE:
+            raise ShapeError("an id has up to 128 letters, digits, - and _", "$.attachmentId")
+        now = self._clock()
+        return Attachment(key, name, safe_name(filename), now, now + LIFETIME)
+
+    def _today(self, key: str, url: str) -> Attachment | None:
+        now = self._clock()
+        for held in self._held.values():
+            is_known = (held.key, held.url) == (key, url) and held.reason is None and held.expires > now
+            if is_known and day_end(held.added) == day_end(now):
+                return held
+        return None
+
+    async def _keep(self, held: Attachment, draft: Draft | None) -> Attachment:
+        if draft:
+            await draft.done()
+            held = replace(held, sha256=draft.sha256, size=draft.size)
+        async with self._changing:
+            before = self._held.get((held.key, held.id))
+            if draft:
+                await self._blobs.keep(draft)
+            await self._write("kept", held)
+            await self._forget([before.sha256] if before and before.sha256 else [])
+        return await self.read(held)
+
+    async def _drop(self, gone: Collection[Attachment]) -> None:
+        await self._write("gone", *(Gone(held.key, held.id) for held in gone))
+        await self._forget({held.sha256 for held in gone if held.sha256})
+
+    async def _write(self, kind: str, *data: Attachment | Gone) -> None:
+        entries = [Entry(uuid4().hex, kind, codec.encode(each)) for each in data]
+        for row in await self._hub.append(CHANNEL, entries) if entries else ():
+            self._apply(row.kind, row.data)
+
+    def _apply(self, kind: str, data: bytes) -> None:
+        if kind == "kept":
+            held = json.decode(data, type=Attachment)
+            self._held[held.key, held.id] = held
+        else:
+            gone = json.decode(data, type=Gone)
+            self._held.pop((gone.key, gone.id), None)
+
+    async def _forget(self, sha256s: Collection[str]) -> None:
+        """Delete those of these bytes that no attachment has."""
+        loose = {*sha256s} - {held.sha256 for held in self._held.values()}
+        await self._blobs.delete(loose)
+        # A source of the server may be the same.
+        for sha256 in loose - {reading.sha256 for reading in self._engine.known}:
+            await self._engine.discard(sha256)
+
+
+def day_end(seconds: float) -> float:
+    """The end of the day (UTC) of a time."""
+    return (seconds // DAY + 1) * DAY
+
+
+def iso(seconds: float) -> str:
+    """A time as the published records have it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _typed(content_type: str) -> str:
+    return clean(content_type)[:_LONGEST_TYPE]
+
+
+def _named(url: str) -> str:
+    try:
+        where = urlsplit(url)
+        return clean(PurePath(unquote(where.path)).name) or clean(where.hostname or "") or "page"
+    except ValueError:
+        return "page"

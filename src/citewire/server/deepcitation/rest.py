@@ -1,0 +1,214 @@
+"""The operations of the contract: prepare, convert, look at, extend, delete and verify.
+
+What is wrong with one attachment is told in its own answer and not as an error, for the published client
+gives up all of its attachments with the first that is refused: `status` is then `error`, and citations of it
+are `skipped`.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+from starlette.datastructures import UploadFile
+
+from citewire.documents.document import Document
+from citewire.documents.errors import DocumentError
+from citewire.errors import InputError, ShapeError
+from citewire.extraction.prompt import portion
+from citewire.server.checks import while_there
+from citewire.server.deepcitation import wire
+from citewire.server.deepcitation.attachments import DAY, Attachment, Attachments, day_end, iso
+from citewire.server.deepcitation.verifying import Verifying
+from citewire.server.http import Call, Form, Operation, read
+from citewire.server.sources import TYPES, form_of, pieces, short_body
+from citewire.verification.engine import Engine
+from citewire.verification.readers import in_thread
+
+__all__ = ["UPLOADS", "DeepCitation"]
+
+UPLOADS = ("/prepareAttachments", "/convertFile")
+"""Paths that take files."""
+
+_RESOURCE = "attachments"
+_DURATIONS = {"month": 30 * DAY, "year": 365 * DAY}
+
+
+class DeepCitation:
+    """The contract over HTTP."""
+
+    def __init__(self, attachments: Attachments, engine: Engine, deadline: float) -> None:
+        self._attachments = attachments
+        self._verifying = Verifying(attachments, engine, deadline)
+
+    def operations(self) -> list[Operation]:
+        """What can be asked."""
+        return [
+            Operation(
+                method="POST", path="/prepareAttachments",
+                summary="DeepCitation: an attachment of a file, of a URL, or by its id",
+                handle=self.prepare, needs=("add", _RESOURCE), body=bytes, takes=(Form, wire.ToPrepare),
+                gives=wire.Prepared, errors=(404,),
+            ),
+            Operation(
+                method="POST", path="/convertFile", summary="DeepCitation: keep a file to be prepared",
+                handle=self.convert, needs=("add", _RESOURCE), body=bytes, takes=(Form, wire.ToPrepare),
+                gives=wire.Converted, errors=(404,),
+            ),
+            Operation(
+                method="POST", path="/verifyCitations", summary="DeepCitation: check citations",
+                handle=self.verify, needs=("verify", _RESOURCE), body=wire.ToVerify, gives=wire.Verifications,
+                errors=(404,),
+            ),
+            Operation(
+                method="POST", path="/getAttachment", summary="DeepCitation: an attachment with its text",
+                handle=self.show, needs=("read", _RESOURCE), body=wire.Named, gives=wire.Described,
+                errors=(404,),
+            ),
+            Operation(
+                method="POST", path="/attachments/{attachment}/extend",
+                summary="DeepCitation: keep an attachment longer",
+                handle=self.extend, needs=("extend", _RESOURCE), body=wire.Extension, gives=wire.Extended,
+            ),
+            Operation(
+                method="DELETE", path="/attachments/{attachment}",
+                summary="DeepCitation: delete an attachment",
+                handle=self.delete, needs=("delete", _RESOURCE), gives=wire.Deleted,
+            ),
+        ]  # fmt: skip
+
+    async def prepare(self, call: Call) -> wire.Prepared:
+        """Keep what is sent, and give its text for a prompt."""
+        held, cached = await self._taken(call)
+        document = await self._document(held)
+        return wire.Prepared(
+            held.id,
+            await _portion(held, document),
+            wire.PreparedFile(held.name, mime_type(held), held.pages, held.text_bytes),
+            "error" if held.reason else "ready",
+            round(held.seconds * 1000),
+            iso(held.expires),
+            held.reason or UNSET,
+            _url_source(held),
+            UNSET if cached is None or held.url is None else _cache(held, cached),
+        )
+
+    async def convert(self, call: Call) -> wire.Converted:
+        """Keep what is sent. Nothing is converted, as all that can be read is read as it is."""
+        held, _ = await self._taken(call)
+        kind = mime_type(held)
+        return wire.Converted(
+            held.id,
+            wire.ConvertedFile(held.name, held.content_type or kind, kind, round(held.seconds * 1000)),
+            "error" if held.reason else "converted",
+            held.reason or UNSET,
+        )
+
+    async def verify(self, call: Call) -> wire.Verifications:
+        """Check citations, unless whoever asked leaves."""
+        checking = self._verifying.verify(call.caller, call.body.data)
+        return wire.Verifications(await while_there(call.request, checking))
+
+    async def show(self, call: Call) -> wire.Described:
+        """An attachment."""
+        held = await self._attachments.read(self._attachments.find(call.caller.key, call.body.attachment_id))
+        document = await self._document(held)
+        return wire.Described(
+            held.id,
+            "error" if held.reason else "ready",
+            "upload" if held.url is None else "url",
+            held.name,
+            mime_type(held),
+            held.size,
+            held.pages,
+            iso(held.added),
+            iso(held.read or held.added),
+            iso(held.expires),
+            await _portion(held, document),
+            [document.text[page.start : page.end] for page in document.pages] if document else [],
+            error=held.reason or UNSET,
+            url_source=_url_source(held),
+        )
+
+    async def extend(self, call: Call) -> wire.Extended:
+        """Keep it longer."""
+        key, name = call.caller.key, call.path["attachment"]
+        before = self._attachments.find(key, name)
+        now = await self._attachments.extend(key, name, _DURATIONS[call.body.duration])
+        return wire.Extended(name, iso(now.expires), iso(before.expires))
+
+    async def delete(self, call: Call) -> wire.Deleted:
+        """Forget it."""
+        await self._attachments.remove(call.caller.key, call.path["attachment"])
+        return wire.Deleted(call.path["attachment"], deleted=True)
+
+    async def _taken(self, call: Call) -> tuple[Attachment, bool | None]:
+        """What a request is about, kept and read; of a URL, whether it was there already."""
+        request, key = call.request, call.caller.key
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == Form.media:
+            return await self._uploaded(call), None
+        if kind != "application/json":
+            raise InputError("send a form with a file, or JSON with a url or an attachmentId")
+        asked: wire.ToPrepare = read(await short_body(request), wire.ToPrepare)
+        if asked.url is not None:
+            return await self._fetched(key, asked)
+        if asked.attachment_id is None:
+            raise ShapeError("a url or an attachmentId is needed", "$.url")
+        return await self._attachments.read(self._attachments.find(key, asked.attachment_id)), None
+
+    async def _fetched(self, key: str, asked: wire.ToPrepare) -> tuple[Attachment, bool]:
+        try:
+            return await self._attachments.fetch(
+                key, asked.attachment_id, asked.url or "", asked.filename, fresh=asked.skip_cache
+            )
+        except DocumentError as exc:
+            # Nothing that another try could change.
+            raise ShapeError(exc.message, "$.url") from exc
+
+    async def _uploaded(self, call: Call) -> Attachment:
+        form = await form_of(call.request)
+        try:
+            files = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
+            if len(files) != 1:
+                raise InputError("a form has one file", "file")
+            name, filename = (_text(form.get(field)) for field in ("attachmentId", "filename"))
+            async with self._attachments.draft() as draft:
+                async for piece in pieces(files[0]):
+                    await draft.write(piece)
+                filename = filename or files[0].filename or "document"
+                return await self._attachments.upload(
+                    call.caller.key, name, draft, filename, files[0].content_type or ""
+                )
+        finally:
+            await form.close()
+
+    async def _document(self, held: Attachment) -> Document | None:
+        return None if held.reason else await self._attachments.document(held)
+
+
+def mime_type(held: Attachment) -> str:
+    """What an attachment is, as far as it was read; else what it was said to be."""
+    return TYPES.get(held.kind or "", held.content_type) or "application/octet-stream"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+async def _portion(held: Attachment, document: Document | None) -> str:
+    """The text by which a model cites it, under the id that it has here."""
+    return "" if document is None else await in_thread(lambda: portion(replace(document, name=held.id)))
+
+
+def _url_source(held: Attachment) -> wire.UrlSource | UnsetType:
+    if held.url is None:
+        return UNSET
+    return wire.UrlSource(held.url, (urlsplit(held.url).hostname or "").removeprefix("www."))
+
+
+def _cache(held: Attachment, cached: bool) -> wire.UrlCache:
+    name = sha256(f"{held.key}\n{held.url}".encode("utf-8", "replace")).hexdigest()[:32]
+    return wire.UrlCache(cached, iso(day_end(held.added)), name)

@@ -1,0 +1,194 @@
+"""Citations in the published records, checked, and what became of them in published records."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+from PIL import Image
+
+from citewire.agui.records import Cited, read_record, verification
+from citewire.dialects.base import Json
+from citewire.dialects.deepcitation import canonical
+from citewire.documents.document import Document
+from citewire.documents.draw import Format
+from citewire.documents.errors import DocumentError
+from citewire.errors import ShapeError
+from citewire.model import Source, SourceRef
+from citewire.server.checks import decided
+from citewire.server.deepcitation.attachments import UNSAFE, Attachment, Attachments
+from citewire.server.deepcitation.wire import CitationsOf
+from citewire.server.holdings import now
+from citewire.server.http import NotFound
+from citewire.server.keys import Caller
+from citewire.verification.engine import Engine
+from citewire.verification.library import Checked
+from citewire.verification.readers import in_thread
+from citewire.verification.verifier import Asked
+
+__all__ = ["Verifying"]
+
+_NOTHING = Cited(SourceRef(""), Source("", "document"))
+# Lines of one place that a record names.
+_MOST_LINES = 100
+
+
+class _Found(NamedTuple):
+    """What became of a citation: the place in a picture, and the document that it is in."""
+
+    checked: Checked
+    picture: bytes | None = None
+    document: Document | None = None
+
+
+class Verifying:
+    """Checks citations of the attachments of a key; or, for who may `verify`, of the server's own sources."""
+
+    def __init__(self, attachments: Attachments, engine: Engine, deadline: float) -> None:
+        self._attachments, self._engine, self._deadline = attachments, engine, deadline
+
+    async def verify(self, caller: Caller, data: CitationsOf) -> dict[str, Json]:
+        """A record for each citation, under its key. One that cannot be read costs no other its verdict."""
+        if UNSAFE & data.citations.keys():
+            raise ShapeError("a key is unsafe", "$.data.citations")
+        held = self._attachment(caller, data)
+        held = held and await self._attachments.read(held)
+        cited = {key: each for key, raw in data.citations.items() if (each := read_record(raw))}
+        if held and held.reason:
+            found = {key: _Found(Checked(key, "skipped", held.reason, held.name)) for key in cited}
+        else:
+            found = await self._found(data, held, cited)
+        return await in_thread(lambda: _records(data, held, cited, found))
+
+    def _attachment(self, caller: Caller, data: CitationsOf) -> Attachment | None:
+        """What is cited; None where it is a source of the server, or any of them."""
+        if data.attachment_id is None and data.sha256 is not None:
+            return self._attachments.with_bytes(caller.key, data.sha256)
+        if data.attachment_id is None:
+            caller.require("verify", "verify")
+            return None
+        try:
+            return self._attachments.find(caller.key, data.attachment_id)
+        except NotFound:
+            name = data.attachment_id.casefold()
+            if caller.may("verify", "verify") and any(name in each.names for each in self._engine.known):
+                return None
+            raise
+
+    async def _found(
+        self, data: CitationsOf, held: Attachment | None, cited: Mapping[str, Cited]
+    ) -> dict[str, _Found]:
+        scope, source = uuid4().hex, None if held else data.attachment_id
+        asked = [
+            Asked(
+                key, _quote(each), source, each.near, scope=scope, alone=held is not None,
+                claim=_claim(data.citations[key]),
+            )
+            for key, each in cited.items()
+        ]  # fmt: skip
+        try:
+            if held:
+                await self._engine.add(self._attachments.given(held), scope=scope)
+            checks = await decided(self._engine, asked, self._deadline)
+            pictures = await self._pictures(checks, data.output_image_format)
+            documents = await self._documents(scope, {each.sha256 for each in checks if each.sha256})
+        finally:
+            await self._engine.forget(scope)
+        return {
+            checked.id or "": _Found(checked, picture, documents.get(checked.sha256 or ""))
+            for checked, picture in zip(checks, pictures, strict=True)
+        }
+
+    async def _pictures(self, checks: list[Checked], form: Format) -> list[bytes | None]:
+        # A picture is nice to have, and the verdict says where to look.
+        with suppress(DocumentError, TimeoutError):
+            async with asyncio.timeout(self._deadline):
+                return await self._engine.pictures(checks, form)
+        return [None] * len(checks)
+
+    async def _documents(self, scope: str, sha256s: Collection[str]) -> dict[str, Document]:
+        readings = {each.sha256: each for each in (*self._engine.known, *self._engine.given(scope))}
+
+        def read() -> dict[str, Document]:
+            known = {name: readings[name] for name in sha256s if name in readings}
+            documents = {name: self._engine.document(each, boxes=False) for name, each in known.items()}
+            return {name: document for name, document in documents.items() if document}
+
+        return await in_thread(read)
+
+
+def _quote(cited: Cited) -> str:
+    return cited.ref.quote or cited.ref.anchor or ""
+
+
+def _claim(raw: Json) -> str:
+    claim = canonical(raw).get("claimText")
+    return claim if isinstance(claim, str) else ""
+
+
+def _records(
+    data: CitationsOf, held: Attachment | None, cited: Mapping[str, Cited], found: Mapping[str, _Found]
+) -> dict[str, Json]:
+    unread = _Found(Checked(None, "skipped", "not a citation that can be read"))
+    form, attached = data.output_image_format, _attached(held, data)
+    return {
+        key: {
+            "citation": raw,
+            **_record(cited.get(key, _NOTHING), found.get(key, unread), form),
+            **attached,
+        }
+        for key, raw in data.citations.items()
+    }
+
+
+def _record(cited: Cited, found: _Found, form: Format) -> Json:
+    checked, picture, document = found
+    if checked.status == "verified" and not cited.ref.quote:
+        checked = replace(checked, status="partial", reason="found_anchor_text_only")
+    record: Json = {"searchAttempts": [], **verification(checked, cited, None, now())}
+    if document and checked.start is not None and checked.end is not None:
+        record["document"] = {**record.get("document", {}), **_place(document, checked.start, checked.end)}
+        if checked.status == "verified":
+            record["status"] = _word(cited, document, checked.start, checked.end)
+    anchor = cited.ref.anchor
+    if anchor and anchor in (checked.found or ""):
+        record["verifiedAnchorText"] = anchor
+    if picture:
+        width, height = Image.open(io.BytesIO(picture)).size
+        src = f"data:image/{form};base64,{b64encode(picture).decode()}"
+        record["evidence"] = {"src": src, "dimensions": {"width": width, "height": height}}
+    return record
+
+
+def _word(cited: Cited, document: Document, start: int, end: int) -> str:
+    """The published word for a quote that is there, as it is."""
+    if cited.near.is_elsewhere(document, start, end):
+        return "found_on_other_page"
+    if any(cited.near.remarks(document, start, end)):
+        return "found_on_other_line"
+    anchor, quote = cited.ref.anchor or "", cited.ref.quote or ""
+    return "found" if anchor.casefold() in quote.casefold() else "found_phrase_missed_anchor_text"
+
+
+def _place(document: Document, start: int, end: int) -> Json:
+    """Where words stand, on the page on which they begin."""
+    page = document.page_at(start)
+    first, last = (document.line_at(at) for at in (start, max(start, min(end, page.end) - 1)))
+    return {
+        "verifiedPageNumber": page.number,
+        "verifiedLineIds": [*range(first, last + 1)][:_MOST_LINES],
+        "totalLinesOnPage": document.line_at(max(page.start, page.end - 1)),
+    }
+
+
+def _attached(held: Attachment | None, data: CitationsOf) -> Json:
+    """What of a record says which attachment it is about."""
+    if held:
+        return {"attachmentId": held.id, "label": held.name}
+    return {"attachmentId": data.attachment_id} if data.attachment_id else {}

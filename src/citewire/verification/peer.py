@@ -1,0 +1,160 @@
+"""How a verifier elsewhere is asked: one request at a time, with an end, and again where that may help."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from citewire import codec
+from citewire.dialects.base import Json, is_object
+from citewire.errors import CitewireError, InputError
+from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+__all__ = ["Peer", "RemoteError"]
+
+# Bytes of an answer: a hundred verdicts with pictures are a tenth of it.
+_LARGEST = 64 << 20
+# Seconds before the second attempt, if nobody says otherwise; each later one waits twice as long.
+_PAUSE = 0.5
+_KEY = re.compile(r"[!-~]+")
+
+
+class RemoteError(CitewireError):
+    """No answer that could be used. It may be asked for again after `wait` seconds, or never."""
+
+    code = "verifier_failed"
+
+    def __init__(self, message: str, wait: float | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.wait, self.status = wait, status
+
+
+class Peer:
+    """Whoever answers at `url`. A request may take `timeout` seconds and is made again up to `retries` times,
+    unless it is to wait for more than `patience` seconds. A `client` of the caller's stays open.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        timeout: float,
+        patience: float,
+        retries: int,
+        client: AsyncClient | None,
+    ) -> None:
+        if not _is_base(url):
+            raise InputError("the address of a verifier is an http or https URL without a query", "url")
+        if not _KEY.fullmatch(api_key):
+            raise InputError("an API key is printable ASCII", "api_key")
+        self._url = url.rstrip("/")
+        self._headers = {"authorization": f"Bearer {api_key}", "accept-encoding": "identity"}
+        self._timeout, self._patience, self._retries = timeout, patience, retries
+        self._client, self._owned = client, None
+
+    async def aclose(self) -> None:
+        """Close the connections that are ours."""
+        owned, self._owned = self._owned, None
+        if owned:
+            await owned.aclose()
+
+    async def ask(self, method: str, path: str, body: Json) -> Json:
+        """The answer, after as many attempts as it takes. Raises what the last one did."""
+        pause, left = _PAUSE, self._retries
+        while True:
+            try:
+                return await self.once(method, path, body)
+            except RemoteError as exc:
+                if exc.wait is None or not left or exc.wait > self._patience:
+                    raise
+                await asyncio.sleep(max(exc.wait, pause))
+            pause, left = pause * 2, left - 1
+
+    async def once(self, method: str, path: str, body: Json) -> Json:
+        """The answer to one request; `body` is what httpx2 calls it. Raises `RemoteError`."""
+        import httpx2  # noqa: PLC0415  # a sixth of a second that only those pay who use it
+
+        client = self._client or self._owned
+        if client is None:
+            client = self._owned = httpx2.AsyncClient()
+        try:
+            async with (
+                asyncio.timeout(self._timeout),
+                client.stream(
+                    method,
+                    self._url + path,
+                    headers=self._headers,
+                    timeout=None,
+                    follow_redirects=False,
+                    **body,
+                ) as response,
+            ):
+                data = await _data(response)
+        except TimeoutError:
+            raise RemoteError(f"the verifier did not answer within {self._timeout:g} s", 0) from None
+        except httpx2.HTTPError as exc:
+            # Not `from exc`: some of them quote the value of a header.
+            raise RemoteError(f"the verifier gave no answer: {type(exc).__name__}", 0) from None
+        return _answer(response, data)
+
+
+def _is_base(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query + parts.fragment
+    except ValueError:
+        return False
+
+
+async def _data(response: Response) -> bytes:
+    data = bytearray()
+    async for piece in response.aiter_raw():
+        data += piece
+        if len(data) > _LARGEST:
+            raise RemoteError("the answer of the verifier is too large")
+    return bytes(data)
+
+
+def _answer(response: Response, data: bytes) -> Json:
+    status = response.status_code
+    if not response.is_success:
+        why = f"the verifier answered HTTP {status}{_excerpt(data)}"
+        raise RemoteError(why, _wait(response) if status == 429 or status >= 500 else None, status)
+    try:
+        said = codec.decode(data)
+    except CitewireError:
+        said = None
+    if not is_object(said):
+        raise RemoteError("the answer of the verifier is no JSON object")
+    return said
+
+
+def _excerpt(data: bytes) -> str:
+    """What the body of a refusal says, if it is one of the published shape."""
+    try:
+        said: Any = codec.decode(data)["error"]["message"]
+    except (CitewireError, KeyError, TypeError, IndexError):
+        return ""
+    return f": {for_log(said, 120)}"
+
+
+def _wait(response: Response) -> float:
+    """The seconds that a refusal asks to wait for: a number, or until a date."""
+    said = response.headers.get("retry-after", "").strip()
+    if said.isascii() and said.isdigit():
+        return float(said[:9])
+    try:
+        until = parsedate_to_datetime(said)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,348 @@
+"""A verifier elsewhere: another citewire, or whoever speaks DeepCitation's contract.
+
+Sources go there as attachments and quotes as citations, those that wait together in one request. What a
+request meets costs the quotes of that request their verdicts, and no others.
+
+Errors are told of the quotes that they cost: `RemoteError` is never raised to whoever checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from citewire.dialects.base import Json, is_object
+from citewire.dialects.deepcitation.verdict import read_verdict
+from citewire.documents.document import Document
+from citewire.documents.draw import Format
+from citewire.errors import CitewireError
+from citewire.text import for_log
+from citewire.verification.library import Checked
+from citewire.verification.near import plain
+from citewire.verification.peer import Peer, RemoteError
+from citewire.verification.readers import in_thread
+from citewire.verification.sources import Given, Listed, Source, each_source, original
+from citewire.verification.verifier import Asked, as_known
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+__all__ = ["RemoteVerifier"]
+
+# Citations of one request, requests at a time, and quotes that one call has under way.
+_BATCH, _REQUESTS, _WAITING = 100, 4, 256
+# Verdicts whose places are remembered, for pictures of them.
+_REMEMBERED = 4096
+# The first that there is counts. Where one source failed, nobody can say that a quote is nowhere.
+_RANK = {
+    word: at
+    for at, word in enumerate(("verified", "partial", "altered", "pending", "skipped", "missed"))
+}  # fmt: skip
+_CLOSED = "the verifier was closed"
+# What an attachment that is not there is answered with; and what not to name one is.
+_UNKNOWN, _UNNAMED = (404,), (400, 403, 404)
+
+
+class _Upload(NamedTuple):
+    """A source on its way to the verifier, under the id that it will have there.
+
+    The task gives None, or why it did not get there.
+    """
+
+    id: str
+    listed: Listed
+    task: asyncio.Task[str | None]
+
+
+class _Batch(NamedTuple):
+    """Quotes that wait to be asked about together: all of one attachment, with pictures of one form."""
+
+    attachment: str | None
+    form: Format
+    waiting: list[tuple[Asked, asyncio.Future[Json]]]
+
+
+class RemoteVerifier:
+    """A `Verifier` at `url`: `CitationMiddleware(agent, verifier=RemoteVerifier(url, api_key))`.
+
+    A quote is looked for in the source that it names: one that was added here, or that the verifier itself
+    knows by that name; without a name in all of them. A quote that has no verdict after `deadline` seconds is
+    `pending`, one whose request failed is `skipped`. A request may take `timeout` seconds and is made again
+    up to `retries` times, not before the `Retry-After` of a refusal. A `client` of the caller's stays open.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        deadline: float | None = 30.0,
+        timeout: float = 20.0,
+        retries: int = 2,
+        client: AsyncClient | None = None,
+    ) -> None:
+        patience = timeout if deadline is None else deadline
+        self._peer = Peer(url, api_key, timeout=timeout, patience=patience, retries=retries, client=client)
+        self._deadline = deadline
+        self._uploads: defaultdict[str | None, list[_Upload]] = defaultdict(list)
+        self._batches: dict[tuple[str | None, Format], _Batch] = {}
+        self._room = asyncio.Semaphore(_REQUESTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._places: OrderedDict[Checked, tuple[str | None, Asked]] = OrderedDict()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End what is going on, and take back what was added. What is being checked is `skipped`."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._forgotten(scope) for scope in [*self._uploads]))
+        await self._peer.aclose()
+
+    # Sources.
+
+    async def add(self, *sources: Source, scope: str | None = None) -> None:
+        """See `Verifier`. One that cannot be sent costs the quotes that need it their verdicts."""
+        for listed in await in_thread(lambda: list(each_source(sources))):
+            name = token_hex(10)
+            task = asyncio.create_task(self._upload(name, listed))
+            self._uploads[scope].append(_Upload(name, listed, task))
+
+    async def forget(self, scope: str) -> None:
+        """See `Verifier`. The verifier is asked once; what it keeps in spite of that expires there."""
+        await self._forgotten(scope)
+
+    async def prewarm(self) -> None:
+        """See `Verifier`."""
+        await _ended(self._uploads[None])
+
+    async def _upload(self, name: str, listed: Listed) -> str | None:
+        try:
+            async with self._room:
+                said = await self._peer.ask("POST", "/prepareAttachments", await _form(name, listed))
+        except RemoteError as exc:
+            return exc.message
+        failed = said.get("status") == "error"
+        return for_log(said.get("error") or "the verifier cannot read it", 200) if failed else None
+
+    async def _forgotten(self, scope: str | None) -> None:
+        gone = self._uploads.pop(scope, [])
+        for upload in gone:
+            upload.task.cancel()
+        await _ended(gone)
+        # Also what was under way: it may have come through.
+        await asyncio.gather(*(self._delete(upload.id) for upload in gone))
+
+    async def _delete(self, name: str) -> None:
+        with suppress(RemoteError):
+            async with self._room:
+                await self._peer.once("DELETE", f"/attachments/{name}", {})
+
+    # Quotes.
+
+    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+        """See `Verifier`."""
+        async with aclosing(as_known(quotes, self._in_time, _WAITING)) as results:
+            async for checked in results:
+                yield checked
+
+    async def _in_time(self, asked: Asked) -> Checked:
+        try:
+            async with asyncio.timeout(self._deadline):
+                checked = await self._checked(asked)
+        except TimeoutError:
+            checked = Checked(None, "pending", "deadline")
+        except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the quote that shows it
+            checked = Checked(None, "skipped", f"the check failed: {exc!r}")
+        return replace(checked, id=asked.id, quote=asked.quote)
+
+    async def _checked(self, asked: Asked) -> Checked:
+        """What becomes of a quote in what it names, or else in everything. See `Asked`."""
+        here = self._uploads.get(asked.scope, []) if asked.scope else []
+        here = [*here, *(() if asked.alone else self._uploads[None])]
+        wanted = asked.likely if asked.source is None else (asked.source,)
+        for name in wanted:
+            if named := [upload for upload in here if name.casefold() in upload.listed.names]:
+                return _best([await self._in_upload(upload, asked) for upload in named])
+        for name in () if asked.alone else wanted:
+            if checked := await self._in_attachment(name, asked):
+                return checked
+        if asked.source is not None:
+            return Checked(None, "skipped", f"no source is called {for_log(asked.source, 80)}")
+        results = await asyncio.gather(*(self._in_upload(upload, asked) for upload in here))
+        everywhere = None if asked.alone else await self._in_attachment(None, asked)
+        found = [*results, *([everywhere] if everywhere else [])]
+        return _best(found) if found else Checked(None, "skipped", "there is no source to look in")
+
+    async def _in_upload(self, upload: _Upload, asked: Asked) -> Checked:
+        await _ended([upload])
+        if why := _CLOSED if upload.task.cancelled() else upload.task.result():
+            return Checked(None, "skipped", why, upload.listed.name)
+        checked = await self._in_attachment(upload.id, asked)
+        return checked or Checked(None, "skipped", "the verifier has lost it", upload.listed.name)
+
+    async def _in_attachment(self, name: str | None, asked: Asked) -> Checked | None:
+        """What becomes of a quote there; None where there is nothing of this name."""
+        try:
+            said = await self._asked(name, "avif", asked)
+        except RemoteError as exc:
+            if exc.status in (_UNKNOWN if name is not None else _UNNAMED):
+                return None
+            return Checked(None, "skipped", exc.message)
+        checked = _read(said)
+        if checked.boxes or "evidence" in said:
+            self._places[checked] = name, asked
+            if len(self._places) > _REMEMBERED:
+                self._places.popitem(last=False)
+        return checked
+
+    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+        """See `Verifier`. Only of what was found a while ago at most."""
+
+        async def one(checked: Checked) -> bytes | None:
+            place = self._places.get(replace(checked, id=None, quote=""))
+            if place is None:
+                return None
+            try:
+                return _picture(await self._asked(place[0], form, place[1]), form)
+            except RemoteError:
+                return None
+
+        return [*await asyncio.gather(*map(one, found))]
+
+    # Requests.
+
+    async def _asked(self, attachment: str | None, form: Format, asked: Asked) -> Json:
+        """The published record of a verdict. Raises `RemoteError`."""
+        batch = self._batches.get((attachment, form))
+        if batch is None or len(batch.waiting) >= _BATCH:
+            batch = self._batches[attachment, form] = _Batch(attachment, form, [])
+            self._tasks.add(task := asyncio.create_task(self._send(batch)))
+            task.add_done_callback(self._tasks.discard)
+        future = asyncio.get_running_loop().create_future()
+        batch.waiting.append((asked, future))
+        return await future
+
+    async def _send(self, batch: _Batch) -> None:
+        """Ask about all that came until its turn."""
+        failure: Exception = RemoteError(_CLOSED)
+        said: Json = {}
+        try:
+            # Once it is sent, nobody waits for it longer than this.
+            async with self._room, asyncio.timeout(self._deadline):
+                self._closed_for_more(batch)
+                answer = await self._peer.ask("POST", "/verifyCitations", {"json": _question(batch)})
+            verdicts = answer.get("verifications")
+            said = verdicts if is_object(verdicts) else {}
+            failure = RemoteError("the verifier said nothing of it")
+        except Exception as exc:  # noqa: BLE001  # the root of a task: those who wait are told
+            failure = exc
+        finally:
+            self._closed_for_more(batch)
+            for at, (_, future) in enumerate(batch.waiting):
+                if future.done():
+                    continue
+                if is_object(record := said.get(_name(at))):
+                    future.set_result(record)
+                else:
+                    future.set_exception(failure)
+
+    def _closed_for_more(self, batch: _Batch) -> None:
+        if self._batches.get((batch.attachment, batch.form)) is batch:
+            del self._batches[batch.attachment, batch.form]
+
+
+async def _ended(uploads: Iterable[_Upload]) -> None:
+    """Wait for them. They go on when this is cancelled."""
+    if tasks := [upload.task for upload in uploads if not upload.task.done()]:
+        await asyncio.wait(tasks)
+
+
+async def _form(name: str, listed: Listed) -> Json:
+    """A source, as it is sent. Raises `RemoteError`."""
+    if isinstance(listed.source, str):
+        return {"json": {"url": listed.source, "attachmentId": name}}
+    data = await in_thread(lambda: _content(listed))
+    if data is None:
+        raise RemoteError(f"{for_log(listed.name, 80)} cannot be read")
+    kind = listed.source.content_type if isinstance(listed.source, Given) else ""
+    file = ("source", data, kind or "application/octet-stream")
+    return {"files": {"file": file}, "data": {"attachmentId": name, "filename": plain(listed.name)}}
+
+
+def _content(listed: Listed) -> bytes | None:
+    source = listed.source
+    text = source.content if isinstance(source, Given) else None
+    if isinstance(source, Document):
+        text = source.text
+    return text.encode("utf-8", "replace") if isinstance(text, str) else original(listed)
+
+
+def _name(at: int) -> str:
+    return f"{at:016x}"
+
+
+def _question(batch: _Batch) -> Json:
+    citations = {_name(at): _citation(asked) for at, (asked, _) in enumerate(batch.waiting)}
+    named = {} if batch.attachment is None else {"attachmentId": plain(batch.attachment)}
+    return {"data": {**named, "citations": citations, "outputImageFormat": batch.form}}
+
+
+def _citation(asked: Asked) -> Json:
+    near = asked.near.plain
+    said: Json = {
+        "fullPhrase": plain(asked.quote) if asked.quote.strip() else None,
+        "pageNumber": near.pages[0] if near.pages else None,
+        "lineIds": near.lines,
+        "claimText": plain(asked.claim),
+    }
+    return {"type": "document", **{name: value for name, value in said.items() if value}}
+
+
+def _read(said: Json) -> Checked:
+    """A verdict: as we say it where it is one of ours, else as far as the published fields say it."""
+    try:
+        verdict = read_verdict(said)
+    except CitewireError as exc:
+        return Checked(None, "skipped", f"the verdict cannot be read: {exc.message}")
+    label = said.get("label")
+    plainly = Checked(
+        None, verdict.status, verdict.reason, label if isinstance(label, str) else None, verdict.page,
+        found=verdict.quote,
+    )  # fmt: skip
+    ours = said.get("citewire")
+    if not is_object(ours):
+        return plainly
+    try:
+        return msgspec.convert({**ours, "id": None, "quote_found": verdict.quote}, Checked)
+    except msgspec.ValidationError:
+        return plainly
+
+
+def _picture(said: Json, form: Format) -> bytes | None:
+    evidence = said.get("evidence")
+    src = evidence.get("src") if is_object(evidence) else None
+    head = f"data:image/{form};base64,"
+    if not isinstance(src, str) or not src.startswith(head):
+        return None
+    try:
+        return b64decode(src[len(head) :], validate=True)
+    except ValueError:
+        return None
+
+
+def _best(found: Sequence[Checked]) -> Checked:
+    return min(found, key=lambda checked: _RANK[checked.status])

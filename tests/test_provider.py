@@ -59,7 +59,17 @@ def followed(dialect: str, events: list[Any]) -> set[str]:
 
 # Text is not a payload: an agent that passes on words says nothing of whose they are.
 WHOLE = {name: payload for name, (_, payload) in samples.PAYLOADS.items() if not isinstance(payload, str)}
+CONVERSATION: list[Any] = [
+    {"type": "conversation.response.started", "conversation_id": "c"},
+    {"type": "message.output.delta", "content": "Refunds take 30 days"},
+    {
+        "type": "message.output.delta",
+        "content": {"type": "tool_reference", "tool": "web_search", "title": "Guide", "url": "https://e.org"},
+    },
+    {"type": "conversation.response.done", "usage": {}},
+]
 STREAMS: dict[str, tuple[str, list[Any]]] = {
+    "mistral conversation": ("mistral", CONVERSATION),
     "anthropic": ("anthropic", ANTHROPIC),
     "openai.responses": ("openai.responses", OPENAI),
     "openai.assistants": ("openai.assistants", RUN),
@@ -105,11 +115,11 @@ def test_one_answer_after_another(name: str) -> None:
     assert taken(*events, *events) == taken(*events)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("name", [*CHATS, *samples_google.STREAMS])
 def test_a_stream_and_the_whole_of_it(name: str) -> None:
     """What both have is the same, so that it counts once."""
-    dialect, events = STREAMS[name]
-    whole = samples_google.STREAMS.get(name, (CHATS.get(dialect),))[0]
+    whole = CHATS[name] if name in CHATS else samples_google.STREAMS[name][0]
+    _, events = STREAMS[name]
     assert taken(*events, whole) == taken(*events)
 
 
@@ -164,6 +174,10 @@ def test_whose_a_stream_is_may_be_known_late() -> None:
     _, events = STREAMS["mistral late"]
     assert citewire.detect(events[:2]) == "openai.chat"
     assert taken(*events) == followed("mistral", events)
+    _, (*texts, annotated, finish) = STREAMS["openrouter late"]
+    plain = [{key: value for key, value in event.items() if key != "provider"} for event in texts]
+    assert citewire.detect(plain) == "openai.chat"
+    assert taken(*plain, annotated, finish) == followed("openrouter", [*texts, annotated, finish])
     assert citewire.detect(GROK) == "xai"
     assert taken(*GROK) == taken(*GROK[:-1]) == followed("xai", GROK[:-1])
 
@@ -253,6 +267,7 @@ def test_an_answer_with_very_many_citations() -> None:
     early = [cited.source.title for event in events for cited in provider.take(event)]
     late = [cited.source.title for event in ends for cited in provider.take(event)]
     assert early == [f"Guide {at}" for at in range(len(early))]
+    assert 100 < len(early) < len(blocks)
     assert {*early, *late} == {f"Guide {at}" for at in blocks}
 
 

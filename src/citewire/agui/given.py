@@ -1,9 +1,9 @@
 """Citations that an agent hands over itself, beside its text: in shared state, in metadata, in events of its
-own, and in what its provider sent."""
+own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, cast
 
@@ -11,19 +11,12 @@ from citewire.agui.citations import normalised
 from citewire.agui.events import Json
 from citewire.agui.records import Cited
 from citewire.agui.state import entry_id
-from citewire.dialects import detect, open_stream, read_all, stream_dialects
-from citewire.dialects.base import Stream
-from citewire.errors import CitewireError
-from citewire.model import Answer, Citation, Source, SourceRef
+from citewire.model import Source, SourceRef
 
-__all__ = ["Provider", "in_custom", "in_entries", "in_metadata"]
+__all__ = ["in_custom", "in_entries", "in_metadata"]
 
 # Where people put them.
 _LISTS = ("citations", "sources", "references", "annotations", "source_documents", "sourceDocuments")
-# What tells an answer of a provider from all else that agents pass on.
-_WHOLE = {"object": ("response", "chat.completion"), "type": ("message",)}
-# With what another answer of the same provider begins.
-_STARTS = ("message_start", "response.created")
 _MOST = 10_000
 
 
@@ -62,38 +55,3 @@ def in_custom(name: str, value: Any) -> tuple[str | None, list[Cited]]:
     fields = cast("Json", value) if isinstance(value, dict) else {}
     named = (fields.get(key) for key in ("messageId", "message_id"))
     return next((each for each in named if isinstance(each, str)), None), in_metadata(fields)
-
-
-class Provider:
-    """What an agent passes on of its provider, event by event or as a whole."""
-
-    def __init__(self) -> None:
-        self._stream: Stream | None = None
-
-    def take(self, event: Any) -> list[Cited]:
-        """The citations that `event` completes. Nothing in it raises."""
-        fields = cast("Json", event) if isinstance(event, dict) else {}
-        if not isinstance(fields.get("type", fields.get("object")), str):
-            return []
-        try:
-            if any(fields.get(name) in words for name, words in _WHOLE.items()):
-                return [cited for answer in read_all(fields, detect(fields)) for cited in _of(answer)]
-            return self._go_on(fields)
-        except CitewireError:
-            return []
-
-    def _go_on(self, fields: Json) -> list[Cited]:
-        if self._stream is None or fields.get("type") in _STARTS:
-            name = next((name for name, each in stream_dialects().items() if each.detect([fields])), None)
-            if name is None:
-                return []
-            self._stream = open_stream(name)
-        found = self._stream.feed(fields)
-        return [] if not found else list(_of(self._stream.answer(), found))
-
-
-def _of(answer: Answer, citations: Iterable[Citation] | None = None) -> Iterator[Cited]:
-    sources = {source.id: source for source in answer.sources}
-    for citation in answer.citations if citations is None else citations:
-        for ref in citation.refs:
-            yield Cited(ref, sources.get(ref.source_id, Source(ref.source_id)), citation.ordinal)

@@ -80,7 +80,8 @@ class Dialect(Protocol):
     NAME: str
     UPSTREAM: str
     ROOM: Room
-    # And, where payloads of other dialects are read as well: `READS_TOO`, their names.
+    # And, where payloads of other dialects are read as well: `READS_TOO`, their names. Where it has a place
+    # for files, but none without an address: `NEEDS_URL`.
 
     def detect(self, payload: Any) -> bool: ...
 

@@ -44,6 +44,7 @@ from citewire.shape import Fitting
 
 NAME = "slack"
 UPSTREAM = "Block Kit reference, citation element, 2026-11"
+NEEDS_URL = True
 ROOM = frozenset({"insert_at", "ordinal", "refs.quote", "source.file_id", "source.title", "source.url"})
 
 _SECTIONS = ("rich_text_section", "rich_text_quote", "rich_text_preformatted")

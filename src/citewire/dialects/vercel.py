@@ -285,7 +285,8 @@ class _Writer:
             for key, value in source.metadata.items()
             if key in old_held or not (is_object(value) or key in kept)
         }
-        own = {"quote": citation.refs[0].quote, "metadata": held or None}
+        nothing: Json | None = {} if old.get("metadata") == {} else None
+        own = {"quote": citation.refs[0].quote, "metadata": held or nothing}
         packed = overlay(pack(citation, beside, _kind_of(source.url), old), own)
         theirs = {key: value for key, value in source.metadata.items() if key not in held}
         if packed or kept.get(KEY):

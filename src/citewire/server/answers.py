@@ -36,7 +36,7 @@ def written(past: Past, message_id: str, dialect: str, state_key: str = _RECORD)
         return write(_read(past, message_id, state_key), dialect)
     answer = answer_of(past, message_id, state_key)
     known = dialects().get(dialect)
-    if known is not None and "source.file_id" not in known.ROOM:
+    if known is not None and ("source.file_id" not in known.ROOM or getattr(known, "NEEDS_URL", False)):
         answer = replace(answer, sources=tuple(map(_at_its_proof, answer.sources)))
     result = write(answer, dialect)
     unread = (Loss("citation", f"cannot be read: {each.path}: {each.message}") for each in answer.problems)

@@ -31,7 +31,7 @@ run: $(RUNTIME)
 
 test: check $(NODE) $(COPILOTKIT)
 	@echo "pytest"
-	@$(BIN)/pytest -q -n auto $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(DEV)
 	@echo "uv lock --check"

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from citewire.dialects import _check  # pyright: ignore[reportPrivateUsage]
+from citewire.dialects import check_answer
 from citewire.dialects.base import Problems, Sources, kept_native
 from citewire.errors import ShapeError
 from citewire.model import (
@@ -122,7 +122,7 @@ def write(answer: Answer) -> Written:
     What was read from a response and reads the same stays as it came, all other parts in their places.
     Raises `ShapeError` as `citewire.write` does.
     """
-    _check(answer)
+    check_answer(answer)
     kept = kept_native(answer.native, NAME)
     response: ModelResponse = kept.raw if kept else ModelResponse(parts=[])
     fitting = Fitting(answer, NAME)

@@ -29,7 +29,16 @@ from citewire.errors import (
 from citewire.model import Answer, Citation, Written
 from citewire.text import Unit
 
-__all__ = ["detect", "dialects", "open_stream", "read", "read_all", "stream_dialects", "write"]
+__all__ = [
+    "check_answer",
+    "detect",
+    "dialects",
+    "open_stream",
+    "read",
+    "read_all",
+    "stream_dialects",
+    "write",
+]
 
 
 @cache
@@ -183,12 +192,13 @@ def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
     whose citations point outside its text or to sources it does not have.
     """
     module = _named(dialect)
-    _check(answer)
+    check_answer(answer)
     with _collector_resting():
         return module.write(answer, Options(unit=unit))
 
 
-def _check(answer: Answer) -> None:
+def check_answer(answer: Answer) -> None:
+    """Refuse an answer that contradicts itself: ids given twice, refs to nothing, places outside the text."""
     lengths = [len(part.text) for part in answer.parts]
     sources = {source.id for source in answer.sources}
     if len(sources) != len(answer.sources):

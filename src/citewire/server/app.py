@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -118,8 +118,7 @@ class Server:
         await stack.enter_async_context(catalog)
         attachments = self.attachments = Attachments(hub, data / "attachments", engine)
         await attachments.open()
-        expiring = asyncio.create_task(attachments.run())
-        stack.push_async_callback(_cancelled, expiring)
+        _own_task(stack, attachments.run())
         citing = Citing(verifier=await self._verifier(stack, engine), deadline=settings.deadline)
         history = History(store, citing.options.state_key)
         self.proofs = Proofs(self.keyring, store, catalog, self.address, settings.link_lifetime)
@@ -130,26 +129,8 @@ class Server:
             hub, driver, self, linger=settings.linger, most=settings.max_runs,
             resumes=settings.resume_runs in resumes,
         )  # fmt: skip
-        channels = TiedChannels(store, hub)
-        rules = RuleBook(hub, channels, settings.rules)
-        await rules.catch_up()
         name = settings.agent_name or ("librarian" if is_librarian else "agent")
-        self.bridge = Bridge(store, hub, channels, self.runs, name)
-        stack.push_async_callback(self.bridge.aclose)
-        stack.push_async_callback(self.runs.aclose)
-        recovering = asyncio.create_task(self._recover())
-        stack.push_async_callback(_cancelled, recovering)
-        self.overview = Overview(Told(store, channels))
-        hub.heard = self.overview.heard
-        sandbox = Sandbox(data / "sandbox", store, hub) if settings.sandbox else None
-        keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
-        sweeping = asyncio.create_task(Retention(store, channels, self.runs, keeps).run())
-        stack.push_async_callback(_cancelled, sweeping)
-        doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
-        rates = Rates(settings.publish_rate, settings.key_publish_rate)
-        gate = Gate(doors, self.authenticate, rates=rates)
-        self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
-        self._ably = ably_routes(gate, self.realtime, sandbox)
+        rules = await self._open_channels(stack, store, name)
         self.operations = [
             *Threads(hub, self.runs, history, self.proofs.renew).operations(),
             *Sources(catalog).operations(),
@@ -163,6 +144,28 @@ class Server:
             *self._own(),
         ]
         self.is_ready = True
+
+    async def _open_channels(self, stack: AsyncExitStack, store: SqliteStore, agent: str) -> RuleBook:
+        """Start what ties threads to channels, and what Ably's clients speak to; the rules of channels."""
+        settings, hub = self.settings, self.hub
+        channels = TiedChannels(store, hub)
+        rules = RuleBook(hub, channels, settings.rules)
+        await rules.catch_up()
+        self.bridge = Bridge(store, hub, channels, self.runs, agent)
+        stack.push_async_callback(self.bridge.aclose)
+        stack.push_async_callback(self.runs.aclose)
+        _own_task(stack, self._recover())
+        self.overview = Overview(Told(store, channels))
+        hub.heard = self.overview.heard
+        keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
+        _own_task(stack, Retention(store, channels, self.runs, keeps).run())
+        sandbox = Sandbox(Path(settings.data) / "sandbox", store, hub) if settings.sandbox else None
+        doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
+        rates = Rates(settings.publish_rate, settings.key_publish_rate)
+        gate = Gate(doors, self.authenticate, rates=rates)
+        self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
+        self._ably = ably_routes(gate, self.realtime, sandbox)
+        return rules
 
     async def _recover(self) -> None:
         """Deal with what a crash left behind."""
@@ -354,6 +357,11 @@ async def opened(
 
 def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _own_task(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    """Have this done until the end of the stack."""
+    stack.push_async_callback(_cancelled, asyncio.create_task(work))
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from citewire.dialects.base import (
     Json,
     Options,
-    Problems,
     Sources,
     is_list,
     is_object,
@@ -29,6 +28,7 @@ from citewire.dialects.base import (
 )
 from citewire.dialects.by_block import (
     Block,
+    BlockReader,
     covers,
     cut,
     end_of,
@@ -37,7 +37,7 @@ from citewire.dialects.by_block import (
     separate_parts,
     start_of,
 )
-from citewire.errors import InputError, ShapeError
+from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
     Blocks,
@@ -51,7 +51,6 @@ from citewire.model import (
     Source,
     SourceKind,
     SourceRef,
-    Span,
     SpanOrigin,
     Written,
 )
@@ -98,7 +97,7 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
 
 def read_message(message: Json) -> Answer:
     """The answer in a message."""
-    reader = _Reader()
+    reader = _Reader(NAME, read_ref)
     for number, block in enumerate(require(message, "content", list, "$")):
         reader.read_block(number, block)
     reader.close_part()
@@ -112,58 +111,21 @@ def read_message(message: Json) -> Answer:
     )
 
 
-class _Reader:
-    """Blocks one after the other; text blocks that touch become one part."""
-
-    def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
-        self._blocks: list[Json] = []
-        self._kept: dict[int, tuple[tuple[int, Any], ...]] = {}
-        self._first = 0
-        self._length = 0
+class _Reader(BlockReader):
+    """Reads blocks of text, each with what supports it."""
 
     def read_block(self, number: int, block: Any) -> None:
-        text = self._text(number, block) if is_object(block) and block.get("type") == "text" else None
+        where = f"$.content[{number}]"
+        text: str | None = None
+        if is_object(block) and block.get("type") == "text":
+            text = self.problems.guard(lambda: where, require, block, "text", str)
         if text is None:
             self.close_part()
             return
-        if not self._blocks:
-            self._first = number
-        start = self._length
-        self._length += len(text)
-        self._read_citations(number, block, Span(len(self.parts), start, self._length))
-        self._blocks.append(block)
-
-    def _text(self, number: int, block: Json) -> str | None:
-        return self.problems.guard(lambda: f"$.content[{number}]", require, block, "text", str)
-
-    def _read_citations(self, number: int, block: Json, claim: Span) -> None:
-        entries = self.problems.guard(lambda: f"$.content[{number}]", optional, block, "citations", list)
-        if not entries:
-            return
-        refs: list[SourceRef] = []
-        kept: list[tuple[int, Any]] = []
-        for at, entry in enumerate(entries):
-            try:
-                refs.append(read_ref(entry, at, self.sources))
-            except InputError as exc:
-                self.problems.add(f"$.content[{number}].citations[{at}]", exc)
-                kept.append((at, entry))
-        if kept:
-            self._kept[len(self._blocks)] = tuple(kept)
-        if refs:
+        claim = self._add(number, block, text)
+        if refs := self._refs(block, where):
             name = f"c{len(self.citations) + 1}"
-            self.citations.append(Citation(name, tuple(refs), claim=claim, span_origin="block"))
-
-    def close_part(self) -> None:
-        if self._blocks:
-            text = "".join(block["text"] for block in self._blocks)
-            native = Native(NAME, self._blocks, self._first, self._kept or None)
-            self.parts.append(Part(text, native))
-            self._blocks, self._kept, self._length = [], {}, 0
+            self.citations.append(Citation(name, refs, claim=claim, span_origin="block"))
 
 
 def read_ref(entry: Any, at: int, sources: Sources) -> SourceRef:

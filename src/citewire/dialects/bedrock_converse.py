@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from citewire.dialects.base import (
     Json,
     Options,
-    Problems,
     Sources,
     is_list,
     is_object,
@@ -30,6 +29,7 @@ from citewire.dialects.base import (
 )
 from citewire.dialects.by_block import (
     Block,
+    BlockReader,
     covers,
     cut,
     end_of,
@@ -38,7 +38,7 @@ from citewire.dialects.by_block import (
     separate_parts,
     start_of,
 )
-from citewire.errors import InputError, ShapeError
+from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
     Blocks,
@@ -100,7 +100,7 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
 def read_response(response: Json) -> Answer:
     """The answer in a response."""
     message = require(require(response, "output", dict, "$"), "message", dict, "$.output")
-    reader = _Reader()
+    reader = _Reader(NAME, read_ref)
     for number, block in enumerate(require(message, "content", list, "$.output.message")):
         reader.read_block(number, block)
     reader.close_part()
@@ -127,55 +127,19 @@ def text_of(block: Json) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-class _Reader:
-    """Blocks one after the other; those with text that touch become one part."""
-
-    def __init__(self) -> None:
-        self.parts: list[Part] = []
-        self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
-        self._blocks: list[Json] = []
-        self._kept: dict[int, tuple[tuple[int, Any], ...]] = {}
-        self._first = 0
-        self._length = 0
+class _Reader(BlockReader):
+    """Reads texts, and content with what supports it."""
 
     def read_block(self, number: int, block: Any) -> None:
         if not _is_text(block):
             self.close_part()
             return
-        if not self._blocks:
-            self._first = number
-        start = self._length
-        self._length += len(text_of(block))
-        if is_object(cited := block.get(_CITED)):
-            where = f"$.output.message.content[{number}].{_CITED}"
-            self._read_citations(cited, where, Span(len(self.parts), start, self._length))
-        self._blocks.append(block)
-
-    def _read_citations(self, cited: Json, where: str, span: Span) -> None:
-        entries = self.problems.guard(lambda: where, optional, cited, "citations", list) or ()
-        refs: list[SourceRef] = []
-        kept: list[tuple[int, Any]] = []
-        for at, entry in enumerate(entries):
-            try:
-                refs.append(read_ref(entry, at, self.sources))
-            except InputError as exc:
-                self.problems.add(f"{where}.citations[{at}]", exc)
-                kept.append((at, entry))
-        number = len(self._blocks)
-        if kept:
-            self._kept[number] = tuple(kept)
-        if refs:
-            name = f"c{len(self.citations) + 1}"
-            self.citations.append(cite(name, tuple(refs), span, Native(NAME, cited, number)))
-
-    def close_part(self) -> None:
-        if self._blocks:
-            text = "".join(map(text_of, self._blocks))
-            native = Native(NAME, self._blocks, self._first, self._kept or None)
-            self.parts.append(Part(text, native))
-            self._blocks, self._kept, self._length = [], {}, 0
+        span = self._add(number, block, text_of(block))
+        if not is_object(cited := block.get(_CITED)):
+            return
+        if refs := self._refs(cited, f"$.output.message.content[{number}].{_CITED}"):
+            native = Native(NAME, cited, len(self._blocks) - 1)
+            self.citations.append(cite(f"c{len(self.citations) + 1}", refs, span, native))
 
 
 def cite(name: str, refs: tuple[SourceRef, ...], span: Span, native: Native | None = None) -> Citation:

@@ -15,12 +15,73 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, kept_native
-from citewire.model import Citation, Native, Part, Span
+from citewire.dialects.base import Json, Problems, Sources, kept_native, optional
+from citewire.errors import InputError
+from citewire.model import Citation, Native, Part, SourceRef, Span
 from citewire.shape import Fitting
 from citewire.text import common_prefix
 
-__all__ = ["Block", "covers", "cut", "end_of", "flatten_claims", "kept_blocks", "separate_parts", "start_of"]
+__all__ = [
+    "Block",
+    "BlockReader",
+    "covers",
+    "cut",
+    "end_of",
+    "flatten_claims",
+    "kept_blocks",
+    "separate_parts",
+    "start_of",
+]
+
+
+class BlockReader:
+    """Blocks one after the other; those with text that touch become one part. `read_ref` reads one citation
+    of a block."""
+
+    def __init__(self, dialect: str, read_ref: Callable[[Any, int, Sources], SourceRef]) -> None:
+        self.parts: list[Part] = []
+        self.citations: list[Citation] = []
+        self.sources = Sources()
+        self.problems = Problems()
+        self._dialect, self._read_ref = dialect, read_ref
+        self._blocks: list[Json] = []
+        self._texts: list[str] = []
+        self._kept: dict[int, tuple[tuple[int, Any], ...]] = {}
+        self._first = 0
+        self._length = 0
+
+    def _add(self, number: int, block: Json, text: str) -> Span:
+        """A block goes on with the part; what it covers of it."""
+        if not self._blocks:
+            self._first = number
+        start = self._length
+        self._length += len(text)
+        self._blocks.append(block)
+        self._texts.append(text)
+        return Span(len(self.parts), start, self._length)
+
+    def _refs(self, cited: Json, where: str) -> tuple[SourceRef, ...]:
+        """What the last block cites. What cannot be read is kept."""
+        refs: list[SourceRef] = []
+        kept: list[tuple[int, Any]] = []
+        for at, entry in enumerate(
+            self.problems.guard(lambda: where, optional, cited, "citations", list) or ()
+        ):
+            try:
+                refs.append(self._read_ref(entry, at, self.sources))
+            except InputError as exc:
+                self.problems.add(f"{where}.citations[{at}]", exc)
+                kept.append((at, entry))
+        if kept:
+            self._kept[len(self._blocks) - 1] = tuple(kept)
+        return tuple(refs)
+
+    def close_part(self) -> None:
+        """What comes next does not touch what came before."""
+        if self._blocks:
+            native = Native(self._dialect, self._blocks, self._first, self._kept or None)
+            self.parts.append(Part("".join(self._texts), native))
+            self._blocks, self._texts, self._kept, self._length = [], [], {}, 0
 
 
 def separate_parts(fitting: Fitting) -> None:

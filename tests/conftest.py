@@ -5,6 +5,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from cases import need_cases
+from postgres import Postgres, need_postgres
 
 # Explaining a failure traces every line, which on Python 3.11 takes longer than finding it.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
@@ -16,10 +17,27 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say how to get the cases where pytest would only say that `payload_paths` gave it nothing."""
+    """Say how to get what is missing, where pytest would only say that `payload_paths` gave it nothing."""
     for mark in item.iter_markers("skip"):
         if str(mark.kwargs.get("reason")).startswith("got empty parameter set"):
             need_cases()
+    # Not in the fixture: see need_cases.
+    if isinstance(item, pytest.Function) and "shared_postgres" in item.fixturenames:
+        need_postgres()
+
+
+@pytest.fixture(scope="session")
+def shared_postgres() -> Generator[Postgres]:
+    """One server for all tests of a worker: `dsn` is an empty database on it, `database()` makes more."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def dsn(shared_postgres: Postgres) -> Generator[str]:
+    """The address of an empty database."""
+    with shared_postgres.database() as address:
+        yield address
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
 from citewire.bell import Bell
@@ -23,6 +23,19 @@ _T = TypeVar("_T")
 _TAIL_ROWS = 256
 _TAIL_BYTES = 256 * 1024
 _PAGE = 256
+# Seconds for which those who follow wait for a database that is away, and between two tries.
+_PATIENCE, _AGAIN = 120.0, 0.5
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """**Protocol:** a store to which others write as well, and which tells its follower so."""
+
+    follower: Hub | None
+
+    async def after(self, cursors: Mapping[str, Cursor], limit: int) -> dict[str, Sequence[Row] | None]:
+        """Up to `limit` rows of each channel after its cursor; None where the cursor is lost."""
+        ...
 
 
 class _Tail:
@@ -56,6 +69,17 @@ class _Tail:
             self._first += 1
         self.ring()
 
+    @property
+    def end(self) -> Cursor | None:
+        """The highest number heard of."""
+        return Cursor(self._epoch, self._end - 1) if self._epoch else None
+
+    def settle(self, end: Cursor | None) -> None:
+        """The log was read up to here, where it ended: what comes next can be told from what was."""
+        if end and not self._epoch:
+            self._start(end.epoch, end.n + 1)
+            self.ring()  # whoever had read less has to ask again
+
     def doubt(self) -> None:
         """Something else has happened to the channel."""
         self.doubts += 1
@@ -86,7 +110,7 @@ class Hub:
     """A store whose channels can be followed. What is appended past the hub is seen with the next append.
 
     `measure` is told of every append: how many rows, and how many seconds it took. `heard` is told of every
-    channel in which something happens.
+    channel in which something happens. What others write to a store that is shared is told and heard as well.
     """
 
     def __init__(self, store: Store, measure: Callable[[int, float], None] | None = None) -> None:
@@ -95,6 +119,11 @@ class Hub:
         self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
         self._closed = False
         self.heard: Callable[[str], None] | None = None
+        self._shared = store if isinstance(store, Shared) else None
+        self._behind: dict[str, _Tail] = {}
+        self._catching_up: asyncio.Task[None] | None = None
+        if self._shared:
+            self._shared.follower = self
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
@@ -120,18 +149,67 @@ class Hub:
             # Whoever waits for the first row of a channel need not ask for it once it was heard of.
             rows = tail.after(after) if after is None or at_end == doubts else None
             if rows is None:
-                rows = await self.store.read(channel, after, _PAGE)
+                rows = await self._read(channel, after)
                 # Not only when there are none: in a busy channel each read may find one more.
-                at_end = doubts if was_all(rows, _PAGE) else at_end
+                if was_all(rows, _PAGE):
+                    at_end = doubts
+                    if self._shared and tail.doubts == doubts:
+                        tail.settle(rows[-1].cursor if rows else after)
             if rows:
                 after = rows[-1].cursor
                 yield rows
             elif tail.rings == rings:
                 await tail.bell.wait()
 
+    def ends(self) -> dict[str, Cursor | None]:
+        """The channels that somebody follows, with how far they were heard of."""
+        return {channel: tail.end for channel, tail in list(self._tails.items())}
+
+    def news(self, channels: Collection[str] | None) -> None:
+        """Others have written to these channels, or maybe to any."""
+        for channel in list(self._tails) if channels is None else channels:
+            if tail := self._tails.get(channel):
+                self._behind[channel] = tail
+            if channels is not None and self.heard:
+                self.heard(channel)
+        if self._behind and not self._catching_up and not self._closed:
+            self._catching_up = asyncio.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Read what others have written once for all who follow."""
+        try:
+            while self._behind and self._shared:
+                tails, self._behind = self._behind, {}
+                ends = {channel: end for channel, tail in tails.items() if (end := tail.end)}
+                try:
+                    found = await self._shared.after(ends, _PAGE) if ends else {}
+                except StoreError:
+                    found = {}  # those who follow ask for themselves
+                for channel, tail in tails.items():
+                    if (rows := found.get(channel)) is None:
+                        tail.doubt()
+                    elif rows:
+                        tail.add(rows)
+                        self._behind[channel] = tail  # there may be more
+        finally:
+            self._catching_up = None
+
+    async def _read(self, channel: str, after: Cursor | None) -> Sequence[Row]:
+        """A page; those who follow need not know that a database was away for a while."""
+        until = time.monotonic() + (_PATIENCE if self._shared else 0)
+        while True:
+            try:
+                return await self.store.read(channel, after, _PAGE)
+            except StoreError:
+                if self._closed or time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
     def close(self) -> None:
         """End all who follow; the store stays open."""
         self._closed = True
+        if self._catching_up:
+            self._catching_up.cancel()
         for tail in self._tails.values():
             tail.ring()
 

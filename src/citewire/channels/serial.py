@@ -19,13 +19,18 @@ def tick_after(last: int, now_ms: int) -> int:
     return max(now_ms * 1000, last + 1)
 
 
+def series_of(epoch: str) -> str:
+    """What stays of an epoch `series~k` when a channel goes on from an older copy under another one."""
+    return epoch.partition("~")[0]
+
+
 def serial_of(tick: int, epoch: str) -> str:
     """The serial of a row; a row is one message, so its index is always 000."""
-    return f"{tick // 1000:014d}-{tick % 1000:03d}@{epoch}:000"
+    return f"{tick // 1000:014d}-{tick % 1000:03d}@{series_of(epoch)}:000"
 
 
 def tick_of(serial: str) -> tuple[int, str]:
-    """The tick and the epoch of a serial, with or without its index."""
+    """The tick and the series of a serial, with or without its index."""
     found = _SERIAL.fullmatch(serial)
     if not found:
         raise InputError("not a serial of this server")

@@ -18,13 +18,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from citewire.bell import Bell
 from citewire.channels import sqlite_slots
+from citewire.channels.room import Room
 from citewire.channels.sqlite_inserts import Inserts
 from citewire.channels.sqlite_log import SqliteLog, check_place, connect, head_of, steps, version_of
 from citewire.channels.store import (
-    BATCH_BYTES,
-    BATCH_ENTRIES,
     Changed,
     Cursor,
     CursorLost,
@@ -33,14 +31,14 @@ from citewire.channels.store import (
     Head,
     Row,
     Slot,
-    StoreBusy,
     StoreError,
     StoreInUse,
     Values,
     check_change,
     check_entries,
+    check_keys,
     check_name,
-    check_prefix,
+    check_span,
     content_hash,
     first_hash,
     new_head,
@@ -59,8 +57,6 @@ _Needs: TypeAlias = tuple[str, Sequence[str]]
 # Enough to share the sync among many, few enough that the first of them does not wait long.
 _GROUP = 512
 _HEADS_KEPT = 10_000
-# Seconds that a call waits for room among those on their way to the writer.
-_PATIENCE = 10
 # What a change is taken for while it waits: what it will write is known only once it is decided.
 _CHANGE_BYTES = 64 * 1024
 # Milliseconds that the writer waits for one who has locked the file, as sqlite3 has it.
@@ -226,36 +222,6 @@ def _values(no: int, row: Row) -> tuple[Any, ...]:
     return no, row.n, row.tick, row.id, row.kind, row.data, row.before
 
 
-class _Room:
-    """How much may be on its way to the writer: twice the largest batch. Who finds none waits in line."""
-
-    def __init__(self) -> None:
-        self.line = asyncio.Lock()
-        self._entries, self._bytes = 2 * BATCH_ENTRIES, 2 * BATCH_BYTES
-        self._freed = Bell()
-
-    async def take(self, entries: int, size: int) -> None:
-        if self.line.locked() or not self._try_take(entries, size):
-            try:
-                async with asyncio.timeout(_PATIENCE), self.line:
-                    while not self._try_take(entries, size):
-                        await self._freed.wait()
-            except TimeoutError:
-                raise StoreBusy("too much is waiting to be written; try again later") from None
-
-    def free(self, entries: int, size: int) -> None:
-        self._entries += entries
-        self._bytes += size
-        self._freed.ring()
-
-    def _try_take(self, entries: int, size: int) -> bool:
-        if entries > self._entries or size > self._bytes:
-            return False
-        self._entries -= entries
-        self._bytes -= size
-        return True
-
-
 class _Job(NamedTuple):
     """One call on its way to the writer, the future its caller waits for, the room and slots it needs."""
 
@@ -278,7 +244,7 @@ class SqliteStore(SqliteLog):
             raise
         super().__init__(readable)
         self._writer = _Writer(db, now)
-        self._room = _Room()
+        self._room = Room()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="citewire-writer", daemon=True)
         self._thread.start()
@@ -300,32 +266,32 @@ class SqliteStore(SqliteLog):
 
     async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
         """See `Slots`."""
-        asked = _checked(channel, keys)
+        asked = check_keys(channel, keys)
         return await self._write(
             lambda writer: writer.change(channel, asked, decide), size=_CHANGE_BYTES, needs=(channel, asked)
         )
 
     async def values(self, channel: str, keys: Sequence[str]) -> Values:
         """See `Slots`."""
-        asked = _checked(channel, keys)
+        asked = check_keys(channel, keys)
         return await self._read(lambda db: sqlite_slots.values(db, channel, asked))
 
     async def slots(
         self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
     ) -> tuple[Slot, ...]:
         """See `Slots`."""
-        span = _span(channel, after, before)
+        span = check_span(channel, after, before)
         return await self._read(lambda db: sqlite_slots.between(db, span, limit, reverse))
 
     async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """See `Slots`."""
-        span = _span(channel, after, before)
+        span = check_span(channel, after, before)
         return await self._read(lambda db: page(starmap(Row, db.execute(_BETWEEN, span)), limit))
 
     async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
         """See `Slots`."""
         check_name(channel)
-        spans = [_span(channel, *each)[1:] for each in ranges]  # copied, as in `append`
+        spans = [check_span(channel, *each)[1:] for each in ranges]  # copied, as in `append`
         await self._write(lambda writer: writer.trim(channel, upto, spans))
 
     async def close(self) -> None:
@@ -451,17 +417,3 @@ def migrate(db: sqlite3.Connection, steps: Sequence[str]) -> None:
         raise StoreError(f"the data is of a later version ({had}) than this citewire knows ({len(steps)})")
     for number, step in enumerate(steps[had:], had + 1):
         db.executescript(f"BEGIN IMMEDIATE; {step} PRAGMA user_version = {number}; COMMIT;")
-
-
-def _checked(channel: str, keys: Sequence[str]) -> tuple[str, ...]:
-    """The keys, copied for when the writer comes to them."""
-    for name in (channel, *keys):
-        check_name(name)
-    return tuple(keys)
-
-
-def _span(channel: str, after: str, before: str) -> tuple[str, str, str]:
-    check_name(channel)
-    check_prefix(after)
-    check_prefix(before)
-    return channel, after, before

@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.resources import files
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +29,7 @@ from citewire.channels.store import (
     cursor_at,
     head_at,
     page,
+    steps_for,
 )
 
 _T = TypeVar("_T")
@@ -182,9 +182,8 @@ def version_of(db: sqlite3.Connection) -> int:
 
 
 def steps() -> list[str]:
-    """The numbered files of `sql/`, in order."""
-    found = files("citewire.channels").joinpath("sql").iterdir()
-    return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
+    """What makes the tables, step by step."""
+    return steps_for("sqlite")
 
 
 def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:

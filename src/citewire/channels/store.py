@@ -17,12 +17,13 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from importlib.resources import files
 from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from citewire.channels.serial import serial_of, tick_after, tick_of
+from citewire.channels.serial import serial_of, series_of, tick_after, tick_of
 from citewire.errors import CitewireError, InputError
 
 _T = TypeVar("_T")
@@ -156,7 +157,7 @@ def _link_hash(n: int, tick: int, kind: str, content: bytes, before: bytes) -> b
 
 def first_hash(channel: str, epoch: str) -> bytes:
     """With what the chain of a channel begins."""
-    return sha256(f"{epoch}:{channel}".encode()).digest()
+    return sha256(f"{series_of(epoch)}:{channel}".encode()).digest()
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -357,6 +358,12 @@ class ChannelStore(Store, Slots, Protocol):
     """All ports in one."""
 
 
+def steps_for(database: str) -> list[str]:
+    """What makes the tables of a database, step by step: the numbered files in its folder under `sql`."""
+    found = files("citewire.channels").joinpath("sql", database).iterdir()
+    return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
+
+
 def now_ms() -> int:
     """The wall clock, in the milliseconds that serials count."""
     return time.time_ns() // 1_000_000
@@ -401,6 +408,21 @@ def check_prefix(text: str) -> None:
         raise InputError("a name has no more than 512 bytes and no NUL")
 
 
+def check_keys(channel: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """The keys, copied for when the store comes to them."""
+    for name in (channel, *keys):
+        check_name(name)
+    return tuple(keys)
+
+
+def check_span(channel: str, after: str, before: str) -> tuple[str, str, str]:
+    """A channel, and what is to lie between the two."""
+    check_name(channel)
+    check_prefix(after)
+    check_prefix(before)
+    return channel, after, before
+
+
 def _bytes_in(name: str) -> int:
     if "\0" in name:
         raise InputError("a name with NUL in it")
@@ -441,11 +463,11 @@ def check_cursor(after: Cursor, end: Cursor | None, floor: int) -> None:
 
 def cursor_at(serial: str, end: Head | None, floor: Head | None, tick_at: Callable[[int], int]) -> Cursor:
     """See `Slots.seek`, for a channel with this end and floor, and the ticks of its rows by number."""
-    tick, epoch = tick_of(serial)
-    if not (end and floor) or epoch != end.epoch or not floor.tick <= tick <= end.tick:
+    tick, series = tick_of(serial)
+    if not (end and floor) or series != series_of(end.epoch) or not floor.tick <= tick <= end.tick:
         raise CursorLost(f"the log does not go on from {serial}")
     numbers = range(floor.n + 1, end.n + 1)
-    return Cursor(epoch, floor.n + bisect_right(numbers, tick, key=tick_at))
+    return Cursor(end.epoch, floor.n + bisect_right(numbers, tick, key=tick_at))
 
 
 def at_most(limit: int) -> int:

@@ -1,0 +1,177 @@
+"""The store of several nodes: one Postgres database, and no other tie between them.
+
+A node writes through one connection (`postgres_writer`), reads through a few, and listens on one more: what
+another node commits is told with the names of its channels only, and read then. A notification that is lost
+is found by a look at the ends of the channels that somebody follows, once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from citewire import codec
+from citewire.channels.batch import news_of
+from citewire.channels.database import Database, check_version, connect, failures, version
+from citewire.channels.hub import Hub
+from citewire.channels.postgres_log import PostgresLog
+from citewire.channels.postgres_writer import Call, Seen, Writer
+from citewire.channels.store import (
+    Changed,
+    Cursor,
+    CursorLost,
+    Decide,
+    Entry,
+    Row,
+    StoreError,
+    check_entries,
+    check_keys,
+    check_name,
+    check_span,
+    now_ms,
+    steps_for,
+)
+
+__all__ = ["PostgresStore"]
+
+_log = logging.getLogger("citewire.store")
+_T = TypeVar("_T")
+
+# Seconds from one look at what is followed to the next, and until a lost listener is tried again.
+_EVERY = 1.0
+# What a change is taken for while it waits: what it will write is known only once it is decided.
+_CHANGE_BYTES = 64 * 1024
+
+_ENDS = "SELECT name, epoch, n FROM citewire.channel WHERE name = ANY ($1::text[])"
+
+
+class PostgresStore(PostgresLog):
+    """`Store`, `Slots` and `Leases` in a database. Opened, used and closed in one event loop."""
+
+    def __init__(self, db: Database, now: Callable[[], int]) -> None:
+        super().__init__(db, Seen())
+        self._now = now
+        self._writer = Writer(db.dsn, now, self._seen)
+        self.take, self.release, self.on_lost = self._writer.take, self._writer.release, self._writer.on_lost
+        self.follower: Hub | None = None
+        self._listening = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def open(cls, dsn: str, now: Callable[[], int] = now_ms) -> PostgresStore:
+        """The store at this address. Raises `StoreError`."""
+        return cls(await Database.open(dsn), now)
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the database that does our writing; None while there is none."""
+        return self._writer.pid
+
+    async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
+        """See `Store`."""
+        check_name(channel)
+        kept = tuple(entries)  # copied: the writer comes to it later
+        size = check_entries(kept)
+        self._ask()
+        if not kept:
+            return ()
+        return await self._writer.do(
+            Call(
+                batch=lambda batch: batch.append(channel, kept), needs=(channel, ()),
+                ids=[entry.id for entry in kept], entries=len(kept), size=size,
+            )
+        )  # fmt: skip
+
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+        """See `Slots`."""
+        asked = check_keys(channel, keys)
+        self._ask()
+        return await self._writer.do(
+            Call(
+                batch=lambda batch: batch.change(channel, asked, decide), needs=(channel, asked),
+                size=_CHANGE_BYTES,
+            )
+        )  # fmt: skip
+
+    async def drop(self, channel: str) -> None:
+        """See `Store`."""
+        check_name(channel)
+        self._ask()
+
+        async def erase(db: Any) -> None:
+            await db.execute("SELECT citewire.erase($1, $2, $3)", channel, self._now(), news_of([channel]))
+            self._writer.forget(channel)
+            self._seen.forget(channel)
+
+        await self._writer.do(Call(alone=erase))
+
+    async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
+        """See `Slots`."""
+        check_name(channel)
+        spans = [check_span(channel, *each)[1:] for each in ranges]
+        self._ask()
+
+        async def trim(db: Any) -> bool:
+            self._writer.forget(channel)
+            if not 0 <= upto.n < 2**62:
+                return False
+            afters, befores = [after for after, _ in spans], [before for _, before in spans]
+            return await db.fetchval(
+                "SELECT citewire.trim($1, $2, $3, $4, $5, $6)",
+                channel, upto.epoch, upto.n, afters, befores, news_of([channel]),
+            )  # fmt: skip
+
+        if not await self._writer.do(Call(alone=trim)):
+            raise CursorLost(f"the log does not go on from {upto}")
+
+    async def close(self) -> None:
+        """See `Store`."""
+        if self._closed:
+            return
+        self._closed = True
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        await self._writer.close()
+        await super().close()
+
+    # --- what others do -----------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Tell the follower of all that other nodes do, until the store is closed."""
+        while True:
+            with suppress(StoreError):
+                await self._listen_once()
+            await asyncio.sleep(_EVERY)
+
+    async def _listen_once(self) -> None:
+        db = await connect(self.db.dsn)
+        try:
+            with failures("listen to"):
+                check_version(await version(db), len(steps_for("postgres")))
+                await db.add_listener("citewire", self._heard)
+                self._tell(None)  # who knows what was said before we listened
+                while not db.is_closed():
+                    await asyncio.sleep(_EVERY)
+                    await self._look(db)
+        finally:
+            db.terminate()
+
+    def _heard(self, _db: object, pid: int, _channel: str, payload: object) -> None:
+        if pid != self._writer.pid:
+            self._tell(codec.decode(str(payload)))
+
+    def _tell(self, channels: Collection[str] | None) -> None:
+        if self.follower:
+            self.follower.news(channels)
+
+    async def _look(self, db: Any) -> None:
+        """Find what a lost notification would have told."""
+        if not self.follower:
+            return
+        asked = list(self.follower.ends())
+        found = {name: Cursor(epoch, n) for name, epoch, n in await db.fetch(_ENDS, asked)}
+        ends = self.follower.ends()
+        if news := [name for name in asked if name in ends and found.get(name) != ends[name]]:
+            self._tell(news)

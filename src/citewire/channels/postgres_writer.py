@@ -1,0 +1,408 @@
+"""The one connection through which a node writes: what waits goes in one statement, and is told when kept.
+
+As a rule a node is the only one that writes to a channel for a while, and knows how it is. So it decides on
+what it knows and writes in one round; where another node was faster, it locks the channels, looks, and
+decides again.
+
+The leases of the node are locks of this connection. Without it they are gone, and nothing can be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from citewire.channels.batch import Batch, Knowledge, Known, news_of
+from citewire.channels.database import LaterVersion, check_version, connect, failures, version
+from citewire.channels.room import Room
+from citewire.channels.serial import series_of
+from citewire.channels.store import BATCH_BYTES, Cursor, Head, Row, StoreError, steps_for
+from citewire.errors import InputError
+
+if TYPE_CHECKING:
+    import asyncpg
+
+__all__ = ["Call", "Seen", "Writer"]
+
+_log = logging.getLogger("citewire.store")
+_T = TypeVar("_T")
+
+# Enough to share the sync among many, few enough that the first of them does not wait long.
+_GROUP = 512
+# Seconds that calls wait for a database that is away, before it is said; and between two tries.
+_PATIENCE, _AGAIN = 10.0, 0.2
+# How often a batch is decided anew because others were faster: under locks, only new channels can be.
+_TRIES = 5
+_SEEN_KEPT = 10_000
+# What it is called when a channel is not as was believed, by us and by Postgres; and when an id is there.
+_GONE_ON, _TWICE = frozenset({"CW001", "40001", "40P01"}), "23505"
+
+_WRITE = f"SELECT citewire.write({', '.join(f'${n}' for n in range(1, 20))})"
+_LOOK = """
+SELECT w.name, w.key, c.epoch, c.n, c.tick, c.hash, c.floor, c.lost_to, s.value
+FROM unnest($1::text[], $2::text[]) AS w (name, key)
+LEFT JOIN citewire.channel AS c ON c.name = w.name
+LEFT JOIN citewire.slot AS s ON s.channel = c.no AND s.key = w.key
+"""
+_LOCK = "SELECT no FROM citewire.channel WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE"
+_FIRST = """
+SELECT w.name, c.epoch, l.n, l.tick, l.id, l.kind, l.data, l.before
+FROM unnest($1::text[], $2::text[]) AS w (name, id)
+JOIN citewire.channel AS c ON c.name = w.name JOIN citewire.log AS l ON l.channel = c.no AND l.id = w.id
+"""
+_FELL_BACK = """
+SELECT c.name FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (name, epoch, n)
+JOIN citewire.channel AS c ON c.name = w.name WHERE c.epoch = w.epoch AND c.n < w.n
+"""
+_NEW_EPOCH = """
+UPDATE citewire.channel SET epoch = $4, lost_to = greatest(lost_to, $5),
+    lost_from = CASE WHEN lost_from > 0 THEN least(lost_from, tick) ELSE tick END
+WHERE name = $1 AND epoch = $2 AND n < $3
+"""
+_TAKE = "SELECT k, pg_try_advisory_lock(k) FROM unnest($1::bigint[]) AS k"
+
+_Needs: TypeAlias = tuple[str, Sequence[str]]
+"""A channel, and keys of slots in it."""
+
+
+class Call(Generic[_T]):
+    """One call on its way: part of a `batch`, or `alone` on the connection; and what its caller waits for.
+
+    `ids` are of entries that the log may have already.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch: Callable[[Batch], _T] | None = None,
+        alone: Callable[[asyncpg.Connection[Any]], Awaitable[_T]] | None = None,
+        needs: _Needs | None = None,
+        ids: Sequence[str] = (),
+        entries: int = 1,
+        size: int = 0,
+    ) -> None:
+        self.batch, self.alone, self.needs, self.ids = batch, alone, needs, ids
+        self.entries, self.size = entries, size
+        self.future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+    def settle(self, result: Any) -> None:
+        """Tell the caller, if it still waits."""
+        if self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+
+class Seen:
+    """How far channels were seen to go, by which it is known when a database is an older copy."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[Cursor, int]] = {}
+
+    def note(self, channel: str, cursor: Cursor, tick: int) -> None:
+        """A row was kept, or shown to somebody."""
+        known = self._ends.pop(channel, None)
+        if known and known[0].epoch == cursor.epoch and known[0].n > cursor.n:
+            cursor, tick = known
+        self._ends[channel] = cursor, tick
+        if len(self._ends) > _SEEN_KEPT:
+            del self._ends[next(iter(self._ends))]
+
+    def forget(self, channel: str) -> None:
+        """The channel was dropped."""
+        self._ends.pop(channel, None)
+
+    async def mend(self, db: asyncpg.Connection[Any]) -> None:
+        """Give channels that have fallen back a new epoch: nobody is to take other rows for those it knew."""
+        ends = dict(self._ends)
+        epochs, numbers = [end.epoch for end, _ in ends.values()], [end.n for end, _ in ends.values()]
+        for (channel,) in await db.fetch(_FELL_BACK, list(ends), epochs, numbers):
+            end, tick = ends[channel]
+            _log.warning("%s has fallen back behind %s: the database is an older copy", channel, end)
+            await db.execute(_NEW_EPOCH, channel, end.epoch, end.n, _next_epoch(end.epoch), tick)
+            await db.execute("SELECT pg_notify('citewire', $1)", *news_of([channel]))
+            self.forget(channel)
+
+
+def _next_epoch(epoch: str) -> str:
+    _, _, life = epoch.partition("~")
+    return f"{series_of(epoch)}~{int(life or 0) + 1}"
+
+
+class Writer:
+    """Takes calls, one batch after the other. Made, used and closed in one event loop."""
+
+    def __init__(self, dsn: str, now: Callable[[], int], seen: Seen) -> None:
+        self._dsn, self._now, self._seen = dsn, now, seen
+        self._known = len(steps_for("postgres"))
+        self._db: asyncpg.Connection[Any] | None = None
+        self._knowledge = Knowledge()
+        self._room = Room()
+        self._calls: deque[Call[Any]] = deque()
+        self._more = asyncio.Event()
+        self._closing = False
+        self._leases: dict[str, int] = {}
+        self._told: Callable[[str], None] | None = None
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the database that does our writing, by which we know our own news."""
+        return self._db.get_server_pid() if self._db and not self._db.is_closed() else None
+
+    async def do(self, call: Call[_T]) -> _T:
+        """What becomes of the call. Raises what its work raises, `StoreBusy`, `StoreError`."""
+        if self._closing:
+            raise StoreError("the store is closed")
+        await self._room.take(call.entries, call.size)
+        self._calls.append(call)
+        self._more.set()
+        return await call.future
+
+    def forget(self, channel: str) -> None:
+        """Something has happened to the channel that is no batch."""
+        self._knowledge.forget([channel])
+
+    async def close(self) -> None:
+        """Finish what was asked for."""
+        self._closing = True
+        async with self._room.line:  # behind all who wait in it
+            self._more.set()
+        await asyncio.wait([self._task])
+        self._leave()
+
+    # --- leases -------------------------------------------------------------------------------------------
+
+    async def take(self, name: str) -> bool:
+        """See `Leases`."""
+        if name in self._leases:
+            return True
+
+        async def alone(db: asyncpg.Connection[Any]) -> bool:
+            if name not in self._leases and (await db.fetch(_TAKE, [_lock_of(name)]))[0][1]:
+                self._leases[name] = _lock_of(name)
+            return name in self._leases
+
+        return await self.do(Call(alone=alone))
+
+    async def release(self, name: str) -> None:
+        """See `Leases`."""
+
+        async def alone(db: asyncpg.Connection[Any]) -> None:
+            if (lock := self._leases.pop(name, None)) is not None:
+                await db.execute("SELECT pg_advisory_unlock($1)", lock)
+
+        if name in self._leases:
+            await self.do(Call(alone=alone))
+
+    def on_lost(self, told: Callable[[str], None]) -> None:
+        """See `Leases`."""
+        self._told = told
+
+    async def _take_again(self, db: asyncpg.Connection[Any]) -> None:
+        """Have the leases that we had before the connection broke, but for those that others have now."""
+        if not self._leases:
+            return
+        got = dict(await db.fetch(_TAKE, list(self._leases.values())))
+        for name, lock in list(self._leases.items()):
+            if not got[lock]:
+                del self._leases[name]
+                if self._told:
+                    self._told(name)
+
+    # --- the connection -----------------------------------------------------------------------------------
+
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        """The connection, anew if need be. Raises `StoreError` when the database stays away."""
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            if self._db and not self._db.is_closed():
+                return self._db
+            try:
+                return await self._connect()
+            except LaterVersion:
+                raise
+            except StoreError:
+                if asyncio.get_running_loop().time() > until or self._closing:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+    async def _connect(self) -> asyncpg.Connection[Any]:
+        self._knowledge.forget()
+        db = await connect(self._dsn)
+        try:
+            with failures("read"):
+                check_version(await version(db), self._known)
+                await self._take_again(db)
+                await self._seen.mend(db)
+        except BaseException:
+            db.terminate()
+            raise
+        self._db = db
+        return db
+
+    def _leave(self) -> None:
+        if self._db:
+            self._db.terminate()
+        self._db = None
+
+    # --- batches ------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            while not self._calls:
+                if self._closing and not self._room.line.locked():
+                    return
+                self._more.clear()
+                await self._more.wait()
+            calls = self._next()
+            for call, result in zip(calls, await self._results(calls), strict=True):
+                self._room.free(call.entries, call.size)
+                call.settle(result)
+
+    def _next(self) -> list[Call[Any]]:
+        """The calls that come first: one that goes alone, or some that go together."""
+        group = [self._calls.popleft()]
+        size = group[0].size
+        while group[0].batch and self._calls and len(group) < _GROUP:
+            call = self._calls[0]
+            size += call.size
+            if call.batch is None or size > BATCH_BYTES:
+                break
+            group.append(self._calls.popleft())
+        return group
+
+    async def _results(self, calls: list[Call[Any]]) -> Sequence[Any]:
+        try:
+            db = await self._connected()
+            with failures("write to"):
+                return await self._done(db, calls)
+        except StoreError as error:
+            # Nobody can tell what was kept of it; what we know of the channels may be wrong.
+            self._leave()
+            return [error] * len(calls)
+        except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
+            self._leave()
+            return [error] * len(calls)
+
+    async def _done(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> Sequence[Any]:
+        from asyncpg import PostgresError  # noqa: PLC0415
+
+        if calls[0].alone:
+            return [await calls[0].alone(db)]
+        try:
+            if results := await self._at_once(db, calls):
+                return results
+            return await self._locked(db, calls)
+        except (PostgresError, ValueError) as error:
+            self._knowledge.forget()
+            if isinstance(error, PostgresError) and _class(error) not in {"22", "23", "54"}:
+                raise
+            if len(calls) == 1:
+                refused = InputError("an id that the log has already")
+                return [refused if _class(error) == "23" else StoreError(f"cannot write this: {error}")]
+            return [result for call in calls for result in await self._done(db, [call])]
+
+    async def _at_once(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any] | None:
+        """The results, if what we know of the channels is so; else None, and nothing is written."""
+        from asyncpg import PostgresError  # noqa: PLC0415
+
+        needs = [call.needs for call in calls if call.needs]
+        self._knowledge.bound()
+        for _ in range(_TRIES):
+            if not (asked := self._knowledge.missing(needs)):
+                break
+            await self._look(db, asked)
+        else:
+            return None
+        batch = Batch(self._knowledge, self._now)
+        results = _run_all(batch, calls)
+        try:
+            await self._write(db, batch)
+        except PostgresError as error:
+            if error.sqlstate in {*_GONE_ON, _TWICE}:
+                return None
+            raise
+        return results
+
+    async def _locked(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any]:
+        """The results, decided while nobody else can write to the channels."""
+        from asyncpg import PostgresError  # noqa: PLC0415
+
+        needs = [call.needs for call in calls if call.needs]
+        names = sorted({channel for channel, _ in needs}, key=str.encode)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                async with db.transaction():
+                    await db.execute(_LOCK, names)
+                    self._knowledge.forget(names)
+                    await self._look(db, self._knowledge.missing(needs))
+                    batch = Batch(self._knowledge, self._now, await _first(db, calls))
+                    results = _run_all(batch, calls)
+                    await self._write(db, batch)
+                return results
+            except PostgresError as error:
+                self._knowledge.forget(names)
+                if error.sqlstate not in _GONE_ON or not tries_left:
+                    raise
+        raise AssertionError
+
+    async def _look(self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]) -> None:
+        """Have the knowledge that is missing, all of one moment."""
+        found = await db.fetch(_LOOK, [name for name, _ in asked], [key for _, key in asked])
+        slots: dict[str, dict[str, bytes | None]] = {}
+        channels: dict[str, Known | None] = {}
+        for name, key, epoch, n, tick, head_hash, floor, lost_to, value in found:
+            channels[name] = epoch and Known(Head(name, epoch, n, tick, head_hash), floor, lost_to)
+            if key is not None:
+                slots.setdefault(name, {})[key] = value
+        for name, known in channels.items():
+            self._knowledge.learn(name, known, slots.get(name, {}))
+
+    async def _write(self, db: asyncpg.Connection[Any], batch: Batch) -> None:
+        """Write the batch, whole or not at all."""
+        if not batch.heads:
+            return
+        try:
+            await db.fetchval(_WRITE, *batch.values())
+        except BaseException:
+            self._knowledge.forget(batch.heads)
+            raise
+        batch.learn()
+        for channel, known in batch.heads.items():
+            self._seen.note(channel, known.head.cursor, known.head.tick)
+
+
+def _run_all(batch: Batch, calls: Iterable[Call[Any]]) -> list[Any]:
+    """What each call gives, or raises, one after the other."""
+    results: list[Any] = []
+    for call in calls:
+        try:
+            results.append(call.batch(batch) if call.batch else None)
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            results.append(error)
+    return results
+
+
+async def _first(db: asyncpg.Connection[Any], calls: Iterable[Call[Any]]) -> dict[tuple[str, str], Row]:
+    """The rows that the log has under the ids of the calls."""
+    wanted = [(call.needs[0], each) for call in calls if call.needs for each in call.ids]
+    if not wanted:
+        return {}
+    found = await db.fetch(_FIRST, [channel for channel, _ in wanted], [each for _, each in wanted])
+    return {(name, row[2]): Row(epoch, *row) for name, epoch, *row in found}
+
+
+def _class(error: Exception) -> str:
+    return (getattr(error, "sqlstate", None) or "")[:2]
+
+
+def _lock_of(name: str) -> int:
+    """The number by which Postgres knows a lease."""
+    return int.from_bytes(sha256(f"citewire lease {name}".encode()).digest()[:8], signed=True)

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Who
+from citewire.channels.store import ChannelStore
 from citewire.server.ably.auth import Door, Gate
 from citewire.server.ably.rates import Rates
 from citewire.server.ably.realtime import Realtime
@@ -44,14 +46,19 @@ def packed(value: Any, is_packed: bool) -> bytes:
 
 
 class Parts:
-    """The parts of a server, over a store in memory."""
+    """The parts of a server, over a store in memory, or another."""
 
     def __init__(
-        self, folder: Path, clock: Callable[[], float] = time.time, rates: Rates | None = None
+        self,
+        folder: Path,
+        clock: Callable[[], float] = time.time,
+        rates: Rates | None = None,
+        store: ChannelStore | None = None,
     ) -> None:
         self.keyring = Keyring(folder / "keys", clock=clock)
         self.key = self.keyring.create(name="app.key")
-        self.store, self._folder, self._clock, self._rates = MemoryStore(), folder, clock, rates
+        self.store: ChannelStore = store or MemoryStore()
+        self._folder, self._clock, self._rates = folder, clock, rates
         self._open()
 
     def _open(self) -> None:
@@ -62,6 +69,13 @@ class Parts:
         self.gate = Gate(doors, self._authenticate, self._clock, self._rates)
         self.realtime = Realtime(self.gate, write_timeout=30, clock=self._clock)
         self.app = slashes(Starlette(routes=routes(self.gate, self.realtime, self.sandbox)))
+
+    def another(self, store: ChannelStore) -> Parts:
+        """A second node with the same keys, over its own way to the same database."""
+        node = copy(self)
+        node.store = store
+        node.restart()
+        return node
 
     def restart(self) -> None:
         """Go on as a new process does: with what was kept, and nothing else."""

@@ -1,11 +1,11 @@
-"""The real clients of Ably, npm's and PyPI's, over our wire."""
+"""The real clients of Ably, npm's and PyPI's, over our wire, at one node and at two."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import pytest
 
 from ably_node import AblyFailed, NodeAbly, node_ably
 from ably_server import Line, Parts, listening
+from citewire.channels.postgres import PostgresStore
+from postgres import need_postgres
 
 
 def pypis(module: str, name: str) -> Any:
@@ -45,13 +47,42 @@ def summaries(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+class Place:
+    """Where the tests are: one node over a store in memory, or two over one database."""
+
+    def __init__(self, folder: Path, dsn: str | None) -> None:
+        self._folder, self._dsn = folder, dsn
+
+    @asynccontextmanager
+    async def nodes(self, clock: Callable[[], float] = time.time) -> AsyncGenerator[tuple[Parts, int, Line]]:
+        """A node with its port, for whoever writes; and a line to the other one, or the same, for readers."""
+        async with AsyncExitStack() as stack:
+            stores = [await PostgresStore.open(self._dsn) for _ in range(2)] if self._dsn else []
+            for store in stores:
+                stack.push_async_callback(store.close)
+            here = Parts(self._folder, clock, store=stores[0] if stores else None)
+            there = here.another(stores[1]) if stores else here
+            port = await stack.enter_async_context(listening(here.app))
+            line = await stack.enter_async_context(
+                Line(await stack.enter_async_context(listening(there.app)))
+            )
+            yield here, port, line
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    if request.param == "memory":
+        return Place(tmp_path, None)
+    need_postgres()
+    return Place(tmp_path, request.getfixturevalue("dsn"))
+
+
 @asynccontextmanager
 async def npm(
-    tmp_path: Path, is_binary: bool, clock: Callable[[], float] = time.time
+    place: Place, is_binary: bool, clock: Callable[[], float] = time.time
 ) -> AsyncGenerator[tuple[Parts, NodeAbly, Line]]:
-    """A server, and npm's client as a bot, by REST, and as a reader behind a line that can be cut."""
-    parts = Parts(tmp_path, clock)
-    async with listening(parts.app) as port, Line(port) as line, node_ably() as node:
+    """Nodes, and npm's client as a bot, by REST, and as a reader behind a line that can be cut."""
+    async with place.nodes(clock) as (parts, port, line), node_ably() as node:
         given = {"key": parts.key, "endpoint": "localhost", "tls": False, "useBinaryProtocol": is_binary}
         bot = given | {"port": port, "clientId": "bot"}
         await node.ask("open", "bot", options=bot)
@@ -61,11 +92,11 @@ async def npm(
 
 
 @formats
-def test_npm_client(tmp_path: Path, is_binary: bool) -> None:
+def test_npm_client(place: Place, is_binary: bool) -> None:
     """An answer that streams, is cited meanwhile, read back, loses a citation again, and is deleted."""
 
     async def main() -> None:
-        async with npm(tmp_path, is_binary) as (_, node, _line):
+        async with npm(place, is_binary) as (_, node, _line):
             await node.ask("listen", "reader", channel="ai:rivers", options={"modes": MODES})
             await node.ask("listen", "reader", channel="ai:rivers", annotations=True)
             published = await node.call("bot", "ai:rivers", "publish", "response", "The Danube rises ")
@@ -129,11 +160,11 @@ def test_npm_client(tmp_path: Path, is_binary: bool) -> None:
     asyncio.run(main())
 
 
-def test_npm_client_that_comes_late_reads_what_was_before(tmp_path: Path) -> None:
+def test_npm_client_that_comes_late_reads_what_was_before(place: Place) -> None:
     """Its history ends where what it is told begins: nothing is missing, and nothing comes twice."""
 
     async def main() -> None:
-        async with npm(tmp_path, is_binary=True) as (_, node, _line):
+        async with npm(place, is_binary=True) as (_, node, _line):
             [serial] = (await node.call("bot", "ai:rivers", "publish", "response", "The Danube "))["serials"]
             await node.call("bot", "ai:rivers", "appendMessage", {"serial": serial, "data": "rises"})
             await node.ask("listen", "reader", channel="ai:rivers")
@@ -147,11 +178,11 @@ def test_npm_client_that_comes_late_reads_what_was_before(tmp_path: Path) -> Non
 
 
 @formats
-def test_npm_client_is_told_what_happened_while_it_was_cut_off(tmp_path: Path, is_binary: bool) -> None:
+def test_npm_client_is_told_what_happened_while_it_was_cut_off(place: Place, is_binary: bool) -> None:
     """Annotations and their summary come once, in order; so does the message that it could not send."""
 
     async def main() -> None:
-        async with npm(tmp_path, is_binary) as (_, node, line):
+        async with npm(place, is_binary) as (_, node, line):
             await node.ask("listen", "reader", channel="ai:rivers", options={"modes": MODES})
             await node.ask("listen", "reader", channel="ai:rivers", annotations=True)
             before = await node.ask("state", "reader", **{"is": "connected"})
@@ -190,11 +221,11 @@ def test_npm_client_is_told_what_happened_while_it_was_cut_off(tmp_path: Path, i
     asyncio.run(main())
 
 
-def test_npm_client_gets_what_its_token_is_for(tmp_path: Path) -> None:
+def test_npm_client_gets_what_its_token_is_for(place: Place) -> None:
     """A token that may listen, of a client with a name; all else is refused with Ably's numbers."""
 
     async def main() -> None:
-        async with npm(tmp_path, is_binary=True) as (_, node, line):
+        async with npm(place, is_binary=True) as (_, node, line):
             [serial] = (await node.call("bot", "ai:rivers", "publish", "response", "The Danube "))["serials"]
             asked = {"clientId": "guest", "capability": {"ai:*": ["subscribe", "annotation-publish"]}}
             token = await node.call("rest", None, "auth.requestToken", asked)
@@ -215,13 +246,13 @@ def test_npm_client_gets_what_its_token_is_for(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_npm_client_whose_token_ends_while_it_is_cut_off(tmp_path: Path) -> None:
+def test_npm_client_whose_token_ends_while_it_is_cut_off(place: Place) -> None:
     """It is told so, gets another, and goes on where it was."""
     ahead = 0
 
     async def main() -> None:
         nonlocal ahead
-        async with npm(tmp_path, is_binary=True, clock=lambda: time.time() + ahead) as (parts, node, line):
+        async with npm(place, is_binary=True, clock=lambda: time.time() + ahead) as (parts, node, line):
             given = {"key": parts.key, "endpoint": "localhost", "tls": False, "port": line.port}
             token = {"useTokenAuth": True, "defaultTokenParams": {"ttl": 60_000}}
             await node.ask("open", "guest", options=given | token)
@@ -275,15 +306,13 @@ class Told:
 
 
 @formats
-def test_pypi_client(tmp_path: Path, is_binary: bool) -> None:
+def test_pypi_client(place: Place, is_binary: bool) -> None:
     """The same answer with PyPI's client: streamed, cited, cut off and told of what it missed, read back."""
 
     async def main() -> None:
-        parts = Parts(tmp_path)
         form = {"use_binary_protocol": is_binary}
         async with (
-            listening(parts.app) as port,
-            Line(port) as line,
+            place.nodes() as (parts, port, line),
             pypi(parts, port, client_id="bot", **form) as (bot, rest),
             pypi(parts, line.port, disconnected_retry_timeout=50, **form) as (reader, _),
         ):

@@ -256,8 +256,7 @@ def test_a_database_that_is_an_older_copy() -> None:
             for cursor in (old[1].cursor, lost[0].cursor):
                 with pytest.raises(CursorLost):
                     await there.read("c", cursor)
-            assert await there.seek("c", old[1].serial) == rows[1].cursor
-            for row in lost:
+            for row in (*old, *lost):
                 with pytest.raises(CursorLost):
                     await there.seek("c", row.serial)
             assert await there.seek("c", new[0].serial) == new[0].cursor
@@ -308,3 +307,35 @@ def test_an_address_that_leads_nowhere(address: str) -> None:
         assert "geheim" not in f"{told.value} {told.value.message}"
 
     asyncio.run(run())
+
+
+def test_an_older_copy_that_others_have_gone_on_with() -> None:
+    """Whoever remembers what was there finds out, though as many rows are there again."""
+
+    async def run(server: Postgres) -> None:
+        async with nodes(server.dsn, 1) as (here,):
+            await here.append("c", entries("a"))
+            await asyncio.to_thread(server.save)
+            lost = await here.append("c", entries("b", "c"))
+            await asyncio.to_thread(server.restore)
+            others = [_INSERT.format(n=n) for n in (2, 3, 4)]
+            await asyncio.to_thread(_sql, server.dsn, *others, "UPDATE citewire.channel SET was = n, n = 4")
+            [new] = await here.append("c", entries("d"))
+            assert [new.n, new.epoch] == [5, f"{lost[0].epoch}~1"]
+            with pytest.raises(CursorLost):
+                await here.read("c", lost[-1].cursor)
+
+    with Postgres() as server:
+        asyncio.run(run(server))
+
+
+# As if another node had: what it writes is of no matter here.
+_INSERT = """
+INSERT INTO citewire.log SELECT no, {n}, tick + {n}, 'x{n}', 'event', 'x', 'x' FROM citewire.channel
+"""
+
+
+def _sql(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as db:
+        for each in statements:
+            db.execute(each.encode())

@@ -137,7 +137,7 @@ class Database:
 
         with failures("connect to"):
             pool = await asyncpg.create_pool(
-                dsn, min_size=1, max_size=_READERS, timeout=_CONNECT, command_timeout=_COMMAND,
+                dsn, min_size=0, max_size=_READERS, timeout=_CONNECT, command_timeout=_COMMAND,
                 server_settings=_SESSION, init=_durable,
             )  # fmt: skip
         return cls(dsn, pool)

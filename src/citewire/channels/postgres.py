@@ -151,6 +151,7 @@ class PostgresStore(PostgresLog):
             with failures("listen to"):
                 check_version(await version(db), len(steps_for("postgres")))
                 await db.add_listener("citewire", self._heard)
+                await self._writer.wake()
                 self._tell(None)  # who knows what was said before we listened
                 while not db.is_closed():
                     await asyncio.sleep(_EVERY)

@@ -27,6 +27,7 @@ from citewire.channels.store import (
     check_name,
     check_prefix,
     check_span,
+    head_at,
 )
 
 __all__ = ["PostgresLog"]
@@ -80,7 +81,7 @@ SELECT l.n, l.tick, kind, content, before FROM citewire.erased AS e JOIN citewir
 WHERE epoch = $1 AND l.n > $2 ORDER BY l.n LIMIT $3
 """
 _SEEK = """
-SELECT epoch, floor, floor_tick, tick, lost_from, lost_to, citewire.last_at(no, floor, n, $2) AS n
+SELECT epoch, floor_tick, tick, lost_to, citewire.last_at(no, floor, n, $2) AS n
 FROM citewire.channel WHERE name = $1
 """
 _VALUES = """
@@ -115,7 +116,7 @@ class PostgresLog:
         if not at_most(limit) or not found or found[0]["n"] is None:
             return ()
         rows = tuple(Row(epoch, *row) for epoch, _, _, *row in found)
-        self._seen.note(channel, rows[-1].cursor, rows[-1].tick)
+        self._seen.note(head_at(channel, rows[-1]))
         return rows
 
     async def after(self, cursors: Mapping[str, Cursor], limit: int) -> dict[str, Sequence[Row] | None]:
@@ -127,7 +128,7 @@ class PostgresLog:
                 rows.setdefault(name, []).extend([Row(epoch, *row)] if row[0] is not None else [])
         for name, new in rows.items():
             if new:
-                self._seen.note(name, new[-1].cursor, new[-1].tick)
+                self._seen.note(head_at(name, new[-1]))
         return {name: rows.get(name) for name in cursors}
 
     async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
@@ -171,13 +172,12 @@ class PostgresLog:
         return tuple(Link(*row) for row in await self._fetch(_LINKS, epoch, _number(after), at_most(limit)))
 
     async def seek(self, channel: str, serial: str) -> Cursor:
-        """See `Slots`. A serial of a row that was lost with a database is lost as well."""
+        """See `Slots`. Serials from before an older copy took over are lost: their rows may be."""
         check_name(channel)
         tick, series = tick_of(serial)
         found = await self._fetch(_SEEK, channel, tick)
-        for epoch, _, floor_tick, last, lost_from, lost_to, n in found:
-            is_lost = lost_from < tick <= lost_to
-            if series == series_of(epoch) and floor_tick <= tick <= last and not is_lost:
+        for epoch, floor_tick, last, lost_to, n in found:
+            if series == series_of(epoch) and max(floor_tick, lost_to + 1) <= tick <= last:
                 return Cursor(epoch, n)
         raise CursorLost(f"the log does not go on from {serial}")
 

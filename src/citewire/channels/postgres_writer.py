@@ -20,7 +20,7 @@ from citewire.channels.batch import Batch, Knowledge, Known, news_of
 from citewire.channels.database import LaterVersion, check_version, connect, failures, version
 from citewire.channels.room import Room
 from citewire.channels.serial import series_of
-from citewire.channels.store import BATCH_BYTES, Cursor, Head, Row, StoreError, steps_for
+from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, steps_for
 from citewire.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,14 +54,15 @@ SELECT w.name, c.epoch, l.n, l.tick, l.id, l.kind, l.data, l.before
 FROM unnest($1::text[], $2::text[]) AS w (name, id)
 JOIN citewire.channel AS c ON c.name = w.name JOIN citewire.log AS l ON l.channel = c.no AND l.id = w.id
 """
-_FELL_BACK = """
-SELECT c.name FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (name, epoch, n)
-JOIN citewire.channel AS c ON c.name = w.name WHERE c.epoch = w.epoch AND c.n < w.n
+# The hash of a row is what the row after it holds; of rows that were let go there is no telling.
+_OTHERWISE = """
+SELECT c.name FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS w (name, epoch, n, hash)
+JOIN citewire.channel AS c ON c.name = w.name AND c.epoch = w.epoch
+LEFT JOIN citewire.log AS l ON l.channel = c.no AND l.n = w.n + 1
+WHERE c.n < w.n OR (c.n = w.n AND c.hash <> w.hash) OR l.before <> w.hash
 """
 _NEW_EPOCH = """
-UPDATE citewire.channel SET epoch = $4, lost_to = greatest(lost_to, $5),
-    lost_from = CASE WHEN lost_from > 0 THEN least(lost_from, tick) ELSE tick END
-WHERE name = $1 AND epoch = $2 AND n < $3
+UPDATE citewire.channel SET epoch = $3, lost_to = greatest(tick, $4) WHERE name = $1 AND epoch = $2
 """
 _TAKE = "SELECT k, pg_try_advisory_lock(k) FROM unnest($1::bigint[]) AS k"
 
@@ -103,29 +104,30 @@ class Seen:
     """How far channels were seen to go, by which it is known when a database is an older copy."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, tuple[Cursor, int]] = {}
+        self._heads: dict[str, Head] = {}
 
-    def note(self, channel: str, cursor: Cursor, tick: int) -> None:
+    def note(self, head: Head) -> None:
         """A row was kept, or shown to somebody."""
-        known = self._ends.pop(channel, None)
-        if known and known[0].epoch == cursor.epoch and known[0].n > cursor.n:
-            cursor, tick = known
-        self._ends[channel] = cursor, tick
-        if len(self._ends) > _SEEN_KEPT:
-            del self._ends[next(iter(self._ends))]
+        known = self._heads.pop(head.channel, None)
+        is_later = known and known.epoch == head.epoch and known.n > head.n
+        self._heads[head.channel] = known if known and is_later else head
+        if len(self._heads) > _SEEN_KEPT:
+            del self._heads[next(iter(self._heads))]
 
     def forget(self, channel: str) -> None:
         """The channel was dropped."""
-        self._ends.pop(channel, None)
+        self._heads.pop(channel, None)
 
     async def mend(self, db: asyncpg.Connection[Any]) -> None:
-        """Give channels that have fallen back a new epoch: nobody is to take other rows for those it knew."""
-        ends = dict(self._ends)
-        epochs, numbers = [end.epoch for end, _ in ends.values()], [end.n for end, _ in ends.values()]
-        for (channel,) in await db.fetch(_FELL_BACK, list(ends), epochs, numbers):
-            end, tick = ends[channel]
-            _log.warning("%s has fallen back behind %s: the database is an older copy", channel, end)
-            await db.execute(_NEW_EPOCH, channel, end.epoch, end.n, _next_epoch(end.epoch), tick)
+        """Give channels that are not as they were a new epoch: nobody is to take other rows for those it knew."""
+        heads = dict(self._heads)
+        asked = ([getattr(head, name) for head in heads.values()] for name in ("epoch", "n", "hash"))
+        for (channel,) in await db.fetch(_OTHERWISE, list(heads), *asked):
+            head = heads[channel]
+            _log.warning(
+                "%s has not what it had up to %s: the database is an older copy", channel, head.cursor
+            )
+            await db.execute(_NEW_EPOCH, channel, head.epoch, _next_epoch(head.epoch), head.tick)
             await db.execute("SELECT pg_notify('citewire', $1)", *news_of([channel]))
             self.forget(channel)
 
@@ -164,6 +166,10 @@ class Writer:
         self._calls.append(call)
         self._more.set()
         return await call.future
+
+    async def wake(self) -> None:
+        """See that there is a connection, and all that goes with it."""
+        await self.do(Call(alone=_nothing))
 
     def forget(self, channel: str) -> None:
         """Something has happened to the channel that is no batch."""
@@ -279,16 +285,16 @@ class Writer:
         return group
 
     async def _results(self, calls: list[Call[Any]]) -> Sequence[Any]:
+        from asyncpg import PostgresError  # noqa: PLC0415
+
         try:
             db = await self._connected()
             with failures("write to"):
                 return await self._done(db, calls)
-        except StoreError as error:
-            # Nobody can tell what was kept of it; what we know of the channels may be wrong.
-            self._leave()
-            return [error] * len(calls)
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
-            self._leave()
+            self._knowledge.forget()
+            if not isinstance(error.__cause__, PostgresError):
+                self._leave()  # nobody can tell what was kept of it, nor what comes next on this connection
             return [error] * len(calls)
 
     async def _done(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> Sequence[Any]:
@@ -375,8 +381,12 @@ class Writer:
             self._knowledge.forget(batch.heads)
             raise
         batch.learn()
-        for channel, known in batch.heads.items():
-            self._seen.note(channel, known.head.cursor, known.head.tick)
+        for known in batch.heads.values():
+            self._seen.note(known.head)
+
+
+async def _nothing(_: object) -> None:
+    pass
 
 
 def _run_all(batch: Batch, calls: Iterable[Call[Any]]) -> list[Any]:

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from citewire.channels.channels import Channels
 from citewire.channels.message import MESSAGE_BYTES, WHOLE_BYTES
-from citewire.channels.store import CursorLost
+from citewire.channels.store import CursorLost, StoreError
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
 from citewire.server.ably.attaching import Asked, allowed, asked
@@ -179,7 +179,7 @@ class Connection:
             async with aclosing(attachment.frames(after, self._gate.now)) as frames:
                 async for wire in frames:
                     await self._write(wire)
-        except CursorLost as exc:
+        except (CursorLost, StoreError) as exc:
             # The client attaches again by itself, and is told what it has missed.
             self._attached.pop(channel, None)
             await self.send(Frame(action=Act.DETACHED, channel=channel, error=info_of(exc)))

@@ -1,6 +1,6 @@
 -- A channel with its head: the number, the tick and the hash of its last row. `was` is the number before the last
 -- batch, by which a writer says what it goes on from. Rows up to `floor` were let go. Where an older copy of the
--- database took over, ticks after `lost_from` and up to `lost_to` were given to rows that are no more.
+-- database took over, ticks up to `lost_to` may have been given to rows that are no more.
 CREATE TABLE citewire.channel (
     no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,
@@ -12,7 +12,6 @@ CREATE TABLE citewire.channel (
     floor bigint NOT NULL DEFAULT 0,
     floor_tick bigint NOT NULL DEFAULT 0,
     floor_hash bytea NOT NULL,
-    lost_from bigint NOT NULL DEFAULT 0,
     lost_to bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 

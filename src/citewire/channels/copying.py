@@ -1,0 +1,86 @@
+"""All that is in the SQLite file of a data folder, as the tables of Postgres have it; chains are walked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from citewire.channels.sqlite_log import connect
+from citewire.channels.store import Link, StoreError, first_hash, row_hash
+from citewire.text import for_log
+
+__all__ = ["Item", "is_the_same", "items_of"]
+
+Item: TypeAlias = tuple[str, tuple[Any, ...]]
+"""A table, and the values of a row in it."""
+
+_CHANNELS = "SELECT no, name, epoch, floor, floor_tick, floor_hash FROM channel ORDER BY no"
+_ROWS = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? ORDER BY n"
+_ERASED = "SELECT no, at, name, epoch, floor, floor_tick, floor_hash, n, tick, hash FROM erased ORDER BY no"
+_LINKS = "SELECT n, tick, kind, content, before FROM link WHERE erased = ? ORDER BY n"
+_SLOTS = "SELECT channel, key, value FROM slot ORDER BY channel, key"
+_ENDS = """
+SELECT name, epoch, coalesce((SELECT max(n) FROM log WHERE log.channel = channel.no), floor) FROM channel
+"""
+
+
+def items_of(folder: Path) -> Iterator[Item]:
+    """Everything, a channel after its rows. Raises `StoreError`, also where a chain does not hold."""
+    with _opened(folder) as db:
+        # A row of no channel would be left out without a word.
+        for table, *_ in db.execute("PRAGMA foreign_key_check"):
+            raise _damaged(f"the table {table}")
+        yield from _channels(db)
+        for slot in db.execute(_SLOTS):
+            yield "slot", slot
+        yield from _erased(db)
+
+
+def is_the_same(folder: Path, ends: Iterable[tuple[str, str, int]]) -> bool:
+    """Whether these are the names, epochs and last numbers of all channels. It is soon told."""
+    with _opened(folder) as db:
+        return set(ends) == set(db.execute(_ENDS))
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[sqlite3.Connection]:
+    try:
+        with closing(connect(folder / "log.sqlite")) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot read the store: {error}") from error
+
+
+def _channels(db: sqlite3.Connection) -> Iterator[Item]:
+    for no, name, epoch, floor, floor_tick, floor_hash in db.execute(_CHANNELS):
+        n, tick, end = floor, floor_tick, floor_hash
+        if not floor and floor_hash != first_hash(name, epoch):
+            raise _damaged(name)
+        for row in db.execute(_ROWS, (no,)):
+            if row[0] != n + 1 or row[5] != end:
+                raise _damaged(name, n + 1)
+            n, tick, end = row[0], row[1], row_hash(*row)
+            yield "log", (no, *row)
+        yield "channel", (no, name, epoch, n, n, tick, end, floor, floor_tick, floor_hash)
+
+
+def _erased(db: sqlite3.Connection) -> Iterator[Item]:
+    for erased in db.execute(_ERASED):
+        no, _, name, _, n, _, end, last, _, last_hash = erased
+        yield "erased", erased
+        for values in db.execute(_LINKS, (no,)):
+            link = Link(*values)
+            if link.n != n + 1 or link.before != end:
+                raise _damaged(name, n + 1)
+            n, end = link.n, link.hash
+            yield "link", (no, *values)
+        if (n, end) != (last, last_hash):
+            raise _damaged(name, n)
+
+
+def _damaged(name: str, n: int | None = None) -> StoreError:
+    row = f" at row {n}" if n else ""
+    return StoreError(f"the log is damaged: {for_log(name, 200)}{row} is not as it was written")

@@ -300,7 +300,65 @@ MISTRAL_CONVERSATION: Any = {
     "usage": {"total_tokens": 3},
 }
 
+_CITE, _FILECITE = (
+    "\ue200cite\ue202turn0search0\ue202turn0search3\ue201",
+    "\ue200filecite\ue202turn1file0\ue201",
+)
+_NAMED = "\ue200url\ue202the help page\ue202"
+_SAID = f"Le café 😀 ouvre {_CITE}. Read {_NAMED} or the plan {_FILECITE}."
+
+
+def _reference(kind: str, words: str, start: int, **more: Any) -> dict[str, Any]:
+    return {"matched_text": words, "start_idx": start, "end_idx": start + len(words), "type": kind, **more}
+
+
+CHATGPT: Any = {
+    "id": "m-1",
+    "author": {"role": "assistant", "metadata": {}},
+    "create_time": 1775931953.4,
+    "content": {
+        "content_type": "multimodal_text",
+        "parts": [{"content_type": "image_asset_pointer"}, _SAID, f"Once more {_CITE}"],
+    },
+    "metadata": {
+        "citations": [],
+        "content_references": [
+            _reference(
+                "grouped_webpages",
+                _CITE,
+                _SAID.index(_CITE),
+                items=[
+                    {
+                        "title": "Refunds",
+                        "url": _A,
+                        "snippet": "",
+                        "attribution": "a.example",
+                        "supporting_websites": [{"title": "Help", "url": _B, "snippet": "We help."}],
+                    },
+                    {"title": "", "url": "https://c.example/seen"},
+                ],
+                alt=f"([a.example]({_A}))",
+            ),
+            _reference("entity", "café", 3, name="café"),
+            # Counted in UTF-16 units: found all the same.
+            _reference("webpage", _NAMED, _SAID.index(_NAMED) + 1, title="Help", safe_urls=[_B]),
+            _reference(
+                "file", _FILECITE, _SAID.index(_FILECITE), id="file-1", name="plan.pdf", source="my_files"
+            ),
+            # Of the second text; and without a place.
+            _reference("grouped_webpages", _CITE, 10, items=[{"title": "Refunds", "url": _A}]),
+            {"type": "webpage_extended", "url": _B, "title": "Help", "matched_text": ""},
+            {"type": "grouped_webpages", "matched_text": _CITE, "items": []},
+            {"type": "webpage", "matched_text": _NAMED, "title": "No address"},
+            7,
+            _reference("sources_footnote", " ", len(_SAID), sources=[{"title": "Refunds", "url": _A}]),
+        ],
+        "model_slug": "m",
+    },
+}
+
 PAYLOADS: dict[str, tuple[str, Any]] = {
+    "chatgpt": ("openai.chat", CHATGPT),
     "xai": ("xai", XAI),
     "openai.chat": ("openai.chat", CHAT),
     "openrouter": ("openrouter", OPENROUTER),

@@ -30,6 +30,7 @@ DIALECTS = {
     "azure-oyd": "azure.oyd",
     "bedrock-converse": "bedrock.converse",
     "bedrock-rag": "bedrock.rag",
+    "chatgpt-web": "openai.chat",
     "cohere": "cohere",
     "deepcitation": "deepcitation",
     "mistral": "mistral",
@@ -64,6 +65,10 @@ def load(path: Path) -> Any:
     return codec.decode(path.read_bytes())
 
 
+def test_no_payload_is_left_out() -> None:
+    assert len(payload_paths()) == len(WHOLE) + len(STREAMED)
+
+
 @pytest.mark.parametrize("path", WHOLE)
 def test_a_capture_reads_without_loss_and_is_given_back(path: Path) -> None:
     payload, dialect = load(path), dialect_of(path)
@@ -71,6 +76,7 @@ def test_a_capture_reads_without_loss_and_is_given_back(path: Path) -> None:
 
     assert answer.problems == ()
     assert answer.citations
+    assert citewire.detect(payload) == dialect
     assert citewire.write(answer, dialect).payload == payload
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import citewire
-from citewire.model import Answer, Chars, Citation, Pages, Part, Source, SourceRef, Span
+from cases import ROOT
+from citewire.dialects.base import is_list, is_object
+from citewire.model import Answer, Chars, Citation, Pages, Part, Source, SourceRef, Span, Verification
+from losses import an_answer
 from oracle import unnamed
 from samples_others import CSL, LANGCHAIN, LLAMAINDEX, LLAMAINDEX_CHAT, PAYLOADS, SLACK, TEAMS, W3C
 
@@ -23,6 +27,29 @@ def cited(quote: str | None = None, source: Source = POLICY, **fields: Any) -> A
 
 def lost(written: citewire.Written) -> set[str]:
     return {loss.field for loss in written.losses}
+
+
+def own_fields(payload: Any) -> set[str]:
+    """The names in all objects of ours."""
+    if is_list(payload):
+        return set[str]().union(*map(own_fields, payload))
+    if not is_object(payload):
+        return set()
+    ours = payload.get("citewire")
+    return set(ours or ()).union(*map(own_fields, payload.values()))
+
+
+@pytest.mark.parametrize("dialect", ["ably", "langchain", "ngaf", "vercel", "w3c"])
+def test_the_protocol_names_all_that_we_add(dialect: str) -> None:
+    answer = an_answer()
+    marked = replace(answer.citations[1], marker=Span(0, 49, 50), span_origin="derived")
+    checked = replace(marked, verification=Verification("altered", "a number", "31 days", 3))
+    written = citewire.write(replace(answer, citations=(answer.citations[0], checked)), dialect)
+    section = (ROOT / "PROTOCOL.md").read_text("utf-8").partition("## 2.")[2].partition("## 3.")[0]
+    added = own_fields(written.payload)
+
+    assert {"status", "reason", "found", "anchor"} <= added
+    assert added <= set(re.findall(r"`(\w+)`", section))
 
 
 # Teams

@@ -136,6 +136,34 @@ def test_another_answer_begins_a_new_stream() -> None:
         assert found == found[:1] * 3
 
 
+def told(provider: Provider, events: list[Any]) -> int:
+    return len([cited for event in events for cited in provider.take(event)])
+
+
+def test_another_answer_begins_without_an_id() -> None:
+    """Gemini's ends with what grounds it; each citation of Bedrock's brings all that it cites."""
+    gemini = [
+        {key: value for key, value in event.items() if key != "responseId"} for event in STREAMS["gemini"][1]
+    ]
+    for events in (gemini, STREAMS["bedrock.rag"][1]):
+        provider = Provider()
+        first = told(provider, events)
+        assert first > 0
+        assert [told(provider, events), told(provider, events)] == [first, first]
+
+
+def test_a_model_that_finishes_in_every_response_is_followed_to_the_end() -> None:
+    chunks: list[Any] = [
+        {"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]}
+        for text in ("Le café ", "ouvre ", "à 8 h.")
+    ]
+    support = {"segment": {"startIndex": 6, "endIndex": 16}, "groundingChunkIndices": [0]}
+    grounding = {"groundingChunks": [{"web": {"uri": "https://a.example"}}], "groundingSupports": [support]}
+    chunks[-1]["candidates"][0]["groundingMetadata"] = grounding
+    assert taken(*chunks) == followed("gemini", chunks)
+    assert told(Provider(), chunks) == 1
+
+
 NOISE: list[Any] = [
     {"event": "on_chain_start", "data": {"input": {"messages": []}}, "name": "graph"},
     {"type": "x"},

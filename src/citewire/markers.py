@@ -98,6 +98,8 @@ def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
 
 def _is_escaped(text: str, at: int) -> bool:
     """Behind an odd number of backslashes; that is counted no further back than anybody writes."""
+    if text[at - 1 : at] != "\\":
+        return False
     before = text[max(0, at - _BEFORE) : at]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 

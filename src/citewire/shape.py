@@ -8,9 +8,10 @@ drops what its dialect has no place for. Every step names what will not read bac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from itertools import accumulate
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -64,6 +65,16 @@ class Fitting:
         self._sizes: list[int] = []
         # Citations whose point is only where their marker was: losing it loses nothing more.
         self._points_of_markers: set[str | None] = set()
+
+    def fork(self) -> Fitting:
+        """Another one with the same answer and losses, to try something with."""
+        other = Fitting(self.answer, self.dialect)
+        vars(other).update({name: copy(value) for name, value in vars(self).items()})
+        return other
+
+    def become(self, other: Fitting) -> None:
+        """Take over what was tried with a fork, which is not to be used after that."""
+        vars(self).update(vars(other))
 
     def lose(
         self, field: str, reason: str, *, citation: str | None = None, source: str | None = None
@@ -243,18 +254,17 @@ class Fitting:
         return f"{self.dialect} has no place for it"
 
     def _drop_from_citations(self, room: Room, origin: Callable[[Citation], SpanOrigin]) -> None:
-        fields = [field for field in _CITATION_FIELDS if field not in room]
-        ref_fields = [field for field in _REF_FIELDS if f"refs.{field}" not in room]
+        foreign = _Foreign(field for field in _CITATION_FIELDS if field not in room)
+        of_refs = _Foreign(field for field in _REF_FIELDS if f"refs.{field}" not in room)
 
         def fitted(citation: Citation) -> Citation:
             changes: dict[str, Any] = {}
-            for field in fields:
-                if getattr(citation, field) is not None:
-                    self.lose(field, self._no_place, citation=citation.id)
-                    changes[field] = None
-            refs = tuple(self._fit_ref(ref, ref_fields, room, citation.id) for ref in citation.refs)
+            for field in foreign.said_by(citation):
+                self.lose(field, self._no_place, citation=citation.id)
+                changes[field] = None
+            refs = [self._fit_ref(ref, of_refs, room, citation.id) for ref in citation.refs]
             if any(map(is_not, refs, citation.refs)):
-                changes["refs"] = refs
+                changes["refs"] = tuple(refs)
             fit = replace(citation, **changes) if changes else citation
             seen_as = origin(fit)
             if seen_as == fit.span_origin:
@@ -264,12 +274,11 @@ class Fitting:
 
         self.map_citations(fitted)
 
-    def _fit_ref(self, ref: SourceRef, fields: list[str], room: Room, citation: str) -> SourceRef:
+    def _fit_ref(self, ref: SourceRef, foreign: _Foreign, room: Room, citation: str) -> SourceRef:
         changes: dict[str, Any] = {}
-        for field in fields:
-            if getattr(ref, field) is not None:
-                self.lose(f"refs.{field}", self._no_place, citation=citation)
-                changes[field] = None
+        for field in foreign.said_by(ref):
+            self.lose(f"refs.{field}", self._no_place, citation=citation)
+            changes[field] = None
         if ref.locator is not None and f"refs.locator.{locator_kind(ref.locator)}" not in room:
             reason = f"{self.dialect} has no place for {locator_kind(ref.locator)}"
             self.lose("refs.locator", reason, citation=citation)
@@ -277,24 +286,23 @@ class Fitting:
         return replace(ref, **changes) if changes else ref
 
     def _drop_from_sources(self, room: Room, kind: Callable[[Source], SourceKind]) -> None:
-        fields = [field for field in _SOURCE_FIELDS if f"source.{field}" not in room]
+        foreign = _Foreign(field for field in _SOURCE_FIELDS if f"source.{field}" not in room)
         used = {ref.source_id for citation in self.answer.citations for ref in citation.refs}
         sources: list[Source] = []
         for source in self.sources.values():
             if source.id in used:
-                sources.append(self._fit_source(source, fields, room, kind))
+                sources.append(self._fit_source(source, foreign, room, kind))
             else:
                 self.lose("source", "no citation points to it", source=source.id)
         self.answer = replace(self.answer, sources=tuple(sources))
 
     def _fit_source(
-        self, source: Source, fields: list[str], room: Room, kind: Callable[[Source], SourceKind]
+        self, source: Source, foreign: _Foreign, room: Room, kind: Callable[[Source], SourceKind]
     ) -> Source:
         changes: dict[str, Any] = {}
-        for field in fields:
-            if getattr(source, field) is not None:
-                self.lose(f"source.{field}", self._no_place, source=source.id)
-                changes[field] = None
+        for field in foreign.said_by(source):
+            self.lose(f"source.{field}", self._no_place, source=source.id)
+            changes[field] = None
         if source.metadata and "source.metadata" not in room:
             self.lose("source.metadata", self._no_place, source=source.id)
             changes["metadata"] = {}
@@ -342,6 +350,21 @@ class Fitting:
             renamed.append(citation if citation.id == name else replace(citation, id=name))
         self._first_ids = first_ids
         self.answer = replace(self.answer, citations=tuple(renamed))
+
+
+class _Foreign:
+    """Fields that a dialect has no place for. Most values have none of them, which is known at a glance."""
+
+    def __init__(self, fields: Iterable[str]) -> None:
+        self._fields = tuple(fields)
+        # Of one field it would give no tuple.
+        self._values = attrgetter(*self._fields) if len(self._fields) > 1 else None
+        self._nothing = (None,) * len(self._fields)
+
+    def said_by(self, value: Citation | SourceRef | Source) -> tuple[str, ...]:
+        if self._values is not None and self._values(value) == self._nothing:
+            return ()
+        return tuple(field for field in self._fields if getattr(value, field) is not None)
 
 
 def locator_kind(locator: Locator) -> str:

@@ -69,7 +69,9 @@ class Offsets:
 
     def length(self, unit: Unit) -> int:
         """The length of the text in `unit`."""
-        return self.to_unit(len(self.text), unit)
+        if self._ascii or unit == "codepoints":
+            return len(self.text)
+        return len(self.text) + len(self._astral) if unit == "utf16" else self._bytes[-1]
 
     def to_unit(self, at: int, unit: Unit) -> int:
         """Code point offset `at`, counted in `unit`. `at` must lie within the text."""
@@ -95,11 +97,13 @@ class Offsets:
         return self._from_bytes(offset)
 
     def _from_bytes(self, offset: int) -> tuple[int, bool]:
-        stretch = min(bisect_right(self._bytes, offset) - 1, (len(self.text) - 1) // _STRIDE)
+        if offset == self._bytes[-1]:
+            return len(self.text), True
+        stretch = bisect_right(self._bytes, offset) - 1
         first = stretch * _STRIDE
-        data = self.text[first : first + _STRIDE].encode("utf-8", "surrogatepass")
-        rest = offset - self._bytes[stretch]
-        edge = rest
+        edge = rest = offset - self._bytes[stretch]
+        # So many bytes are no more characters.
+        data = self.text[first : first + rest + 1].encode("utf-8", "surrogatepass")
         while edge < len(data) and data[edge] & 0xC0 == 0x80:
             edge -= 1
         return first + len(data[:edge].decode("utf-8", "surrogatepass")), edge == rest

@@ -11,6 +11,7 @@ from citewire.agui.records import Cited
 from citewire.codec import decode, encode
 from citewire.dialects import dialects, open_stream, read_all, stream_dialects
 from citewire.dialects.base import is_list, is_object
+from citewire.dialects.streams import gemini
 from citewire.errors import CitewireError
 from citewire.model import Answer, Citation, Source
 
@@ -36,7 +37,7 @@ _TOLD_BY = {
     "mistral": "choices conversation message outputs",
     "ngaf": "citations messages",
     "openai.assistants": "content data delta",
-    "openai.chat": "choices",
+    "openai.chat": "author choices message",
     "openai.responses": "output response",
     "openrouter": "choices",
     "perplexity": "choices",
@@ -161,6 +162,8 @@ class _Followed:
         self._stream, self._kept = open_stream(name), _Kept()
         self._id = event.get(_IDS.get(self._kin, ""))
         self._found: list[Citation] = []
+        # Gemini's responses need not have an id.
+        self._is_at_end = False
         self._left, self._events, self._next = _READ_AGAIN, 0, 0
 
     def is_over(self, event: Json) -> bool:
@@ -169,7 +172,7 @@ class _Followed:
             return True
         said = event.get(_IDS.get(self._kin, ""))
         self._id = self._id or said
-        return bool(said) and said != self._id
+        return said != self._id if said else self._is_at_end and gemini.speaks(event)
 
     def learn(self, event: Json) -> list[Cited]:
         """Read anew as what it is known to be with `event`, if that is something else."""
@@ -185,6 +188,7 @@ class _Followed:
     def feed(self, event: Json) -> list[Cited]:
         """The citations to give after `event`."""
         self._events += 1
+        self._is_at_end = self._is_at_end or (self._kin == gemini.NAME and gemini.ends(event))
         self._found += self._stream.feed(event)
         if self._kin in _PLAIN:
             self._kept.add(event)
@@ -193,7 +197,8 @@ class _Followed:
         found, self._found = self._found, []
         self._next = self._events + self._events // _GROWTH + 1
         answer = self._stream.answer()
-        self._left -= sum(len(part.text) for part in answer.parts) + _PER_CITATION * len(answer.citations)
+        entries = len(answer.citations) + len(answer.problems)
+        self._left -= sum(len(part.text) for part in answer.parts) + _PER_CITATION * entries
         return [*_of(answer, found)]
 
 

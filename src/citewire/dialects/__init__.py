@@ -21,6 +21,7 @@ from citewire.errors import (
     AmbiguousDialect,
     DecodeError,
     DialectError,
+    InputError,
     ShapeError,
     UndetectedDialect,
     UnknownDialect,
@@ -89,13 +90,29 @@ def _fitting(payload: Any) -> tuple[str, ...]:
 
 def _refuse_others(name: str, payload: Any) -> None:
     """Raise `WrongDialect` where `name` does not recognise the payload, and others do: they share words
-    that mean different things."""
+    that mean different things. What a dialect reads of others is read where nothing is lost by that."""
     dialect = _named(name)
-    if dialect.detect(payload) or isinstance(payload, list):
+    if dialect.detect(payload):
         return
     fitting = _fitting(payload)
-    if fitting and not {*fitting} <= {*getattr(dialect, "READS_TOO", ())}:
-        raise WrongDialect(name, fitting)
+    readers = (dialect, stream_dialects().get(name)) if isinstance(payload, list) else (dialect,)
+    known = {name for reader in readers for name in getattr(reader, "READS_TOO", ())}
+    if not fitting or name in fitting or (known.issuperset(fitting) and _is_all_read(name, fitting, payload)):
+        return
+    raise WrongDialect(name, fitting)
+
+
+def _is_all_read(name: str, others: tuple[str, ...], payload: Any) -> bool:
+    """Whether a dialect finds no fewer citations than those whose payload it is."""
+    theirs = max(_count(other, payload) for other in others)
+    try:
+        return _count(name, payload) >= theirs
+    except InputError:
+        return False
+
+
+def _count(name: str, payload: Any) -> int:
+    return sum(len(answer.citations) for answer in _answers(name, payload, Options()))
 
 
 def read(
@@ -125,10 +142,13 @@ def read_all(
         name = dialect or detect(value)
         if dialect is not None:
             _refuse_others(dialect, value)
-        options = Options(text, unit)
-        if name in stream_dialects() and isinstance(value, list):
-            return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
-        return _named(name).read_all(value, options)
+        return _answers(name, value, Options(text, unit))
+
+
+def _answers(name: str, value: Any, options: Options) -> tuple[Answer, ...]:
+    if name in stream_dialects() and isinstance(value, list):
+        return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
+    return _named(name).read_all(value, options)
 
 
 @contextmanager

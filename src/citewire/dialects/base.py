@@ -80,8 +80,8 @@ class Dialect(Protocol):
     NAME: str
     UPSTREAM: str
     ROOM: Room
-    # And, where payloads of other dialects are read as well: `READS_TOO`, their names. Where it has a place
-    # for files, but none without an address: `NEEDS_URL`.
+    # And, where payloads of other dialects are read as well: `READS_TOO`, their names (in the module of the
+    # stream, for events alone). Where it has a place for files, but none without an address: `NEEDS_URL`.
 
     def detect(self, payload: Any) -> bool: ...
 
@@ -235,6 +235,8 @@ def weave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any | None
     Each comes with the place it had; what is new has none, and stands behind what was kept at the end.
     """
     waiting = deque(sorted(kept or (), key=lambda item: item[0]))
+    if not waiting:
+        return [value for _, value in written]
     last_old = max((number for number, (at, _) in enumerate(written) if at is not None), default=-1)
     out: list[Any] = []
     for number, (at, value) in enumerate(written):

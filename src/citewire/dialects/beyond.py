@@ -5,6 +5,7 @@ It travels as one object named `citewire` (PROTOCOL.md, "The citewire object").
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -97,12 +98,9 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
     ref, verdict, claim = citation.refs[0], citation.verification, citation.claim
     fields: Json = {}
     if verdict is not None:
-        fields = {
-            "status": verdict.status,
-            "reason": verdict.reason,
-            "found": verdict.quote,
-            "page": verdict.page,
-        }
+        fields = {"status": verdict.status}
+        more = {"reason": verdict.reason, "found": verdict.quote, "page": verdict.page}
+        fields |= {name: value for name, value in more.items() if value is not None}
     if ref.locator is not None:
         fields["locator"] = decode(encode(ref.locator))
     if claim is not None:
@@ -113,17 +111,19 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
         fields["anchor"] = ref.anchor
     if ref.score is not None:
         fields["score"] = ref.score
-    for name in _OF_SOURCE:
-        if (value := getattr(source, name)) is not None:
-            fields[name] = value
-    ours = {name: value for name, value in fields.items() if value is not None}
+    about = _about_source(source)
+    if about != _NO_MORE:
+        fields |= {name: value for name, value in zip(_OF_SOURCE, about, strict=True) if value is not None}
     if is_object(kept):
-        ours = {name: value for name, value in kept.items() if value is None or name not in _FIELDS} | ours
-    return ours if ours or kept == {} else None
+        others = {name: value for name, value in kept.items() if value is None or name not in _FIELDS}
+        fields = others | fields if others else fields
+    return fields if fields or kept == {} else None
 
 
 _FIELDS = frozenset(Beyond.__struct_fields__)
 _OF_SOURCE = ("filename", "file_id", "record_id", "index", "domain", "snippet")
+_about_source = attrgetter(*_OF_SOURCE)
+_NO_MORE = (None,) * len(_OF_SOURCE)
 
 
 def unpack(raw: Any, where: str) -> Beyond:

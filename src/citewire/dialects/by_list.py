@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from citewire.dialects.base import kept_native, weave
-from citewire.dialects.by_marker import Labels, Pointers, name_what_reads_otherwise, pointers, put_markers
+from citewire.dialects.by_marker import (
+    Labels,
+    Pointers,
+    name_what_reads_otherwise,
+    pointers,
+    put_markers,
+    settle,
+)
 from citewire.edits import place_for_marker
 from citewire.model import Citation, Native, Source, SourceRef, Span, SpanOrigin
 from citewire.shape import Fitting
@@ -87,14 +94,7 @@ def fit_to_list(
     if (entries := _as_read(fitting, content)) is not None:
         return entries
     stays = [at for at, _ in kept or ()]
-    barred: set[str] = set()
-    for last in (False, False, True):
-        trial = Fitting(fitting.answer, fitting.dialect)
-        misread = _mark(trial, content, stays, label, find, barred).misread
-        if not misread:
-            break
-        barred |= {citation.id for citation in fitting.answer.citations} if last else misread
-    return _mark(fitting, content, stays, label, find, barred).entries
+    return settle(fitting, lambda trial, barred: _mark(trial, content, stays, label, find, barred))
 
 
 def reading(text: str, citations: tuple[Citation, ...]) -> Any:
@@ -113,16 +113,11 @@ def _as_read(fitting: Fitting, content: Callable[[Citation], Any]) -> list[tuple
     contents: dict[int, Any] = {}
     entries: dict[int, int] = {}
     for number, citation in enumerate(answer.citations):
-        place = _place(citation, dialect) or 0
-        if contents.setdefault(place, content(citation)) != content(citation):
+        place, said = _place(citation, dialect) or 0, content(citation)
+        if contents.setdefault(place, said) != said:
             return None
         entries[place] = number
     return sorted(entries.items())
-
-
-class _Marked(NamedTuple):
-    entries: list[tuple[int | None, int]]
-    misread: set[str]
 
 
 def _mark(
@@ -132,8 +127,9 @@ def _mark(
     label: str,
     find: Find,
     barred: set[str],
-) -> _Marked:
-    """Entries and markers for all but the `barred` citations, which get an entry and no marker."""
+) -> tuple[list[tuple[int | None, int]], set[str]]:
+    """Entries and markers for all but the `barred` citations, which get an entry and no marker: the entries,
+    and which citations have markers that would be misread."""
     fitting.take_markers_out(lambda citation, _: citation.id not in barred)
     homes, firsts = _entries(fitting, content, barred)
     places = [_place(first, fitting.dialect) for first in firsts]
@@ -157,7 +153,7 @@ def _mark(
     misread = {
         c.id for c in fitting.answer.citations if c.marker and not _is_found(c.marker, homes[c.id], found)
     }
-    return _Marked([(places[entry], last[entry]) for entry in by_number], misread)
+    return [(places[entry], last[entry]) for entry in by_number], misread
 
 
 def _unbracket_others(fitting: Fitting, found: Pointers) -> Pointers:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from citewire.markers import find_markers
-from citewire.model import Citation, Span
+from citewire.markers import Marker, find_markers
+from citewire.model import Answer, Citation, Span
 from citewire.shape import Fitting
 
 __all__ = [
@@ -21,12 +21,17 @@ __all__ = [
     "arrange",
     "assign_records",
     "join",
+    "loose_markers",
     "name_what_reads_otherwise",
     "pointers",
     "put_markers",
     "rename_records",
+    "settle",
     "write_markers",
 ]
+
+
+T = TypeVar("T")
 
 
 class Labels(NamedTuple):
@@ -49,6 +54,14 @@ def pointers(text: str, labels: Labels) -> Pointers:
             if records:
                 found[start, end] = records
     return found
+
+
+def loose_markers(answer: Answer) -> Iterator[Marker]:
+    """What stands in the text as if it were a marker, and is none of a citation's: no record may be called
+    what it says, or a citation would be made up."""
+    text = answer.text
+    own = {(c.marker.start, c.marker.end) for c in answer.citations if c.marker}
+    return (marker for marker in find_markers(text) if marker[:2] not in own) if "[" in text else iter(())
 
 
 def join(text: str, labels: Labels) -> dict[int, list[Span]]:
@@ -180,6 +193,28 @@ def put_markers(
     fitting.take_markers_out(stays)
     fitting.insert_markers(lambda citation: label(homes[citation.id]), padded=padded)
     return found if fitting.answer.text == text else find(fitting.answer.text)
+
+
+# How often markers are written anew without those that would be misread, before none is written.
+_TRIES = 3
+
+
+def settle(fitting: Fitting, mark: Callable[[Fitting, set[str]], tuple[T, set[str]]]) -> T:
+    """What `mark` gives once a reader will find all the markers that it writes.
+
+    It gets the citations that are to have none, and tells those whose markers would be misread.
+    """
+    barred: set[str] = set()
+    everything = {citation.id for citation in fitting.answer.citations}
+    tries = 0
+    while True:
+        trial = fitting.fork()
+        result, misread = mark(trial, barred)
+        if not misread or barred == everything:
+            fitting.become(trial)
+            return result
+        tries += 1
+        barred = barred | misread if tries < _TRIES else everything
 
 
 def _follow_the_text(fitting: Fitting, sizes: list[int]) -> None:

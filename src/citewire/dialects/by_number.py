@@ -15,10 +15,11 @@ from citewire.dialects.by_marker import (
     arrange,
     assign_records,
     join,
+    loose_markers,
     rename_records,
+    settle,
     write_markers,
 )
-from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Native, SourceRef, SpanOrigin
 from citewire.shape import Fitting
 
@@ -87,15 +88,12 @@ def number_records(
         wanted = citation.ordinal
         return wanted is not None and wanted not in loose and wanted == number(citation)
 
-    barred: set[str] = set()
-    for last in (False, False, True):
-        trial = Fitting(fitting.answer, fitting.dialect)
+    def mark(trial: Fitting, barred: set[str]) -> tuple[list[tuple[int, int]], set[str]]:
         marked = _mark(trial, content, keeps, used, barred)
-        misread = _misread(trial.answer, marked)
-        if not misread:
-            break
-        barred |= {citation.id for citation in fitting.answer.citations} if last else misread
-    return [(marked, len(ids)) for marked, ids in _mark(fitting, content, keeps, used, barred)]
+        sizes = [(given, len(ids)) for given, ids in marked]
+        return sizes, _misread(trial.answer, marked)
+
+    return settle(fitting, mark)
 
 
 def _standing(
@@ -118,11 +116,8 @@ def _standing(
 
 def _loose_numbers(fitting: Fitting) -> set[int]:
     """Numbers that stand in the text as if they were markers, and are none of a citation's."""
-    text = fitting.answer.text
-    own = {(c.marker.start, c.marker.end) for c in fitting.answer.citations if c.marker}
-    markers = find_markers(text) if "[" in text else ()
-    others = (marker for marker in markers if marker[:2] not in own and marker.kind != "footnote")
-    return {int(label) for marker in others for label in marker.labels if label.isdecimal()}
+    loose = (marker for marker in loose_markers(fitting.answer) if marker.kind != "footnote")
+    return {int(label) for marker in loose for label in marker.labels if label.isdecimal()}
 
 
 def _mark(

@@ -60,6 +60,8 @@ UNIT: Unit = "codepoints"
 _BODIES: dict[SourceKind, str] = {"document": "document", "tool": "tool_output"}
 _NAMED = frozenset({"snippet", "text", "title", "url"})
 _IN_TEXT = frozenset({None, "TEXT_CONTENT"})
+# In so many texts the words are looked for that no index places; no answer has as many.
+_MOST_TEXTS = 32
 
 
 def detect(payload: Any) -> bool:
@@ -149,7 +151,7 @@ class _Reader:
             if index not in self._numbers:
                 raise ShapeError(f"content {index} is no text", ".content_index")
             return self._numbers[index]
-        for number, offsets in enumerate(self._offsets):
+        for number, offsets in enumerate(self._offsets[:_MOST_TEXTS]):
             found = offsets.span(start, end, self.unit)
             if found and words and offsets.text.startswith(words, found.start):
                 return number

@@ -123,10 +123,12 @@ class _Reader:
         self._items = items
         self._places: dict[str, int] = {}
         self._unnamed: dict[int, None] = {}
+        self._about: dict[int, _About] = {}
         self._source_ids: dict[int, str] = {}
         for at, item in enumerate(items):
             try:
-                self._places.setdefault(_checked_item(item), at)
+                name, self._about[at] = _checked_item(item)
+                self._places.setdefault(name, at)
                 self._unnamed[at] = None
             except InputError as exc:
                 self.problems.add(f"{where}[{at}]", exc)
@@ -161,9 +163,9 @@ class _Reader:
 
     def _source(self, at: int) -> str:
         if at not in self._source_ids:
-            item = self._items[at]
-            title, url, snippet, metadata = _about(item)
-            added = self.sources.add(_kind_of(item), url, title, snippet=snippet, metadata=metadata)
+            title, url, snippet, metadata = self._about[at]
+            kind = _kind_of(self._items[at])
+            added = self.sources.add(kind, url, title, snippet=snippet, metadata=metadata)
             self._source_ids[at] = added
         return self._source_ids[at]
 
@@ -179,15 +181,20 @@ class _Reader:
         return f"c{len(self.citations) + 1}"
 
 
-def _checked_item(item: Any) -> str:
-    """The id of an item whose fields can be read."""
+_About = tuple[str | None, str | None, str | None, Json | None]
+"""Title, URL, snippet and metadata."""
+
+
+def _checked_item(item: Any) -> tuple[str, _About]:
+    """The id of an item, and what it says, where that can be read."""
     if not is_object(item):
         raise ShapeError("an item is not an object", "")
-    _about(item)
+    title, url = optional(item, "title", str), optional(item, "URL", str)
+    about = title, url, optional(item, "abstract", str), optional(item, "custom", dict)
     name = _id_text(item.get("id"))
     if not name:
         raise ShapeError("id is missing, or neither a string nor a number", ".id")
-    return name
+    return name, about
 
 
 def _id_text(name: Any) -> str:
@@ -195,12 +202,6 @@ def _id_text(name: Any) -> str:
     if type(name) is int:
         return str(name) if abs(name) < _LARGEST else ""
     return name if isinstance(name, str) else ""
-
-
-def _about(item: Json) -> tuple[str | None, str | None, str | None, Json | None]:
-    """Title, URL, snippet and metadata."""
-    title, url = optional(item, "title", str), optional(item, "URL", str)
-    return title, url, optional(item, "abstract", str), optional(item, "custom", dict)
 
 
 def _kind_of(item: Json) -> SourceKind:
@@ -215,7 +216,9 @@ def _note(cluster: Json) -> int | None:
 
 def _pages(cite: Json) -> Pages | None:
     locator = cite.get("locator")
-    found = _PAGES.fullmatch(_id_text(locator)) if cite.get("label") in (None, "page") else None
+    if locator is None or cite.get("label") not in (None, "page"):
+        return None
+    found = _PAGES.fullmatch(_id_text(locator))
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     return Pages(first, last) if 0 < first <= last else None
 
@@ -267,13 +270,14 @@ def _fit_ref(ref: SourceRef, citation: Citation, fitting: Fitting) -> SourceRef:
 
 def _in_clusters(answer: Answer) -> list[list[Citation]]:
     """The citations that need a cluster, and those that an item alone says."""
-    homes = _homes(answer)
-    uses = Counter(_item_at(ref, homes) for citation in answer.citations for ref in citation.refs)
     found: tuple[list[Citation], list[Citation]] = ([], [])
-    alone = kept_native(answer.native, NAME) is not None
+    alone = {citation.id for citation in answer.citations if _is_alone(citation, answer)}
+    homes = _homes(answer) if alone else {}
+    refs = [ref for citation in answer.citations for ref in citation.refs] if alone else []
+    uses = Counter(_item_at(ref, homes) for ref in refs)
     for citation in answer.citations:
-        is_only = uses[_item_at(citation.refs[0], homes)] == 1
-        found[alone and is_only and _is_alone(citation, answer)].append(citation)
+        is_alone = citation.id in alone and uses[_item_at(citation.refs[0], homes)] == 1
+        found[is_alone].append(citation)
     found[1].sort(key=_item_place)
     return list(found)
 
@@ -308,12 +312,11 @@ def _item_place(citation: Citation) -> float:
 
 def _is_alone(citation: Citation, answer: Answer) -> bool:
     """Whether an item says all of a citation: it came so, or is new in a list of items."""
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
-    if len(citation.refs) > 1 or citation.ordinal is not None or ref.locator is not None:
+    payload, native = kept_native(answer.native, NAME), kept_native(citation.native, NAME)
+    has_place = citation.ordinal is not None or citation.refs[0].locator is not None
+    if payload is None or has_place or len(citation.refs) > 1:
         return False
-    came_alone = native is not None and native.raw is None
-    is_listed = answer.native is not None and is_list(answer.native.raw)
-    return came_alone or (native is None and is_listed)
+    return is_list(payload.raw) if native is None else native.raw is None
 
 
 class _Writer:
@@ -365,11 +368,13 @@ class _Writer:
 
     def _item(self, ref: SourceRef) -> Json:
         """The item of a reference, made or changed when it is first asked for."""
-        key = name, at = _item_at(ref, self._homes)
-        if key not in self._items:
-            home = _home(ref, self._homes)
-            self._items[key] = at, self._over(home.item if home else {}, self._sources[name])
-        return self._items[key][1]
+        home = _home(ref, self._homes)
+        key = ref.source_id, home.at if home else None
+        made = self._items.get(key)
+        if made is None:
+            item = self._over(home.item if home else {}, self._sources[ref.source_id])
+            made = self._items[key] = key[1], item
+        return made[1]
 
     def _over(self, raw: Json, source: Source) -> Json:
         fields: Json = {"title": source.title, "URL": source.url, "abstract": source.snippet}

@@ -125,8 +125,9 @@ class _Reader(AnnotationReader):
             claim, origin = read_claim(offsets, start, end, self.unit, part=part)
         shape = _SHAPES[kind]
         fields: Json = {name: optional(entry, key, str) for name, key in shape.fields.items()}
-        metadata = {key: entry[key] for key in shape.metadata if entry.get(key) is not None}
-        ref = SourceRef(self.sources.add(kind, **fields, metadata=metadata), _page(entry))
+        if shape.metadata:
+            fields["metadata"] = {key: entry[key] for key in shape.metadata if entry.get(key) is not None}
+        ref = SourceRef(self.sources.add(kind, **fields), _page(entry))
         native = Native(NAME, entry, at, was=(claim, origin))
         return Citation(self.next_id, (ref,), claim=claim, span_origin=origin, native=native)
 

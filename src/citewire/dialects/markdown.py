@@ -20,6 +20,7 @@ from citewire.dialects.by_marker import (
     arrange,
     assign_records,
     join,
+    loose_markers,
     rename_records,
     write_markers,
 )
@@ -268,7 +269,8 @@ def _labelled(records: list[Record], fitting: Fitting) -> tuple[list[Record], li
     """Records with the ids and numbers that a reader takes from their labels, and those."""
     labels: list[str] = []
     names = Names()
-    taken: set[str] = set()
+    loose = () if all(map(_kept_label, records)) else loose_markers(fitting.answer)
+    taken = {label for marker in loose for label in marker.labels}
     given: dict[str, str] = {}
     numbered: list[Record] = []
     for record in records:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -37,6 +38,7 @@ from citewire.dialects.by_marker import (
     arrange,
     assign_records,
     join,
+    loose_markers,
     rename_records,
     write_markers,
 )
@@ -157,6 +159,7 @@ def _slots(thread: Json) -> Iterator[_Slot]:
 
 def _message_slots(thread: Json, at: _Path, lists: Json) -> Iterator[_Slot]:
     messages = thread.get("messages")
+    listed: set[str] = set()
     for number, message in enumerate(messages if is_list(messages) else ()):
         if not is_object(message) or message.get("role") != "assistant":
             continue
@@ -164,7 +167,10 @@ def _message_slots(thread: Json, at: _Path, lists: Json) -> Iterator[_Slot]:
         if not isinstance(name, str) or not isinstance(content, str):
             continue
         here: _Path = ("messages", number)
-        entries = (*at, name) if name in lists else (*here, "citations") if "citations" in message else None
+        # Of messages with the same id the first has the list: read with each, it would have no end.
+        is_listed = name in lists and name not in listed
+        listed.add(name)
+        entries = (*at, name) if is_listed else (*here, "citations") if "citations" in message else None
         yield _Slot(name, (*here, "content"), entries)
 
 
@@ -298,7 +304,9 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.need_refs()
     fitting.split_refs()
     drop_own_key(fitting)
-    records = _numbered(_named(assign_records(fitting.answer.citations, _content), fitting), fitting)
+    loose = _loose_labels(fitting.answer)
+    records = _named(assign_records(fitting.answer.citations, _content), fitting, loose)
+    records = _numbered(records, fitting, loose)
     arrange(records, fitting)
     if fitting.answer.parts:
         labels = _labels([(record.id, record.ordinal or 0) for record in records])
@@ -337,9 +345,31 @@ def _content(citation: Citation) -> Any:
     )
 
 
-def _named(records: list[Record], fitting: Fitting) -> list[Record]:
+def _loose_labels(answer: Answer) -> Labels:
+    """What the text itself seems to point to. An entry that is called as it came is not among it."""
+    footnotes: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    if all(map(_is_as_it_came, answer.citations)):
+        return Labels(footnotes, numbers)
+    for marker in loose_markers(answer):
+        table = footnotes if marker.kind == "footnote" else numbers
+        table |= dict.fromkeys(marker.labels, marker.start)
+    return Labels(footnotes, numbers)
+
+
+def _is_as_it_came(citation: Citation) -> bool:
+    native = kept_native(citation.native, NAME)
+    if native is None or native.was != citation.id:
+        return False
+    raw: Json = native.raw if is_object(native.raw) else {}
+    return _ordinal(raw, native.at + 1) == citation.ordinal
+
+
+def _named(records: list[Record], fitting: Fitting, loose: Labels) -> list[Record]:
     """Records under ids of their own that a marker can name, citations under what a reader calls them."""
     names = Names()
+    for label in loose.footnotes:
+        names.give(label)
     given: dict[str, str] = {}
     for record in records:
         fit = record.id if _LABEL.fullmatch(record.id) else re.sub(r"[\[\]\s]+", "-", record.id)[:200] or "c"
@@ -353,17 +383,22 @@ def _has_place(record: Record) -> bool:
     return any(citation.marker or citation.insert_at or citation.claim for citation in record.citations)
 
 
-def _numbered(records: list[Record], fitting: Fitting) -> list[Record]:
-    """Every entry has an index; one without a number gets its place in the list."""
-    return [
-        record if record.ordinal is not None else _with_number(record, number, fitting)
-        for number, record in enumerate(records, 1)
-    ]
+def _numbered(records: list[Record], fitting: Fitting, loose: Labels) -> list[Record]:
+    """Every entry has an index, one without a number that of its place in the list; what the text itself
+    seems to point to is left free."""
+    used = {record.ordinal for record in records}
+    free = (one for one in count(len(records) + 1) if one not in used and str(one) not in loose.numbers)
+    numbered: list[Record] = []
+    for place, record in enumerate(records, 1):
+        wanted = place if record.ordinal is None else record.ordinal
+        number = next(free) if str(wanted) in loose.numbers else wanted
+        numbered.append(record if number == record.ordinal else _with_number(record, number, fitting))
+    return numbered
 
 
 def _with_number(record: Record, number: int, fitting: Fitting) -> Record:
     for citation in record.citations:
-        fitting.lose("ordinal", f"will read as {number}, its place in the list", citation=citation.id)
+        fitting.lose("ordinal", f"will read as {number}", citation=citation.id)
     return Record(record.id, number, [replace(citation, ordinal=number) for citation in record.citations])
 
 

@@ -47,6 +47,8 @@ ROOM = frozenset(
 )
 
 _MORE = ("date", "last_updated", "source")
+# Choices times pages: far more than there are, and few enough to be read.
+_MOST = 1_000_000
 
 
 def detect(payload: Any) -> bool:
@@ -54,7 +56,12 @@ def detect(payload: Any) -> bool:
 
 
 def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
-    return tuple(_read(payload, path_text(path), path, message) for path, message in messages(payload))
+    found = messages(payload)
+    if len(found) > 1 and len(found) * sum(map(len, _lists(payload))) > _MOST:
+        raise ShapeError(
+            "too many choices for so many pages, each of which is cited in every one", "$.choices"
+        )
+    return tuple(_read(payload, path_text(path), path, message) for path, message in found)
 
 
 def _read(payload: Json, where: str, path: tuple[str | int, ...], message: Json) -> Answer:
@@ -127,7 +134,7 @@ def write(answer: Answer, options: Options) -> Written:
     sources = {source.id: source for source in fit.sources}
     before: Json = native.raw if native else {"citations": []}
     listed = [(at, _listed(fit.citations[number], sources)) for at, number in entries]
-    items = weave(((at, _kept(at, before)) for at, _ in kept), listed)
+    items = weave(_kept(kept, before) if kept else (), listed)
     raw: Json = get_at(native.raw, native.at) if native else {}
     text = fit.parts[0].text if fit.parts else None
     message = overlay(raw, {"content": text}) if text or raw.get("content") is not None or not raw else raw
@@ -135,6 +142,8 @@ def write(answer: Answer, options: Options) -> Written:
 
 
 def _fit_source(source: Source, fitting: Fitting) -> Source:
+    if not source.metadata:
+        return source
     kept = {key: value for key in _MORE if isinstance(value := source.metadata.get(key), str)}
     if kept == source.metadata:
         return source
@@ -155,9 +164,10 @@ def _listed(citation: Citation, sources: dict[str, Source]) -> _Item:
     return _Item(source.url, source, native.raw if native else None)
 
 
-def _kept(at: int, before: Json) -> _Item:
+def _kept(kept: Iterable[tuple[int, Any]], before: Json) -> list[tuple[int, _Item]]:
     urls, results = _lists(before)
-    return _Item(urls[at], None, results[at] if _is_results_only(before) else _matched(urls, results)[at])
+    said = results if _is_results_only(before) else _matched(urls, results)
+    return [(at, _Item(urls[at], None, said[at])) for at, _ in kept]
 
 
 def _is_results_only(payload: Json) -> bool:

@@ -98,6 +98,7 @@ class _Reader:
         self._supports = optional(grounding, "groundingSupports", list, f"{where}.groundingMetadata") or []
         self._notices = notices_of(candidate, where)
         self._contents: dict[int, Content] = {}
+        self._source_ids: dict[int, str] = {}
 
     def read(self) -> None:
         named: set[int] = set()
@@ -175,17 +176,23 @@ class _Reader:
         return self._contents[index]
 
     def _ref(self, index: int, content: Content, place: int = 0, score: float | None = None) -> SourceRef:
-        source_id = self.sources.add(
-            content.kind,
-            content.url,
-            content.title,
-            domain=content.domain,
-            file_id=content.file_id,
-            record_id=content.record_id,
-            metadata=content.metadata,
-        )
         native = Native(NAME, self._chunks[index], (index, place), was=content)
+        source_id = self._source(index, content)
         return SourceRef(source_id, content.locator, content.quote, score=score, native=native)
+
+    def _source(self, index: int, content: Content) -> str:
+        """The source of a chunk, however many supports name it."""
+        if index not in self._source_ids:
+            self._source_ids[index] = self.sources.add(
+                content.kind,
+                content.url,
+                content.title,
+                domain=content.domain,
+                file_id=content.file_id,
+                record_id=content.record_id,
+                metadata=content.metadata,
+            )
+        return self._source_ids[index]
 
     def _alone(self, _: Any, at: int) -> Citation:
         native = Native(NAME, at=("chunk", at), was=(None, "unknown"))

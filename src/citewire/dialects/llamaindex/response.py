@@ -25,7 +25,7 @@ from citewire.dialects.base import (
     require,
     weave,
 )
-from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of
+from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of, reading
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -92,7 +92,7 @@ def read(payload: Any) -> Answer:
         citations=citations,
         sources=cited,
         problems=tuple(problems),
-        native=Native(NAME, payload, kept=tuple(kept)),
+        native=Native(NAME, payload, kept=tuple(kept), was=reading(text or "", citations)),
     )
 
 

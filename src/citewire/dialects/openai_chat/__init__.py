@@ -1,4 +1,7 @@
-"""OpenAI Chat Completions: `message.annotations`, where the link that the model wrote is what is spanned."""
+"""OpenAI Chat Completions: `message.annotations`, where the link that the model wrote is what is spanned.
+
+A message of ChatGPT's own is read as well, and stays one; what is not from there is written as a completion.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,22 @@ from typing import Any
 from citewire.dialects.base import Options, is_object
 from citewire.dialects.by_completion import family
 from citewire.dialects.by_message import MessageReader, read_messages, write_message
+from citewire.dialects.openai_chat import chatgpt
 from citewire.model import Answer, Written
 
 NAME = "openai.chat"
-UPSTREAM = "openai 3.49.0, Chat Completions API"
+UPSTREAM = "openai 3.49.0, Chat Completions API; messages of ChatGPT as exported in April 2026"
 READS_TOO = ("openrouter",)
 ROOM = frozenset({"answer.id", "marker", "source.title", "source.url"})
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and family(payload) == NAME
+    return is_object(payload) and (family(payload) == NAME or chatgpt.detect(payload))
 
 
 def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+    if chatgpt.detect(payload):
+        return chatgpt.read_all(payload, options)
     return read_messages(payload, options, _Reader)
 
 
@@ -28,4 +34,6 @@ class _Reader(MessageReader):
 
 
 def write(answer: Answer, options: Options) -> Written:
+    if (native := chatgpt.kept(answer)) is not None:
+        return chatgpt.write(answer, native, options)
     return write_message(answer, options, NAME, ROOM, {})

@@ -44,14 +44,13 @@ class Stream:
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
             raise ShapeError("a stream event is not an object")
-        self._looks.count()
         self._response |= {key: value for key, value in event.items() if key == "sessionId"}
         output = optional(event, "output", dict, "$")
         if output is not None:
             self._pieces.append(require(output, "text", str, "$.output"))
         if "citation" in event:
             self._citations.append(_citation_of(event))
-        return self._looks.look() if self._citations else ()
+        return self._looks.look(news=bool(self._citations))
 
     def answer(self) -> Answer:
         output = {"text": "".join(self._pieces)}

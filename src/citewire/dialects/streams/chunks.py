@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from citewire.dialects.base import Json, Options, is_list, is_object, optional
-from citewire.dialects.streams.growing import GrowingStream
+from citewire.dialects.streams.looks import Looks, readable_annotations
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
@@ -16,12 +16,12 @@ __all__ = ["ChunkStream", "MarkerStream", "joined"]
 _PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
 
 
-class ChunkStream(GrowingStream):
+class ChunkStream:
     """Reads chunks. A citation is given when its place in the text is certain, the others at the end."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
         self._options = options
+        self._looks = Looks(self.answer, self._certain)
         self._whole: Json = {}
         self._choices: dict[int, _Choice] = {}
 
@@ -36,13 +36,16 @@ class ChunkStream(GrowingStream):
                 size += self._choices.setdefault(number, _Choice()).add(choice, delta)
                 is_end = is_end or isinstance(choice.get("finish_reason"), str)
         self._whole |= {key: value for key, value in event.items() if key != "choices" and value is not None}
-        return self._grown(size, is_end=is_end)
+        return self._looks.look(size, news=size > 0, done=is_end)
 
     def answer(self) -> Answer:
         choices = [self._choices[number].whole(number) for number in sorted(self._choices)]
         completion = {**self._whole, "object": "chat.completion", "choices": choices}
         answers = self._read(completion)
         return answers[0] if answers else Answer()
+
+    def _certain(self, answer: Answer) -> tuple[Citation, ...]:
+        return readable_annotations(answer)
 
     def _read(self, completion: Json) -> tuple[Answer, ...]:
         """The answers of the completion that the chunks make."""

@@ -14,7 +14,7 @@ from citewire.text import Unit
 __all__ = ["NAME", "Stream", "detect"]
 
 _ENVELOPE = frozenset({"message-start", "content-delta", "citation-start", "message-end"})
-_NEWS = frozenset({"citation-start", "content-end", "message-end"})
+_NEWS = frozenset({"citation-start", "content-end"})
 _PIECES = ("text", "thinking")
 
 
@@ -48,7 +48,6 @@ class Stream:
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
             raise ShapeError("a stream event is not an object")
-        self._looks.count()
         match kind := event.get("type"):
             case "message-start":
                 self._response |= {key: event[key] for key in ("id",) if key in event}
@@ -64,7 +63,7 @@ class Stream:
                 self._response |= optional(event, "delta", dict, "$") or {}
             case _:
                 pass
-        return self._looks.look(done=kind == "message-end") if _is_one_of(_NEWS, kind) else ()
+        return self._looks.look(news=_is_one_of(_NEWS, kind), done=kind == "message-end")
 
     def _said(self, event: Json) -> Json:
         return require(require(event, "delta", dict, "$"), "message", dict, "$.delta")

@@ -12,7 +12,7 @@ from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "Stream", "detect", "ends", "speaks"]
 
 _METADATA = ("groundingMetadata", "citationMetadata")
 
@@ -20,6 +20,24 @@ _METADATA = ("groundingMetadata", "citationMetadata")
 def detect(payload: Any) -> bool:
     """Responses, some of which have a candidate: the last may only count tokens."""
     return is_list(payload) and all(map(is_object, payload)) and any(map(is_response, payload))
+
+
+def ends(event: Json) -> bool:
+    """Whether a response is the last of its stream. To say why it finished is not enough: there are models
+    that do so in every one."""
+    return any("finishReason" in one and is_object(one.get(_METADATA[0])) for one in _candidates(event))
+
+
+def speaks(event: Json) -> bool:
+    """Whether a response has some of the text of an answer."""
+    contents = [content for one in _candidates(event) if is_object(content := one.get("content"))]
+    parts = [part for content in contents if is_list(found := content.get("parts")) for part in found]
+    return any(is_object(part) and bool(part.get("text")) for part in parts)
+
+
+def _candidates(event: Json) -> list[Json]:
+    candidates = event.get("candidates")
+    return [one for one in candidates if is_object(one)] if is_list(candidates) else []
 
 
 class Stream:
@@ -39,7 +57,6 @@ class Stream:
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
             raise ShapeError("a stream event is not an object")
-        self._looks.count()
         self._response |= event
         is_first = False
         for number, candidate in enumerate(optional(event, "candidates", list, "$") or ()):
@@ -48,7 +65,8 @@ class Stream:
             if not candidate.get("index"):
                 self._add(candidate, f"$.candidates[{number}]")
                 is_first = True
-        return self._looks.look(done="finishReason" in self._candidate) if is_first and self._said else ()
+        is_news = is_first and bool(self._said)
+        return self._looks.look(news=is_news, done=is_news and "finishReason" in self._candidate)
 
     def _add(self, candidate: Json, where: str) -> None:
         """Take in a piece of the candidate."""

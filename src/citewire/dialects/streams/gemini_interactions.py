@@ -50,9 +50,8 @@ class Stream:
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
             raise ShapeError("a stream event is not an object")
-        self._looks.count()
-        kind = event.get("event_type")
-        match kind:
+        is_news = False
+        match kind := event.get("event_type"):
             case "interaction.created" | "interaction.completed":
                 self._interaction |= require(event, "interaction", dict, "$")
             case "step.start":
@@ -60,11 +59,10 @@ class Stream:
             case "step.delta":
                 delta = require(event, "delta", dict, "$")
                 self._add(require(event, "index", int, "$"), delta)
-                return self._looks.look() if "annotations" in delta else ()
+                is_news = "annotations" in delta
             case _:
-                pass
-        is_done = kind == "interaction.completed"
-        return self._looks.look(done=is_done) if is_done or kind == "step.stop" else ()
+                is_news = kind == "step.stop"
+        return self._looks.look(news=is_news, done=kind == "interaction.completed")
 
     def _start(self, index: int, step: Json) -> None:
         self._steps[index] = dict(step)

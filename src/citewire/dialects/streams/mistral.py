@@ -40,10 +40,10 @@ class Stream(ChunkStream):
             case "conversation.response.started":
                 self._conversation |= {"conversation_id": event.get("conversation_id")}
             case "message.output.delta":
-                return self._grown(self._add(event), is_end=False)
+                return self._looks.look(self._add(event), news=True)
             case "conversation.response.done":
                 self._conversation |= {"usage": event.get("usage")}
-                return self._grown(0, is_end=True)
+                return self._looks.look(0, news=False, done=True)
             case _:
                 return super().feed(event)
         return ()

@@ -6,7 +6,7 @@ from typing import Any
 
 from citewire.dialects import openai_assistants
 from citewire.dialects.base import Json, Options, is_list, is_object, require
-from citewire.dialects.streams.growing import GrowingStream
+from citewire.dialects.streams.looks import Looks, readable_annotations
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
@@ -27,12 +27,12 @@ def _data(event: Json) -> Json:
     return data if isinstance(event.get("event"), str) and is_object(data) else event
 
 
-class Stream(GrowingStream):
+class Stream:
     """Reads the events of a run. Its messages are one answer, the parts of each in order."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
         self._options = options
+        self._looks = Looks(self.answer, readable_annotations)
         self._messages: dict[str, _Message] = {}
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
@@ -43,10 +43,12 @@ class Stream(GrowingStream):
             case "thread.message":
                 message = self._message(data)
                 size = message.replace(data)
-                return self._grown(size, is_end=isinstance(data.get("completed_at"), int | float))
+                is_done = isinstance(data.get("completed_at"), int | float)
+                return self._looks.look(size, news=size > 0, done=is_done)
             case "thread.message.delta":
                 delta = require(data, "delta", dict, "$")
-                return self._grown(self._message(data).add(delta), is_end=False)
+                size = self._message(data).add(delta)
+                return self._looks.look(size, news=size > 0)
             case _:
                 return ()
 

@@ -46,9 +46,7 @@ class Stream:
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
             raise ShapeError("a stream event is not an object")
-        self._looks.count()
-        kind = event.get("type")
-        match kind:
+        match kind := event.get("type"):
             case "start":
                 name = optional(event, "messageId", str, "$")
                 self._message |= {} if name is None else {"id": name}
@@ -64,7 +62,7 @@ class Stream:
             case _:
                 pass
         is_source = isinstance(kind, str) and kind in _SOURCES
-        return self._looks.look(done=kind == "finish") if is_source or kind == "finish" else ()
+        return self._looks.look(news=is_source, done=kind == "finish")
 
     def _append(self, part: Json) -> None:
         self._parts.append(part)

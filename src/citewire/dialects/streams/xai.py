@@ -7,7 +7,10 @@ from typing import Any
 from citewire.dialects.streams import openai_responses
 from citewire.dialects.xai import NAME, Reader
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "READS_TOO", "Stream", "detect"]
+
+# Without its start, in which the model is named, a stream is like OpenAI's.
+READS_TOO = (openai_responses.NAME,)
 
 
 def detect(payload: Any) -> bool:

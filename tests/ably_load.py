@@ -88,9 +88,11 @@ class Server:
     def start(self, steps: int = NEVER) -> None:
         """Start it, to be killed after so many steps."""
         assert self._process.stdin
-        self._process.stdin.write(b".")
-        self._process.stdin.flush()
-        said = "\n".join(self._said("Ctrl-C"))
+        said = "gone"
+        while said.endswith("gone"):  # it had no database for too long
+            self._process.stdin.write(b".")
+            self._process.stdin.flush()
+            said = "\n".join(self._said("Ctrl-C", "gone"))
         self._pid = int(said.partition("\n")[0])
         found = re.search(r" at http://127\.0\.0\.1:(\d+)$", said, re.MULTILINE)
         assert found
@@ -124,13 +126,13 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         self._pid = 0
 
-    def _said(self, last: str) -> list[str]:
-        """The lines up to one with this in it."""
+    def _said(self, *last: str) -> list[str]:
+        """The lines up to one with any of these in it."""
         assert self._process.stdout
         said = list[str]()
         for line in self._process.stdout:
             said.append(line.decode().rstrip("\n"))
-            if last in line.decode():
+            if any(each in line.decode() for each in last):
                 return said
         raise AssertionError(self._log.read_text())
 

@@ -19,6 +19,7 @@ from citewire.server.app import Server, opened
 from citewire.server.capability import Capability
 from citewire.server.connections import guarded
 from citewire.server.keys import Keyring
+from citewire.server.nodes import vault_of
 from citewire.server.settings import Settings
 
 HOST = "127.0.0.1:8787"
@@ -79,11 +80,13 @@ class App:
 
 
 @asynccontextmanager
-async def opened_app(folder: Path, *, port: int = 8787, **settings: Any) -> AsyncGenerator[App]:
-    """The server over a folder. Its links lead to this port."""
-    keyring = Keyring(folder)
-    key = keyring.create()
+async def opened_app(
+    folder: Path, *, port: int = 8787, key: str | None = None, **settings: Any
+) -> AsyncGenerator[App]:
+    """The server over a folder. Its links lead to this port, and it may have a key already."""
     given = Settings(data=str(folder), **{**_QUICK, **settings})
+    keyring = Keyring(await vault_of(given))
+    key = key or keyring.create()
     async with opened(given, keyring, port, ("What is it?",)) as server:
         yield App(server, key)
 

@@ -19,8 +19,10 @@ from citewire.model import (
     Part,
     Point,
     Source,
+    SourceKind,
     SourceRef,
     Span,
+    SpanOrigin,
     Times,
     Verification,
 )
@@ -32,23 +34,26 @@ texts = st.text(ALPHABET, max_size=40)
 words = st.text("abcXYZ 019é中😀.-_/", min_size=1, max_size=12)
 any_text = st.text(max_size=60)
 
+# Made once: to make a strategy takes longer than to draw from it.
 small = st.integers(0, 9)
+maybe_word = st.none() | words
+maybe_number = st.none() | st.integers(1, 9)
 ranges = st.tuples(small, small).map(lambda pair: (min(pair), max(pair)))
 locators: st.SearchStrategy[Locator] = st.one_of(
     ranges.map(lambda pair: Chars(*pair)),
     ranges.map(lambda pair: Pages(pair[0] + 1, pair[1] + 1)),
     ranges.map(lambda pair: Blocks(*pair)),
-    st.builds(Lines, st.lists(small, max_size=3).map(tuple), st.none() | st.integers(1, 9)),
-    st.builds(Times, st.none() | words, st.none() | words),
+    st.builds(Lines, st.lists(small, max_size=3).map(tuple), maybe_number),
+    st.builds(Times, maybe_word, maybe_word),
     st.builds(Chunk, words),
     st.builds(Opaque, words),
 )
 verdicts = st.builds(
     Verification,
     st.sampled_from(["verified", "partial", "altered", "missed", "pending", "skipped"]),
-    st.none() | words,
-    st.none() | words,
-    st.none() | st.integers(1, 9),
+    maybe_word,
+    maybe_word,
+    maybe_number,
 )
 scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | any_text
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -58,70 +63,77 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@st.composite
-def sources(draw: st.DrawFn, name: str) -> Source:
+kinds: st.SearchStrategy[SourceKind] = st.sampled_from(
+    ["web", "document", "file", "record", "tool", "unknown"]
+)
+urls = st.none() | words.map(lambda word: f"https://x.example/{word}")
+records = (
+    st.builds(dict[str, str]) | st.just({"container_id": "c"}) | st.dictionaries(words, words, max_size=2)
+)
+maybe_small = st.none() | small
+maybe_locator = st.none() | locators
+maybe_score = st.none() | st.floats(0, 1)
+maybe_verdict = st.none() | verdicts
+# Of the sources of a citation; it is seldom that there is none.
+counts = st.sampled_from([1, 2, 0, 1, 2])
+origins: st.SearchStrategy[SpanOrigin] = st.sampled_from(["exact", "block", "derived", "repaired", "unknown"])
+source_names = st.lists(st.sampled_from(["s1", "s2", "s3", "doc"]), min_size=1, max_size=3, unique=True)
+citation_names = st.lists(st.sampled_from(["c1", "c2", "c3", "ref-1", "k"]), max_size=4, unique=True)
+
+
+def _source(draw: st.DrawFn, name: str) -> Source:
     return Source(
         name,
-        draw(st.sampled_from(["web", "document", "file", "record", "tool", "unknown"])),
-        draw(st.none() | words.map(lambda word: f"https://x.example/{word}")),
-        draw(st.none() | words),
-        draw(st.none() | words),
-        draw(st.none() | words),
-        draw(st.none() | words),
-        draw(st.none() | small),
-        draw(st.none() | words),
-        draw(st.none() | words),
-        draw(
-            st.builds(dict[str, str])
-            | st.just({"container_id": "c"})
-            | st.dictionaries(words, words, max_size=2)
-        ),
+        draw(kinds),
+        draw(urls),
+        draw(maybe_word),
+        draw(maybe_word),
+        draw(maybe_word),
+        draw(maybe_word),
+        draw(maybe_small),
+        draw(maybe_word),
+        draw(maybe_word),
+        draw(records),
     )
 
 
-def spans(parts: tuple[Part, ...], *, empty: bool = True) -> st.SearchStrategy[Span]:
-    def within(part: int) -> st.SearchStrategy[Span]:
-        length = len(parts[part].text)
-        edges = st.tuples(st.integers(0, length), st.integers(0, length)).map(sorted)
-        found = edges.map(lambda pair: Span(part, pair[0], pair[1]))
-        return found if empty else found.filter(lambda span: span.start < span.end)
-
-    usable = [number for number, part in enumerate(parts) if empty or part.text]
-    return st.sampled_from(usable).flatmap(within) if usable else st.nothing()
+def _span(draw: st.DrawFn, parts: tuple[Part, ...], least: int = 0) -> Span | None:
+    """So many characters of a part or more, or None."""
+    if not parts or draw(st.booleans()):
+        return None
+    part = draw(st.integers(0, len(parts) - 1))
+    length = len(parts[part].text)
+    if length < least:
+        return None
+    start = draw(st.integers(0, length - least))
+    return Span(part, start, draw(st.integers(start + least, length)))
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> Answer:
     """Any answer: parts, overlapping claims, several sources, every kind of place and locator."""
     parts = tuple(map(Part, draw(st.lists(texts, min_size=0, max_size=3))))
-    names = draw(st.lists(st.sampled_from(["s1", "s2", "s3", "doc"]), min_size=1, max_size=3, unique=True))
-    register = tuple(draw(sources(name)) for name in names)
-    ids = draw(st.lists(st.sampled_from(["c1", "c2", "c3", "ref-1", "k"]), max_size=4, unique=True))
+    names = draw(source_names)
+    register = tuple(_source(draw, name) for name in names)
+    ids = draw(citation_names)
     return Answer(
-        parts,
-        tuple(draw(citations(name, parts, names)) for name in ids),
-        register,
-        draw(st.none() | words),
+        parts, tuple(_citation(draw, name, parts, names) for name in ids), register, draw(maybe_word)
     )
 
 
-@st.composite
-def citations(draw: st.DrawFn, name: str, parts: tuple[Part, ...], names: list[str]) -> Citation:
-    refs = draw(st.lists(refs_to(names), min_size=0 if draw(st.booleans()) else 1, max_size=2))
-    claim = draw(st.none() | spans(parts)) if parts else None
-    marker = draw(st.none() | spans(parts, empty=False)) if any(part.text for part in parts) else None
-    if marker and not _could_be_marker(parts[marker.part].text[marker.start : marker.end]):
-        marker = None
-    point = draw(st.none() | spans(parts).map(lambda span: Point(span.part, span.start))) if parts else None
+def _citation(draw: st.DrawFn, name: str, parts: tuple[Part, ...], names: list[str]) -> Citation:
+    refs = tuple(_ref(draw, names) for _ in range(draw(counts)))
+    point = _span(draw, parts)
+    marker = _span(draw, parts, least=1)
     return Citation(
         name,
-        tuple(refs),
-        draw(st.none() | st.integers(1, 9)),
-        claim,
-        marker,
-        point,
-        draw(st.sampled_from(["exact", "block", "derived", "repaired", "unknown"])),
-        draw(st.none() | verdicts),
+        refs,
+        draw(maybe_number),
+        _span(draw, parts),
+        marker if marker and _could_be_marker(parts[marker.part].text[marker.start : marker.end]) else None,
+        Point(point.part, point.start) if point else None,
+        draw(origins),
+        draw(maybe_verdict),
     )
 
 
@@ -130,12 +142,11 @@ def _could_be_marker(text: str) -> bool:
     return text.strip() == text
 
 
-@st.composite
-def refs_to(draw: st.DrawFn, names: list[str]) -> SourceRef:
+def _ref(draw: st.DrawFn, names: list[str]) -> SourceRef:
     return SourceRef(
         draw(st.sampled_from(names)),
-        draw(st.none() | locators),
-        draw(st.none() | words),
-        draw(st.none() | words),
-        draw(st.none() | st.floats(0, 1)),
+        draw(maybe_locator),
+        draw(maybe_word),
+        draw(maybe_word),
+        draw(maybe_score),
     )

@@ -22,7 +22,7 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Action, Draft, Message, Operation, Who
 from citewire.channels.refusal import ChannelError
-from citewire.channels.store import Entry, Row, StoreError
+from citewire.channels.store import ChannelStore, Entry, Row, StoreError
 from citewire.server.bridge import Bridge
 from citewire.server.tied import TiedChannels, ai_channel, thread_in
 from clock import LONG, clock, on_clock
@@ -41,7 +41,7 @@ Events = list[dict[str, Any]]
 class Tied(House):
     """A house whose threads are tied to channels."""
 
-    def __init__(self, agent: Any, store: MemoryStore | None = None, **options: Any) -> None:
+    def __init__(self, agent: Any, store: ChannelStore | None = None, **options: Any) -> None:
         super().__init__(agent, store, **options)
         self.agent = agent
         self.channels = TiedChannels(self.store, self.hub)

@@ -31,6 +31,7 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.fetch import Fetched
 from citewire.errors import InputError
 from citewire.librarian import Index
+from citewire.server.blobs import Blobs
 from citewire.server.capability import Capability
 from citewire.server.catalog import Catalog
 from citewire.server.holdings import CHANNEL, safe_name
@@ -98,7 +99,7 @@ async def desk(
     try:
         async with (
             Engine(cache=Cache(home / "cache"), workers=1) as engine,
-            Catalog(hub, home / "sources", engine, index, settings, fetch=fetch) as catalog,
+            Catalog(hub, Blobs(home / "sources"), engine, index, settings, fetch=fetch) as catalog,
         ):
             # The first look is the catalog's own: after it, nothing is looked at but by the test.
             await asyncio.sleep(0)
@@ -440,7 +441,8 @@ async def test_a_caller_who_leaves_leaves_nothing_halfway(tmp_path: Path) -> Non
         await here.upload("last.txt", b"last")
         await here.read()
         names = [record.name for record in here.catalog.records()]
-        assert all(here.catalog.path(record.id) for record in here.catalog.records())
+        for record in here.catalog.records():
+            assert await here.catalog.path(record.id)
     async with desk(tmp_path, store=store) as here:
         assert [record.name for record in here.catalog.records()] == names
         await here.catalog.recover()

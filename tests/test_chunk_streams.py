@@ -226,25 +226,25 @@ def test_a_bad_event_is_named_by_its_place(dialect: str, event: Any, path: str) 
         citewire.read([{}, event], dialect)
 
 
+JUNK = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["text", "content", "type", "index", "delta"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
 @pytest.mark.parametrize("dialect", [*CHATS, "openai.assistants", "xai"])
 @given(data=st.data())
 def test_any_event_is_read_or_refused(dialect: str, data: st.DataObject) -> None:
     events = copy.deepcopy(RUN if dialect == "openai.assistants" else streamed(CHATS.get(dialect, CHAT), [4]))
-    junk = st.recursive(
-        st.none() | st.integers() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=2)
-            | st.dictionaries(
-                st.sampled_from(["text", "content", "type", "index", "delta"]), inner, max_size=3
-            )
-        ),
-        max_leaves=6,
-    )
     event: Any = data.draw(st.sampled_from(events))
     while isinstance(event, dict | list) and event and data.draw(st.booleans()):
         key = data.draw(st.sampled_from(list(event) if isinstance(event, dict) else range(len(event))))
         if data.draw(st.booleans()):
-            event[key] = data.draw(junk)
+            event[key] = data.draw(JUNK)
             break
         event = event[key]
     stream = citewire.open_stream(dialect)

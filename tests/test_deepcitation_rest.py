@@ -23,6 +23,7 @@ from citewire.channels.hub import Hub
 from citewire.channels.sqlite import SqliteStore
 from citewire.documents.cache import Cache
 from citewire.documents.fetch import AddressRefused, Fetched, FetchError
+from citewire.server.blobs import Blobs
 from citewire.server.capability import FULL, Capability
 from citewire.server.deepcitation.attachments import DAY, LIFETIME, Attachments
 from citewire.server.deepcitation.rest import DeepCitation as Contract
@@ -456,7 +457,7 @@ async def desk(folder: Path, fetch: Callable[[str], Fetched] | None = None) -> A
     hub = Hub(store)
     try:
         async with Engine(cache=Cache(folder / "cache"), workers=1) as engine:
-            attachments = Attachments(hub, folder / "attachments", engine, fetch, lambda: time[0])
+            attachments = Attachments(hub, Blobs(folder / "attachments"), engine, fetch, lambda: time[0])
             await attachments.open()
             operations = Contract(attachments, engine, 30).operations()
             asgi = Starlette(routes=routes(operations, lambda request: Caller("k", FULL)))

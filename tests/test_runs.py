@@ -19,7 +19,7 @@ from citewire.agui.sse import Frames
 from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.store import Cursor, Entry, Row
+from citewire.channels.store import ChannelStore, Cursor, Entry, Row
 from citewire.errors import InputError
 from citewire.server.agents import in_process
 from citewire.server.capability import FULL
@@ -93,17 +93,18 @@ class House:
     """A server's runs over a memory store, and what its clients get."""
 
     def __init__(
-        self, agent: Callable[[RunInput], Any], store: MemoryStore | None = None, **options: Any
+        self, agent: Callable[[RunInput], Any], store: ChannelStore | None = None, **options: Any
     ) -> None:
-        self.store = store or MemoryStore()
+        self.store: ChannelStore = store or MemoryStore()
         self.hub = Hub(self.store)
         self.words = Words()
         self.history = History(self.store, KEY)
         citing = Citing(verifier=self.words, deadline=options.pop("deadline", 30.0))
+        patience: float = options.pop("patience", 0.0)
         kept: dict[str, Any] = {"linger": 60.0, "most": 10, "resumes": False, **options}
         self.outcomes: list[str] = []
         self.verdicts: list[tuple[str, str]] = []
-        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self)
+        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self, patience=patience)
         self.runs = Runs(self.hub, driver, self, **kept)
 
     async def post(self, run_id: str = "r", **fields: Any) -> Events:
@@ -309,7 +310,9 @@ def test_who_joins_from_scratch_gets_what_came_before() -> None:
         house = House(agent)
         first = asyncio.create_task(house.post(state={"theme": "dark"}))
         await agent.held.wait()
-        joining = asyncio.create_task(read(await house.runs.join("t", None, from_scratch=True)))
+        frames = await house.runs.join_anew("t")
+        assert frames is not None
+        joining = asyncio.create_task(read(frames))
         agent.go_on.set()
         joined = await joining
         takes(joined)
@@ -478,7 +481,7 @@ def test_ids_that_no_log_can_have(name: str) -> None:
 # --- a restart ----------------------------------------------------------------------------------------------
 
 
-def cut(store: MemoryStore, n: int) -> MemoryStore:
+def cut(store: ChannelStore, n: int) -> MemoryStore:
     """The store as a crash would have left it after row `n`."""
     left = MemoryStore()
 

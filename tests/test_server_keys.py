@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from citewire.server.capability import FULL, Capability
 from citewire.server.keys import Caller, Keyring, NoKeys, check_binding
-from citewire.server.private import KeyringError
 from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, Refused, TokenExpired
 from citewire.server.secret import Secret
+from citewire.server.vault import KeyringError
 
 NOW = 1_800_000_000
 HOUR = 3600

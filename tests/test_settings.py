@@ -83,7 +83,21 @@ def test_values(given: dict[str, Any], expected: dict[str, Any]) -> None:
     [(None, "here"), ("there", "there"), ("sqlite:there", "there"), ("sqlite:///there", "/there")],
 )
 def test_store(store: str | None, folder: str) -> None:
-    assert load({"store": store, "data": "here"}).store_folder == Path(folder)
+    settings = load({"store": store, "data": "here"})
+    assert (settings.store_folder, settings.dsn) == (Path(folder), None)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://a/b", "postgres://u:hush@a:5432/b", "postgresql://u:hush@a,b:1,[::1]:2/c?sslmode=require",
+        "postgresql://u@/b?host=/run/pg&port=5432&password=hush", "postgresql://",
+    ],
+)  # fmt: skip
+def test_a_database_is_shown_without_its_password(dsn: str) -> None:
+    settings = load({"store": dsn})
+    assert settings.dsn == dsn
+    assert repr(settings) == "Settings(store='…')"
 
 
 BAD: list[tuple[str, Any, str]] = [
@@ -113,7 +127,12 @@ BAD: list[tuple[str, Any, str]] = [
     ("origins", ["https://A.example"], "number 1: expected a web origin"),
     ("origins", ["null"], "number 1: expected a web origin"),
     ("public_url", "https://a.example/?x", "without query"),
-    ("store", "postgresql://a/b", "Postgres comes with several nodes"),
+    ("store", "mysql://a/b", "expected a path, sqlite:PATH or postgresql://USER@HOST/NAME"),
+    ("store", "postgresql://u:pa/ss@a/b", "expected a path, sqlite:PATH or postgresql://"),
+    ("store", "postgresql://u:12/3@a/b", "expected a path, sqlite:PATH or postgresql://"),
+    ("store", "postgresql://a:0/b", "expected a path, sqlite:PATH or postgresql://"),
+    ("store", "postgresql://u:pa ss@a/b", "expected a path, sqlite:PATH or postgresql://"),
+    ("store", "postgres://u:p#a@b/c", "expected a path, sqlite:PATH or postgresql://"),
     ("store", "sqlite:", "expected a path"),
     ("store", "", "length >= 1"),
 ]
@@ -229,7 +248,11 @@ def serve(*arguments: str, **environ: str) -> Any:
 def test_help_has_every_option() -> None:
     """And no other one."""
     shown = " ".join(serve("--help").stdout.replace("│", " ").split())
-    switches = {each.flag: f"--no-{each.name}" for each in options() if isinstance(each.default, bool)}
+    switches = {
+        each.flag: f"--no-{each.flag.removeprefix('--')}"
+        for each in options()
+        if isinstance(each.default, bool)
+    }
     rows = [f"{each.flag} {switches.get(each.flag, each.kind)} {_said(each)}" for each in options()]
     assert [row for row in rows if row.replace("`", "") not in shown] == []
     flags = set(re.findall(r"(?<= )--[a-z-]+(?= )", shown.partition("Options")[2].partition("Examples")[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from citewire.channels.store import StoreError, steps_for
@@ -166,8 +166,12 @@ class Database:
     async def connection(self) -> AsyncGenerator[PoolConnectionProxy[Any]]:
         """One of the connections. Whatever the driver raises in the block becomes a `StoreError`."""
         with failures("ask"):
-            async with self._pool.acquire(timeout=_CONNECT) as db:
+            db = await self._pool.acquire(timeout=_CONNECT)
+            try:
                 yield db
+            finally:
+                with suppress(Exception):  # what was asked is answered; one that cannot be reset is closed
+                    await self._pool.release(db, timeout=_COMMAND)
 
     async def close(self) -> None:
         """Let go of all connections."""

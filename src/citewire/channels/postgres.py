@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from citewire import codec
 from citewire.channels.batch import news_of
-from citewire.channels.database import Database, check_version, connect, failures, version
+from citewire.channels.database import Database, LaterVersion, check_version, connect, failures, version
 from citewire.channels.hub import Hub
 from citewire.channels.postgres_log import PostgresLog
 from citewire.channels.postgres_writer import Call, Seen, Writer
@@ -141,8 +140,12 @@ class PostgresStore(PostgresLog):
     async def _listen(self) -> None:
         """Tell the follower of all that other nodes do, until the store is closed."""
         while True:
-            with suppress(StoreError):
+            try:
                 await self._listen_once()
+            except LaterVersion:
+                self._writer.leave()  # and it will not come back
+            except StoreError:
+                pass  # the database is away
             await asyncio.sleep(_EVERY)
 
     async def _listen_once(self) -> None:
@@ -155,6 +158,9 @@ class PostgresStore(PostgresLog):
                 self._tell(None)  # who knows what was said before we listened
                 while not db.is_closed():
                     await asyncio.sleep(_EVERY)
+                    check_version(await version(db), len(steps_for("postgres")))
+                    if self._writer.pid is None:
+                        await self._writer.wake()
                     await self._look(db)
         finally:
             db.terminate()

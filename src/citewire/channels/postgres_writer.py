@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import sha256
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from citewire.channels.batch import Batch, Knowledge, Known, news_of
@@ -64,7 +65,12 @@ WHERE c.n < w.n OR (c.n = w.n AND c.hash <> w.hash) OR l.before <> w.hash
 _NEW_EPOCH = """
 UPDATE citewire.channel SET epoch = $3, lost_to = greatest(tick, $4) WHERE name = $1 AND epoch = $2
 """
-_TAKE = "SELECT k, pg_try_advisory_lock(k) FROM unnest($1::bigint[]) AS k"
+_LOCK_LEASE, _UNLOCK_LEASE = "SELECT pg_try_advisory_lock($1)", "SELECT pg_advisory_unlock($1)"
+_HOLD = "INSERT INTO citewire.lease VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET holder = excluded.holder"
+_IS_HELD = "SELECT true FROM citewire.lease WHERE name = $1 AND holder = $2"
+_LET_GO = "DELETE FROM citewire.lease WHERE name = $1 AND holder = $2"
+
+_LOST = "another node has taken what was ours while the database was away"
 
 _Needs: TypeAlias = tuple[str, Sequence[str]]
 """A channel, and keys of slots in it."""
@@ -100,6 +106,12 @@ class Call(Generic[_T]):
             self.future.set_result(result)
 
 
+class LeaseLost(StoreError):
+    """A lease went to another while the database was away. Nothing was kept; the same may be asked again."""
+
+    code = "lease_lost"
+
+
 class Seen:
     """How far channels were seen to go, by which it is known when a database is an older copy."""
 
@@ -119,7 +131,7 @@ class Seen:
         self._heads.pop(channel, None)
 
     async def mend(self, db: asyncpg.Connection[Any]) -> None:
-        """Give channels that are not as they were a new epoch: nobody is to take other rows for those it knew."""
+        """Give channels that are not as they were a new epoch, so that nobody takes new rows for old ones."""
         heads = dict(self._heads)
         asked = ([getattr(head, name) for head in heads.values()] for name in ("epoch", "n", "hash"))
         for (channel,) in await db.fetch(_OTHERWISE, list(heads), *asked):
@@ -149,6 +161,7 @@ class Writer:
         self._calls: deque[Call[Any]] = deque()
         self._more = asyncio.Event()
         self._closing = False
+        self._id = token_hex(8)
         self._leases: dict[str, int] = {}
         self._told: Callable[[str], None] | None = None
         self._task = asyncio.create_task(self._run())
@@ -181,7 +194,7 @@ class Writer:
         async with self._room.line:  # behind all who wait in it
             self._more.set()
         await asyncio.wait([self._task])
-        self._leave()
+        self.leave()
 
     # --- leases -------------------------------------------------------------------------------------------
 
@@ -191,36 +204,49 @@ class Writer:
             return True
 
         async def alone(db: asyncpg.Connection[Any]) -> bool:
-            if name not in self._leases and (await db.fetch(_TAKE, [_lock_of(name)]))[0][1]:
-                self._leases[name] = _lock_of(name)
+            if name not in self._leases and await db.fetchval(_LOCK_LEASE, lock):
+                await db.execute(_HOLD, name, self._id)
+                if call.future.cancelled():  # nobody would ever release it
+                    await self._give(db, name, lock)
+                else:
+                    self._leases[name] = lock
             return name in self._leases
 
-        return await self.do(Call(alone=alone))
+        lock, call = _lock_of(name), Call(alone=alone)
+        return await self.do(call)
 
     async def release(self, name: str) -> None:
         """See `Leases`."""
 
         async def alone(db: asyncpg.Connection[Any]) -> None:
-            if (lock := self._leases.pop(name, None)) is not None:
-                await db.execute("SELECT pg_advisory_unlock($1)", lock)
+            if name not in self._leases:  # it was not taken again meanwhile
+                await self._give(db, name, _lock_of(name))
 
-        if name in self._leases:
+        if self._leases.pop(name, None) is not None:
             await self.do(Call(alone=alone))
+
+    async def _give(self, db: asyncpg.Connection[Any], name: str, lock: int) -> None:
+        await db.execute(_LET_GO, name, self._id)
+        await db.execute(_UNLOCK_LEASE, lock)
 
     def on_lost(self, told: Callable[[str], None]) -> None:
         """See `Leases`."""
         self._told = told
 
-    async def _take_again(self, db: asyncpg.Connection[Any]) -> None:
-        """Have the leases that we had before the connection broke, but for those that others have now."""
-        if not self._leases:
-            return
-        got = dict(await db.fetch(_TAKE, list(self._leases.values())))
-        for name, lock in list(self._leases.items()):
-            if not got[lock]:
-                del self._leases[name]
-                if self._told:
-                    self._told(name)
+    async def _take_again(self, db: asyncpg.Connection[Any]) -> bool:
+        """Whether we have all leases again that we had before the connection broke."""
+        lost: list[str] = []
+        for name, lock in self._leases.items():
+            if await db.fetchval(_LOCK_LEASE, lock):
+                if await db.fetchval(_IS_HELD, name, self._id):
+                    continue
+                await db.execute(_UNLOCK_LEASE, lock)  # another has had it, and may be done with it
+            lost.append(name)
+        for name in lost:
+            del self._leases[name]
+            if self._told:
+                self._told(name)
+        return not lost
 
     # --- the connection -----------------------------------------------------------------------------------
 
@@ -232,7 +258,7 @@ class Writer:
                 return self._db
             try:
                 return await self._connect()
-            except LaterVersion:
+            except (LaterVersion, LeaseLost):
                 raise
             except StoreError:
                 if asyncio.get_running_loop().time() > until or self._closing:
@@ -245,15 +271,21 @@ class Writer:
         try:
             with failures("read"):
                 check_version(await version(db), self._known)
-                await self._take_again(db)
+                has_all = await self._take_again(db)
                 await self._seen.mend(db)
         except BaseException:
             db.terminate()
             raise
         self._db = db
+        if not has_all:
+            # Whoever asked for what waits may have believed to have a lease.
+            waiting, self._calls = self._calls, deque()
+            self._tell(waiting, [LeaseLost(_LOST)] * len(waiting))
+            raise LeaseLost(_LOST)
         return db
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Let go of the connection, whatever is going on."""
         if self._db:
             self._db.terminate()
         self._db = None
@@ -268,9 +300,12 @@ class Writer:
                 self._more.clear()
                 await self._more.wait()
             calls = self._next()
-            for call, result in zip(calls, await self._results(calls), strict=True):
-                self._room.free(call.entries, call.size)
-                call.settle(result)
+            self._tell(calls, await self._results(calls))
+
+    def _tell(self, calls: Iterable[Call[Any]], results: Sequence[Any]) -> None:
+        for call, result in zip(calls, results, strict=True):
+            self._room.free(call.entries, call.size)
+            call.settle(result)
 
     def _next(self) -> list[Call[Any]]:
         """The calls that come first: one that goes alone, or some that go together."""
@@ -293,8 +328,8 @@ class Writer:
                 return await self._done(db, calls)
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
             self._knowledge.forget()
-            if not isinstance(error.__cause__, PostgresError):
-                self._leave()  # nobody can tell what was kept of it, nor what comes next on this connection
+            if not isinstance(error, LeaseLost) and not isinstance(error.__cause__, PostgresError):
+                self.leave()  # nobody can tell what was kept of it, nor what comes next on this connection
             return [error] * len(calls)
 
     async def _done(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> Sequence[Any]:

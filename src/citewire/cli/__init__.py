@@ -28,9 +28,11 @@ _MODULES = {
     "check": "checking",
     "verify": "checking",
     "serve": "serving",
+    "worker": "working",
     "keys": "keys",
     "extract": "extracting",
     "audit": "auditing",
+    "store": "storing",
 }
 
 # Typer keeps its own copy of click to itself and shows only the leaves of its errors.

@@ -190,8 +190,10 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 async def _opened(data: str | None, store: str | None) -> AsyncGenerator[Log]:
     """The log, to be read."""
     from citewire.channels.sqlite_log import SqliteLog  # noqa: PLC0415
+    from citewire.server.nodes import open_log  # noqa: PLC0415
 
-    log = SqliteLog.open(load_settings(None, {"data": data, "store": store}).store_folder)
+    settings = load_settings(None, {"data": data, "store": store})
+    log = SqliteLog.open(settings.store_folder) if settings.dsn is None else await open_log(settings.dsn)
     try:
         yield log
     finally:

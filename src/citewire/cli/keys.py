@@ -1,7 +1,8 @@
-"""`citewire keys`: the API keys in the data folder of a server, which may run meanwhile."""
+"""`citewire keys`: the API keys of a server, or of all that share a database, which may run meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,12 +14,12 @@ from citewire.cli.output import fail, say, write_out
 from citewire.cli.serving import load_settings
 from citewire.codec import decode, encode, pretty
 from citewire.errors import CitewireError, InputError
-from citewire.server import private
 from citewire.server.capability import FULL, Capability
 from citewire.text import for_log
 
 if TYPE_CHECKING:
     from citewire.server.keys import Key, Keyring
+    from citewire.server.vault import Vault
 
 __all__ = ["app"]
 
@@ -35,6 +36,10 @@ class _Format(StrEnum):
 _Data = Annotated[
     str | None,
     typer.Option("--data", metavar="DIR", help="The data folder; else the one that `citewire serve` takes."),
+]
+_Store = Annotated[
+    str | None,
+    typer.Option("--store", metavar="DSN", help="The database that servers share, where there is one."),
 ]
 
 
@@ -54,6 +59,7 @@ def create(
         typer.Option("--capability", metavar="JSON", help="What it may do to what; else everything."),
     ] = None,
     data: _Data = None,
+    store: _Store = None,
 ) -> None:
     """Make a key and print it, this once.
 
@@ -61,7 +67,7 @@ def create(
     """
     granted = FULL if capability is None else _capability(capability)
     try:
-        key = _keyring(_folder(data)).create(granted, name)
+        key = _keyring(_vault(data, store)).create(granted, name)
     except CitewireError as exc:
         fail(str(exc))
     write_out(f"{key}\n")
@@ -72,10 +78,11 @@ def create(
 def list_keys(
     form: Annotated[_Format, typer.Option("--format", help="How to show them.")] = _Format.text,
     data: _Data = None,
+    store: _Store = None,
 ) -> None:
     """List the keys there are and were, without their secrets."""
     try:
-        rows = _existing(data).rows()
+        rows = _existing(data, store).rows()
     except CitewireError as exc:
         fail(str(exc))
     match form:
@@ -90,10 +97,11 @@ def list_keys(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The key's name, without its secret.")],
     data: _Data = None,
+    store: _Store = None,
 ) -> None:
     """Refuse a key, and every token signed with it, from now on."""
     try:
-        _existing(data).revoke(name)
+        _existing(data, store).revoke(name)
     except CitewireError as exc:
         fail(str(exc))
     say(f"{name} is revoked; it and the tokens signed with it are refused")
@@ -106,22 +114,28 @@ def _capability(text: str) -> Capability:
         fail(f"--capability: {exc}")
 
 
-def _folder(data: str | None) -> Path:
-    return Path(load_settings(None, {"data": data}).data)
+def _vault(data: str | None, store: str | None) -> Vault:
+    from citewire.server.nodes import vault_of  # noqa: PLC0415  # `--help` need not wait for it
+    from citewire.server.vault import Files  # noqa: PLC0415
+
+    settings = load_settings(None, {"data": data, "store": store})
+    return Files(Path(settings.data)) if settings.dsn is None else asyncio.run(vault_of(settings))
 
 
-def _existing(data: str | None) -> Keyring:
-    """The keyring of a folder that has keys: to look at another one must not make a secret there."""
-    folder = _folder(data)
-    if private.mark(folder / "keys.json") is None:
-        fail(f"there are no keys in {folder}")
-    return _keyring(folder)
+def _existing(data: str | None, store: str | None) -> Keyring:
+    """The keyring where there are keys."""
+    from citewire.server.keys import has_none  # noqa: PLC0415
+
+    vault = _vault(data, store)
+    if has_none(vault):
+        fail(f"there are no keys in {vault.where()}")
+    return _keyring(vault)
 
 
-def _keyring(folder: Path) -> Keyring:
+def _keyring(vault: Vault) -> Keyring:
     from citewire.server.keys import Keyring  # noqa: PLC0415  # a tenth of a second, which `--help` need not
 
-    return Keyring.kept_in(folder)
+    return Keyring.kept_in(vault)
 
 
 def _table(keys: tuple[Key, ...]) -> str:

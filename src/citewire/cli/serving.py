@@ -50,7 +50,7 @@ def _parameter(option: Option) -> Parameter:
     is_switch = isinstance(option.default, bool)
     kind = bool if is_switch else list[str] if option.many else str
     shown = typer.Option(
-        f"{option.flag}/--no-{option.name}" if is_switch else option.flag,
+        f"{option.flag}/--no-{option.flag.removeprefix('--')}" if is_switch else option.flag,
         metavar=None if is_switch else option.kind,
         help=f"{option.help} [default: {option.shown_default}]" if option.shown_default else option.help,
     )

@@ -23,19 +23,22 @@ from citewire import __version__
 from citewire.agui.middleware import Citing
 from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
+from citewire.channels.lease import Alone, Leases
 from citewire.channels.rules import seconds_of
 from citewire.channels.sqlite import SqliteStore
+from citewire.channels.store import ChannelStore
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
 from citewire.librarian import Index, Librarian
-from citewire.server import agents
+from citewire.server import agents, nodes
 from citewire.server.ably.auth import Door, Gate
 from citewire.server.ably.rates import Rates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
+from citewire.server.blobs import Blobs
 from citewire.server.bridge import Bridge
-from citewire.server.catalog import Catalog, State
+from citewire.server.catalog import Catalog
 from citewire.server.checks import Checks
 from citewire.server.deepcitation.attachments import Attachments
 from citewire.server.deepcitation.rest import UPLOADS, DeepCitation
@@ -68,6 +71,7 @@ from citewire.server.rules import RuleBook
 from citewire.server.runs import Runs
 from citewire.server.settings import SettingError, Settings
 from citewire.server.site import Site
+from citewire.server.source import State
 from citewire.server.sources import Sources
 from citewire.server.threads import Threads
 from citewire.server.tied import TiedChannels
@@ -80,6 +84,8 @@ from citewire.verification.verifier import Verifier
 __all__ = ["Server", "opened"]
 
 
+# Seconds for which a run waits for a database that is away.
+_PATIENCE = 30.0
 # What Ably's clients send along.
 _ABLY = ("ably-agent", "x-ably-clientid", "x-ably-version")
 
@@ -103,8 +109,7 @@ class Server:
     async def open(self, stack: AsyncExitStack, questions: tuple[str, ...] = ()) -> None:
         """Start everything; `stack` ends it, in the order in which it can be done without."""
         settings, data = self.settings, Path(self.settings.data)
-        store = SqliteStore(settings.store_folder)
-        stack.push_async_callback(store.close)
+        store, leases, blobs = await self._open_store(stack)
         hub = self.hub = Hub(store, self.metrics.append)
         stack.callback(hub.close)
         limits = EngineLimits(memory=settings.worker_memory, **_given(readers=settings.readers))
@@ -114,9 +119,9 @@ class Server:
         await stack.enter_async_context(engine)
         index = Index(data / "search.sqlite")
         stack.callback(index.close)
-        catalog = self.catalog = Catalog(hub, data / "sources", engine, index, settings)
+        catalog = self.catalog = Catalog(hub, blobs("sources"), engine, index, settings, leases=leases)
         await stack.enter_async_context(catalog)
-        attachments = self.attachments = Attachments(hub, data / "attachments", engine)
+        attachments = self.attachments = Attachments(hub, blobs("attachments"), engine, leases=leases)
         await attachments.open()
         _own_task(stack, attachments.run())
         citing = Citing(verifier=await self._verifier(stack, engine), deadline=settings.deadline)
@@ -124,13 +129,14 @@ class Server:
         self.proofs = Proofs(self.keyring, store, catalog, self.address, settings.link_lifetime)
         agent, is_librarian = await self._agent(stack, index, catalog)
         resumes = "always", "librarian" if is_librarian else "always"
-        driver = Driver(hub, history, agent, citing, self.proofs.links, self)
+        patience = _PATIENCE if settings.dsn else 0.0
+        driver = Driver(hub, history, agent, citing, self.proofs.links, self, patience=patience)
         self.runs = Runs(
             hub, driver, self, linger=settings.linger, most=settings.max_runs,
-            resumes=settings.resume_runs in resumes,
+            resumes=settings.resume_runs in resumes, leases=leases,
         )  # fmt: skip
         name = settings.agent_name or ("librarian" if is_librarian else "agent")
-        rules = await self._open_channels(stack, store, name)
+        rules = await self._open_channels(stack, store, leases, name)
         self.operations = [
             *Threads(hub, self.runs, history, self.proofs.renew).operations(),
             *Sources(catalog).operations(),
@@ -145,20 +151,51 @@ class Server:
         ]
         self.is_ready = True
 
-    async def _open_channels(self, stack: AsyncExitStack, store: SqliteStore, agent: str) -> RuleBook:
+    async def _open_store(self, stack: AsyncExitStack) -> nodes.Home:
+        """Where everything is kept: in a folder, or in a database that other servers have as well."""
+        settings, data = self.settings, Path(self.settings.data)
+        if settings.dsn is None:
+            store = SqliteStore(settings.store_folder)
+            stack.push_async_callback(store.close)
+
+            def files(room: str) -> Blobs:
+                return Blobs(data / room)
+
+            return nodes.Home(store, Alone(), files)
+        if settings.sandbox:
+            raise SettingError("--sandbox: its apps are of one server, which shares no database")
+        stack.enter_context(nodes.own_folder(data))
+        shared = await nodes.open_store(settings.dsn)
+        stack.push_async_callback(shared.close)
+        from citewire.server.blobs_postgres import PostgresBlobs  # noqa: PLC0415  # needs the extra `postgres`
+        from citewire.server.vault_postgres import PostgresVault  # noqa: PLC0415
+
+        if isinstance(self.keyring.vault, PostgresVault):
+            _own_task(stack, self.keyring.vault.follow(shared.db))
+
+        def blobs(room: str) -> Blobs:
+            return PostgresBlobs(data / room, shared.db, room)
+
+        return nodes.Home(shared, shared, blobs)
+
+    async def _open_channels(
+        self, stack: AsyncExitStack, store: ChannelStore, leases: Leases, agent: str
+    ) -> RuleBook:
         """Start what ties threads to channels, and what Ably's clients speak to; the rules of channels."""
         settings, hub = self.settings, self.hub
         channels = TiedChannels(store, hub)
         rules = RuleBook(hub, channels, settings.rules)
         await rules.catch_up()
+        _own_task(stack, rules.run())
         self.bridge = Bridge(store, hub, channels, self.runs, agent)
         stack.push_async_callback(self.bridge.aclose)
         stack.push_async_callback(self.runs.aclose)
         _own_task(stack, self._recover())
+        _own_task(stack, self.runs.look_after())
         self.overview = Overview(Told(store, channels))
-        hub.heard = self.overview.heard
+        hub.heard = self._heard
         keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
-        _own_task(stack, Retention(store, channels, self.runs, keeps).run())
+        _own_task(stack, Retention(store, channels, self.runs, keeps, leases=leases).run())
         sandbox = Sandbox(Path(settings.data) / "sandbox", store, hub) if settings.sandbox else None
         doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
         rates = Rates(settings.publish_rate, settings.key_publish_rate)
@@ -166,6 +203,11 @@ class Server:
         self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
         self._ably = ably_routes(gate, self.realtime, sandbox)
         return rules
+
+    def _heard(self, channel: str) -> None:
+        """Something has happened in a channel, here or on another node."""
+        self.overview.heard(channel)
+        self.runs.heard(channel)
 
     async def _recover(self) -> None:
         """Deal with what a crash left behind."""
@@ -221,12 +263,24 @@ class Server:
     async def _verifier(self, stack: AsyncExitStack, engine: Engine) -> Verifier:
         """Who checks the quotes of answers."""
         settings = self.settings
+        if settings.verify_jobs:
+            return await self._job_verifier(stack, engine)
         if settings.verifier is None:
             return engine
         if settings.verifier_key is None:
             raise SettingError("a verifier needs a key: CITEWIRE_VERIFIER_KEY")
         remote = RemoteVerifier(settings.verifier, settings.verifier_key, deadline=settings.deadline)
         return await stack.enter_async_context(remote)
+
+    async def _job_verifier(self, stack: AsyncExitStack, engine: Engine) -> Verifier:
+        if self.settings.dsn is None or self.settings.verifier is not None:
+            raise SettingError("--verify-jobs: workers need --store postgresql://…, and no --verifier")
+        from citewire.server.jobs.queue import Queue  # noqa: PLC0415  # needs the extra `postgres`
+        from citewire.server.jobs.verifier import JobVerifier  # noqa: PLC0415
+
+        queue = await stack.enter_async_context(Queue.open(self.settings.dsn))
+        verifier = JobVerifier(queue, engine, lambda: self.catalog.position, self.metrics.backlog)
+        return await stack.enter_async_context(verifier)
 
     @property
     def app(self) -> ASGIApp:

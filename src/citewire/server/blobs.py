@@ -1,7 +1,8 @@
 """The bytes of sources, each kept once, under their sha256.
 
 Bytes are written aside, and put in their place whole: what is there under a name is all of it, also after a
-crash. What is aside when the server starts was never finished, and goes.
+crash. What is aside when the server starts was never finished, and goes. Where several servers share what
+they keep, see `PostgresBlobs`, the folder has copies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
@@ -77,7 +78,7 @@ class Blobs:
         await _in_thread(self._open)
 
     def path(self, sha256: str) -> Path:
-        """Where these bytes are, if they are kept."""
+        """Where these bytes are, once they are here."""
         if not _SHA256.fullmatch(sha256):
             raise ValueError(f"not a sha256: {sha256!r}")
         return self._folder / sha256[:2] / sha256
@@ -94,8 +95,11 @@ class Blobs:
             # Where it was kept it has another name by now.
             await _in_thread(lambda: Path(file.name).unlink(missing_ok=True))
 
+    async def share(self, draft: Draft) -> None:
+        """Have other servers have bytes that are `done`, which may take a while. Raises `StoreError`."""
+
     async def keep(self, draft: Draft) -> None:
-        """Put bytes that are `done` in their place, for good. Raises `StoreError`."""
+        """Put bytes that are `done`, and shared, in their place, for good. Raises `StoreError`."""
         path = self.path(draft.sha256)
 
         def put() -> None:
@@ -106,20 +110,30 @@ class Blobs:
 
         await _in_thread(put)
 
-    async def read(self, sha256: str) -> bytes | None:
-        """The bytes; None where they are not kept."""
+    async def bring(self, sha256: str) -> Path | None:
+        """Where these bytes are, brought if need be; None where they are not kept. Raises `StoreError`."""
         path = self.path(sha256)
-        with suppress(FileNotFoundError):
-            return await asyncio.to_thread(path.read_bytes)
-        return None
+        return path if await asyncio.to_thread(path.is_file) else None
 
-    async def delete(self, sha256s: Collection[str]) -> None:
-        """Forget these bytes, if they are there. Raises `StoreError`."""
+    async def touch(self, sha256s: Collection[str]) -> set[str]:
+        """Those of these bytes that are kept, and stay for a while: somebody is about to refer to them.
+
+        Raises `StoreError`.
+        """
+        paths = {sha256: self.path(sha256) for sha256 in sha256s}
+        return await asyncio.to_thread(lambda: {sha256 for sha256, path in paths.items() if path.is_file()})
+
+    async def delete(self, sha256s: Collection[str]) -> set[str]:
+        """Forget these bytes, but for those that somebody has just touched, which it gives.
+
+        Raises `StoreError`.
+        """
         paths = [self.path(each) for each in sha256s]
         await _in_thread(lambda: [path.unlink(missing_ok=True) for path in paths])
+        return set()
 
     async def kept(self) -> set[str]:
-        """All that is there."""
+        """All that is there, here or elsewhere. Raises `StoreError`."""
         return await asyncio.to_thread(lambda: set(self._names()))
 
     def _open(self) -> None:

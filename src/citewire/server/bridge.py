@@ -2,19 +2,22 @@
 
 Each thread that has news has a task, beside its run and never in its way. What is told is decided by the log
 of the thread alone, and how far it is told is kept with what is told; so after a failure or a crash the log
-is read again, and it goes on where it was.
+is read again, and it goes on where it was. Of several nodes the one that has the lease of a tie does this, as
+a rule that on which the run goes on; others wait until it has let go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from msgspec import Struct, msgpack
 
 from citewire.channels.hub import Hub
 from citewire.channels.mark import Mark
-from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head
+from citewire.channels.serial import series_of
+from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head, StoreError
 from citewire.errors import CitewireError
 from citewire.server.inward import Inward
 from citewire.server.journal import channel_of, thread_of
@@ -28,8 +31,11 @@ __all__ = ["Bridge"]
 _log = logging.getLogger("citewire.bridge")
 # Threads that are worked on at once, and those that are kept folded.
 _AT_ONCE, _KEPT = 8, 64
-# Seconds after which what failed is tried again, at first and at most.
+# Seconds after which what failed is tried again, at first and at most; and what another node is at.
 _SOON, _LATER = 1.0, 60.0
+_FREED = 0.5
+# Seconds for which another node may go on with a thread that is no more.
+_PATIENCE, _SHORTLY = 5.0, 0.05
 _PAGE = 1000
 _SEEN = "seen"
 
@@ -49,14 +55,17 @@ class _Tie:
 
 
 class _Thread:
-    """A thread that had news. Its `tie` holds as long as nothing fails; after that there is a `timer`."""
+    """A thread that had news. Its `tie` holds as long as nothing fails; after that there is a `timer`.
+
+    Once it `was_free`, another node may have told more.
+    """
 
     def __init__(self, channel: str) -> None:
         self.channel, self.ai = channel, ai_channel(thread_of(channel))
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.delay = _SOON
-        self.has_news = self.is_cited = False
+        self.has_news = self.is_cited = self.was_free = False
         self.tie: _Tie | None = None
 
     async def leave(self) -> None:
@@ -73,11 +82,12 @@ class Bridge:
 
     def __init__(self, store: ChannelStore, hub: Hub, channels: TiedChannels, runs: Runs, agent: str) -> None:
         self._store, self._hub, self._channels, self._runs = store, hub, channels, runs
-        self._agent = agent
+        self._agent, self._leases = agent, runs.leases
         self._threads: dict[str, _Thread] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
         channels.cited = self._cited
+        runs.cited, runs.untied = self._cited_elsewhere, self._lost
 
     def written(self, channel: str) -> None:
         """There is more in the log of a thread, or its run has ended."""
@@ -87,6 +97,10 @@ class Bridge:
         """Somebody else cites something in a channel, or takes it back."""
         if thread_id := thread_in(ai):
             self._wake(channel_of(thread_id), is_cited=True)
+
+    def _cited_elsewhere(self, channel: str) -> None:
+        """Somebody does so on another node, which leaves it to us."""
+        self._wake(channel, is_cited=True)
 
     async def recover(self) -> None:
         """Go through all threads, and catch up with those that a crash left behind."""
@@ -105,8 +119,10 @@ class Bridge:
         if thread := self._threads.pop(channel, None):
             await thread.leave()
         if _fits(ai):
+            await self._obtain(channel)
             await self._channels.drop(ai)
             await self._store.drop(_tie_of(channel))
+            await self._release(channel)
 
     async def idle(self) -> None:
         """Wait until all that was written is told, and all that was cited is taken in, or has failed."""
@@ -118,6 +134,7 @@ class Bridge:
         self._closed = True
         for thread in list(self._threads.values()):
             await thread.leave()
+            await self._let_go_of(thread)
 
     # --- tasks --------------------------------------------------------------------------------------------
 
@@ -141,17 +158,60 @@ class Bridge:
             while thread.has_news:
                 thread.has_news = False
                 async with self._room:
-                    await self._go_on(thread)
+                    if await self._leases.take(_tie_of(thread.channel)):
+                        await self._go_on(thread)
+                    else:
+                        await self._leave_to_other(thread)
+                if not thread.has_news:
+                    await self._let_go_of(thread)
                 thread.delay = _SOON
         except Exception as exc:  # noqa: BLE001  # the root of a task: no run depends on it
             known = isinstance(exc, CitewireError)
             _log.warning("%s is told later: %s", thread.ai, exc, exc_info=None if known else exc)
             thread.tie = None
-            thread.timer = asyncio.get_running_loop().call_later(thread.delay, self._again, thread)
+            await self._let_go_of(thread)
+            self._try_again(thread, thread.delay)
             thread.delay = min(2 * thread.delay, _LATER)
         finally:
             thread.task = None
             self._let_go()
+
+    async def _leave_to_other(self, thread: _Thread) -> None:
+        """Another node is at it. It looks at what was cited here if it is told."""
+        if thread.is_cited:
+            thread.is_cited = False
+            await self._runs.tell_cited(thread.channel)
+        self._try_again(thread, _FREED)
+
+    async def _let_go_of(self, thread: _Thread) -> None:
+        """Let another node have it, unless there will soon be more."""
+        if self._runs.is_shared and not (self._runs.is_live(thread.channel) and thread.tie):
+            thread.was_free = True
+            await self._release(thread.channel)
+
+    async def _release(self, channel: str) -> None:
+        with suppress(StoreError):  # without the database it is nobody's
+            await self._leases.release(_tie_of(channel))
+
+    async def _obtain(self, channel: str) -> None:
+        """Have a tie that is to end, though not at any price: what is then left of it is dropped later."""
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while not await self._leases.take(_tie_of(channel)):
+            if asyncio.get_running_loop().time() > until:
+                return
+            await asyncio.sleep(_SHORTLY)
+
+    def _lost(self, name: str) -> None:
+        """Another node has the lease of a tie that was ours."""
+        if thread := self._threads.get(f"run:{name.removeprefix('tie:')}"):
+            thread.tie = None
+            if thread.task:
+                thread.task.cancel()
+            self._try_again(thread, _FREED)
+
+    def _try_again(self, thread: _Thread, seconds: float) -> None:
+        if thread.timer is None and not self._closed:
+            thread.timer = asyncio.get_running_loop().call_later(seconds, self._again, thread)
 
     def _again(self, thread: _Thread) -> None:
         thread.timer = None
@@ -168,7 +228,11 @@ class Bridge:
         if head is None or not self._channels.rules.of(thread.ai).mutable:
             return
         tie = thread.tie
-        if tie is None or tie.outward.mark.epoch != head.epoch:
+        if thread.was_free:
+            thread.was_free, thread.is_cited = False, True
+            if tie and await self._channels.mark(thread.ai) != tie.outward.mark:
+                tie = None
+        if tie is None or tie.outward.mark.epoch != series_of(head.epoch):
             tie = thread.tie = await self._tied(thread, head)
         await tie.outward.catch_up()
         projection, is_live = tie.outward.projection, self._runs.is_live(thread.channel)
@@ -184,12 +248,13 @@ class Bridge:
     async def _tied(self, thread: _Thread, head: Head) -> _Tie:
         """Begin with a thread."""
         mark, seen = await self._channels.mark(thread.ai), await self._seen(thread.channel)
-        if mark and mark.epoch != head.epoch:  # of another thread by that name, which is no more
+        series = series_of(head.epoch)
+        if mark and mark.epoch != series:  # of another thread by that name, which is no more
             await self._channels.drop(thread.ai)
             mark = None
-        projection = Projection(thread_of(thread.channel), head.epoch, self._agent)
+        projection = Projection(thread_of(thread.channel), series, self._agent)
         outward = Outward(
-            self._store, thread.channel, self._channels, thread.ai, projection, mark or Mark(head.epoch)
+            self._store, thread.channel, self._channels, thread.ai, projection, mark or Mark(series)
         )
         inward = Inward(self._channels, thread.ai, self._hub, thread.channel, self._runs)
         if mark and seen and seen.channel:
@@ -226,13 +291,18 @@ class Bridge:
         while True:
             page = await self._channels.names("ai:", _PAGE, after)
             for ai in page.items:
-                mark = await self._channels.mark(ai)
-                thread_id = thread_in(ai) if mark else None
-                head = await self._store.head(channel_of(thread_id)) if thread_id else None
-                if mark and (head is None or head.epoch != mark.epoch):
-                    await self._channels.drop(ai)
+                if await self._is_orphan(ai) and (thread_id := thread_in(ai)):
+                    channel = channel_of(thread_id)
+                    if await self._leases.take(_tie_of(channel)) and await self._is_orphan(ai):
+                        await self._channels.drop(ai)
+                    await self._release(channel)
             if (after := page.next) is None:
                 return
+
+    async def _is_orphan(self, ai: str) -> bool:
+        mark, thread_id = await self._channels.mark(ai), thread_in(ai)
+        head = await self._store.head(channel_of(thread_id)) if mark and thread_id else None
+        return mark is not None and (head is None or series_of(head.epoch) != mark.epoch)
 
 
 def _tie_of(channel: str) -> str:

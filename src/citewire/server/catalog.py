@@ -2,7 +2,7 @@
 
 What there is follows from the channel `sources`, and the bytes are beside it: a source that was acknowledged
 is there after a crash. How far each was read is not kept: it is read again at the start, which costs next to
-nothing where the cache has it.
+nothing where the cache has it. Servers that share a store have the same sources, and each reads for itself.
 """
 
 from __future__ import annotations
@@ -13,30 +13,28 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Seq
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from citewire import codec
 from citewire.channels.hub import Hub
-from citewire.channels.store import Entry
-from citewire.documents.document import Document, Kind
+from citewire.channels.lease import Alone, Leases
+from citewire.channels.store import Cursor, Row, StoreError
+from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.errors import CitewireError
 from citewire.librarian import Index
 from citewire.server.blobs import Blobs, Draft
 from citewire.server.feed import Feed
+from citewire.server.follower import Follower
 from citewire.server.holdings import (
     CHANNEL,
     LONGEST_NAME,
     Cited,
     Holding,
     Holdings,
-    Origin,
     Removed,
     Uncited,
     clean,
@@ -48,16 +46,16 @@ from citewire.server.http import Conflict, NotFound
 from citewire.server.indexing import Indexing
 from citewire.server.journal import channel_of
 from citewire.server.settings import Settings
+from citewire.server.source import Change, Live, SourceRecord
 from citewire.server.watch import Watch
 from citewire.verification.engine import Engine, Reading
-from citewire.verification.library import NO_TEXT
 from citewire.verification.readers import in_thread
 from citewire.verification.sources import Given
 
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
-__all__ = ["Catalog", "Change", "SourceList", "SourceRecord", "State"]
+__all__ = ["Catalog"]
 
 _log = logging.getLogger("citewire.sources")
 _T = TypeVar("_T")
@@ -65,84 +63,13 @@ _T = TypeVar("_T")
 # Seconds for which bytes stay that nobody refers to, as a verdict that is being reached may do so in the end;
 # and from one look for such bytes to the next.
 _GRACE, _EVERY = 600.0, 60.0
+# Seconds after which bytes that the store could not give are asked for again.
+_AGAIN = 1.0
+_SWEEP = "sweep:sources"
 # Seconds after which somebody who asked should rather be told that not all was read.
 _WORTH_WAITING = 20.0
-_PAGE = 1000
 _LONGEST_TYPE = 200
-
-State = Literal["waiting", "reading", "ready", "failed"]
-
-
-class SourceRecord(Struct, frozen=True, rename="camel"):
-    """A source as others see it. `reason` says why it failed."""
-
-    id: str
-    name: str
-    origin: Origin = field(name="from")
-    state: State
-    reason: str | None
-    added_at: str
-    size: int
-    sha256: str | None
-    kind: Kind | None
-    pages: int | None
-    title: str | None
-    url: str | None
-
-
-class SourceList(Struct, frozen=True):
-    """Sources by their names; how many of how many are still being read; and where the list goes on."""
-
-    sources: list[SourceRecord]
-    reading: int
-    total: int
-    next: str | None = None
-
-
-class Change(Struct, frozen=True):
-    """A source that is new or has changed, by its id; without a record it is gone."""
-
-    id: str
-    record: SourceRecord | None
-
-
-class _Live:
-    """A source as it is now: held, read as far as `reading` says, and in the index or not."""
-
-    def __init__(self, holding: Holding) -> None:
-        self.holding = holding
-        self.reading: Reading | None = None
-        self.is_indexed = False
-        self.problem = holding.reason
-
-    @property
-    def reason(self) -> str | None:
-        """Why it is of no use."""
-        reading = self.reading
-        if self.problem or reading is None:
-            return self.problem
-        if reading.problem:
-            return reading.problem.message
-        if reading.is_read and not reading.key:
-            return reading.notes[0].message if reading.notes else NO_TEXT
-        return None
-
-    @property
-    def state(self) -> State:
-        """How far it is."""
-        if self.reason is not None:
-            return "failed"
-        if self.is_indexed:
-            return "ready"
-        return "reading" if self.reading and self.reading.begun else "waiting"
-
-    def record(self) -> SourceRecord:
-        """As others see it."""
-        held, reading = self.holding, self.reading
-        return SourceRecord(
-            held.id, held.name, held.origin, self.state, self.reason, held.added_at, held.size, held.sha256,
-            *((reading.kind, reading.pages, reading.title) if reading else (None, None, None)), held.url,
-        )  # fmt: skip
+_NOT_KEPT = "the source is not kept any more"
 
 
 class Catalog:
@@ -151,41 +78,44 @@ class Catalog:
     def __init__(
         self,
         hub: Hub,
-        folder: Path,
+        blobs: Blobs,
         engine: Engine,
         index: Index,
         settings: Settings,
         *,
+        leases: Leases | None = None,
         fetch: Callable[[str], Fetched] | None = None,
     ) -> None:
         self._hub, self._engine, self._fetch = hub, engine, fetch
-        self._blobs, self._holdings = Blobs(folder), Holdings()
+        self._blobs, self._leases, self._holdings = blobs, leases or Alone(), Holdings()
+        self._channel = Follower(hub, CHANNEL, self._apply, self._begin, self._settle)
         self._indexing = Indexing(index, engine)
-        self.watch = Watch(self, settings)
-        self._live: dict[str, _Live] = {}
+        self.watch = Watch(self, settings, self._leases)
+        self._live: dict[str, Live] = {}
+        # Of which the log has told something that is not in `_live` yet.
+        self._news: dict[str, None] = {}
         self._feed: Feed[Change] = Feed()
-        # One change at a time, from the log to the memory: what is looked up under it stays as it is.
+        # One change of ours at a time: of what others change meanwhile, the log says whether it came first.
         self._changing = asyncio.Lock()
         self._citing: set[Cited] = set()
         self._next_cite: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Bytes that nobody refers to, and since when.
+        # Bytes that nobody refers to, and since when; and those of them that are gone.
         self._loose: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self.position: Cursor | None = None
+        """The last row of the log that says anything of which sources there are."""
 
     async def __aenter__(self) -> Catalog:
         await self._blobs.open()
-        cursor = None
-        while rows := await self._hub.store.read(CHANNEL, cursor, _PAGE):
-            for row in rows:
-                self._holdings.apply(row)
-            cursor = rows[-1].cursor
-        for held in self._holdings.sources.values():
-            self._set(held)
+        await self._channel.catch_up()
         await self.watch.start()
         self._background = [
             asyncio.create_task(work)
-            for work in (self._indexing.run(self._live.keys()), self._tidy(), self.watch.run())
-        ]
+            for work in (
+                self._indexing.run(self._live.keys()), self._tidy(), self.watch.run(), self._channel.run(),
+            )
+        ]  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -210,7 +140,11 @@ class Catalog:
 
     def record(self, source_id: str) -> SourceRecord:
         """One source. Raises `NotFound`."""
-        return self._found(source_id).record()
+        return self._known(source_id).record()
+
+    async def find(self, source_id: str) -> SourceRecord:
+        """As `record`, also of one that another server has just added."""
+        return (await self._found(source_id)).record()
 
     def holdings(self) -> list[Holding]:
         """All sources as they are kept."""
@@ -234,28 +168,28 @@ class Catalog:
 
     async def text(self, source_id: str) -> Document:
         """A source as it was read. Raises `NotFound`, `DocumentError`, and `Conflict` while it is read."""
-        live = self._found(source_id)
-        reading = _read(live)
+        live = await self._found(source_id)
+        reading = live.read
         if live.reason is not None:
             raise DocumentError(live.reason)
         document = await in_thread(lambda: self._engine.document(reading, boxes=False))
-        return document or await self._engine.load(self._given(live.holding))
+        return document or await self._engine.load(await self._brought(live.holding))
 
     async def picture(self, source_id: str, crop: Crop) -> bytes:
         """A page of a source. Raises as `text`."""
-        live = self._found(source_id)
-        reading = _read(live)
+        live = await self._found(source_id)
+        reading = live.read
         if reading.kind not in {"pdf", "image"}:
             raise NotFound("only PDFs and images have pages that can be looked at")
         if not 1 <= crop.page <= (reading.pages or 0):
             raise NotFound(f"there is no page {crop.page}")
         return await self.draw(live.holding.sha256 or "", crop)
 
-    def path(self, source_id: str) -> Path:
+    async def path(self, source_id: str) -> Path:
         """The file with the bytes of a source. Raises `NotFound`."""
-        held = self._found(source_id).holding
-        path = self._blobs.path(held.sha256) if held.sha256 else None
-        if path is None or not path.is_file():
+        held = (await self._found(source_id)).holding
+        path = await self._blobs.bring(held.sha256) if held.sha256 else None
+        if path is None:
             raise NotFound("there are no bytes of this source")
         return path
 
@@ -271,16 +205,16 @@ class Catalog:
             document = await in_thread(lambda: self._engine.document(reading))
             if document:
                 return document
-        with suppress(DocumentError):
-            return await self._engine.load(self._given(held))
+        with suppress(DocumentError, NotFound):
+            return await self._engine.load(await self._brought(held))
         return None
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
         """A picture of what these bytes are. Raises `NotFound`; `DocumentError` where they have no looks."""
         held = self._holdings.known.get(sha256)
         if held is None:
-            raise NotFound("the source is not kept any more")
-        drawn = await self._engine.draw(self._given(held), crop, sha256)
+            raise NotFound(_NOT_KEPT)
+        drawn = await self._engine.draw(await self._brought(held), crop, sha256)
         if drawn is None:
             raise DocumentError("it cannot be drawn")
         return drawn
@@ -294,7 +228,7 @@ class Catalog:
 
     def citing(self, source_id: str) -> dict[str, frozenset[str]]:
         """The threads that refer to a source, see `Holdings`. Raises `NotFound`."""
-        self._found(source_id)
+        self._known(source_id)
         return self._holdings.citing(source_id)
 
     async def forget_thread(self, thread_id: str) -> None:
@@ -304,19 +238,19 @@ class Catalog:
     async def sweep(self, grace: float = _GRACE) -> None:
         """Delete bytes that nobody has referred to for so many seconds."""
         async with self._changing:
-            now, holdings = asyncio.get_running_loop().time(), self._holdings
-            loose = [sha256 for sha256 in holdings.known if not holdings.needs(sha256)]
-            self._loose = {sha256: self._loose.get(sha256, now) for sha256 in loose}
+            now, loose = asyncio.get_running_loop().time(), await self._unneeded()
+            self._gone &= loose
+            self._loose = {sha256: self._loose.get(sha256, now) for sha256 in loose - self._gone}
             await self._delete([sha256 for sha256, since in self._loose.items() if now - since >= grace])
 
     async def recover(self) -> None:
         """Delete what a crash has left: bytes of no source, and those that only threads of the past cite."""
-        for thread_id in self._holdings.threads:
-            if await self._hub.store.head(channel_of(thread_id)) is None:
-                await self.forget_thread(thread_id)
+        if await self._leases.take(_SWEEP):
+            for thread_id in self._holdings.threads:
+                if await self._hub.store.head(channel_of(thread_id)) is None:
+                    await self.forget_thread(thread_id)
         async with self._changing:
-            kept = {*self._holdings.known, *await self._blobs.kept()}
-            await self._delete([sha256 for sha256 in kept if not self._holdings.needs(sha256)])
+            await self._delete(await self._unneeded())
 
     # What comes and goes.
 
@@ -355,12 +289,14 @@ class Catalog:
         if draft:
             await draft.done()
             held = replace(held, sha256=draft.sha256, size=draft.size)
+            await self._blobs.share(draft)
         return await self._whole(self._keep(held, draft))
 
     async def remove(self, source_id: str) -> None:
         """Take a source out. Raises `NotFound`, and `Conflict` where it would come back by itself."""
-        if self._found(source_id).holding.given:
-            raise Conflict("the settings of the server name it, or its folder: it can only go from there")
+        held = (await self._found(source_id)).holding
+        if held.given and await self.watch.names(held):
+            raise Conflict("the settings of a server name it, or its folder: it can only go from there")
         await self.drop(source_id)
 
     async def drop(self, source_id: str) -> None:
@@ -369,14 +305,37 @@ class Catalog:
 
     # How.
 
-    def _found(self, source_id: str) -> _Live:
+    def _known(self, source_id: str) -> Live:
         if live := self._live.get(source_id):
             return live
         raise NotFound("there is no such source")
 
+    async def _found(self, source_id: str) -> Live:
+        if source_id not in self._live:
+            await self._channel.catch_up()
+        return self._known(source_id)
+
     def _given(self, held: Holding) -> Given:
         path = self._blobs.path(held.sha256 or "")
         return Given(path, held.name, held.url, None, (held.id, *held.also), held.content_type)
+
+    async def _brought(self, held: Holding) -> Given:
+        """As `_given`, with the bytes here. Raises `NotFound`."""
+        if await self._blobs.bring(held.sha256 or "") is None:
+            raise NotFound(_NOT_KEPT)
+        return self._given(held)
+
+    async def _bring(self, sha256: str) -> None:
+        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
+        while True:
+            try:
+                if await self._blobs.bring(sha256):
+                    return
+            except StoreError as exc:
+                _log.warning("the bytes of a source cannot be had now: %s", exc)
+                await asyncio.sleep(_AGAIN)
+            else:
+                raise DocumentError(_NOT_KEPT)
 
     async def _fetched(self, url: str) -> Fetched:
         fetch = self._fetch
@@ -395,70 +354,97 @@ class Catalog:
 
     async def _keep(self, held: Holding, draft: Draft | None) -> tuple[SourceRecord, bool]:
         async with self._changing:
-            before = self._holdings.sources.get(held.id)
-            held = replace(held, name=self._holdings.free_name(held.id, before.name if before else held.name))
             if draft:
                 await self._blobs.keep(draft)
+            await self._channel.catch_up()
+            before = self._holdings.sources.get(held.id)
+            held = replace(held, name=self._holdings.free_name(held.id, before.name if before else held.name))
             if before is None or replace(held, added_at=before.added_at) != before:
-                await self._write([("added", held)])
-                self._set(held)
-            return self._live[held.id].record(), before is None or before.sha256 != held.sha256
+                await self._replacing(before)
+                await self._channel.write([("added", held)])
+            # Another server may have removed it by now.
+            live = self._live.get(held.id) or Live(held)
+            return live.record(), before is None or before.sha256 != held.sha256
 
     async def _drop(self, source_id: str) -> None:
         async with self._changing:
-            if source_id not in self._live:
-                return
-            await self._write([("removed", Removed(source_id))])
-            self._unread(self._live.pop(source_id))
-            self._feed.tell(Change(source_id, None))
+            await self._channel.catch_up()
+            if held := self._holdings.sources.get(source_id):
+                await self._replacing(held)
+                await self._channel.write([("removed", Removed(source_id))])
+
+    async def _replacing(self, before: Holding | None) -> None:
+        """The bytes that a source had so far stay for a while: a verdict may be on its way."""
+        if before and before.sha256:
+            await self._blobs.touch([before.sha256])
 
     async def _cite(self) -> None:
         """What came until its turn goes into one append: many threads may begin to cite at once."""
         async with self._changing:
             taken, self._citing, self._next_cite = self._citing, set(), None
-            await self._write([("cited", each) for each in taken])
+            kept = await self._blobs.touch({each.sha256 for each in taken})
+            await self._channel.write([("cited", each) for each in taken if each.sha256 in kept])
 
     async def _uncited(self, thread_id: str) -> None:
         async with self._changing:
+            await self._channel.catch_up()
             if self._holdings.cites(thread_id):
-                await self._write([("uncited", Uncited(thread_id))])
+                await self._channel.write([("uncited", Uncited(thread_id))])
 
-    async def _write(self, rows: Collection[tuple[str, Struct]]) -> None:
-        entries = [Entry(uuid4().hex, kind, codec.encode(data)) for kind, data in rows]
-        if entries:
-            for row in await self._hub.append(CHANNEL, entries):
-                self._holdings.apply(row)
+    # What the log says.
+
+    def _begin(self) -> None:
+        self._holdings, self.position = Holdings(), None
+        self._news.update(dict.fromkeys(self._live))
+
+    def _apply(self, row: Row) -> None:
+        if source_id := self._holdings.apply(row):
+            self.position = row.cursor
+            self._news.pop(source_id, None)
+            self._news[source_id] = None
+
+    def _settle(self) -> None:
+        news, self._news = self._news, {}
+        for source_id in news:
+            if held := self._holdings.sources.get(source_id):
+                self._set(held)
+            elif live := self._live.pop(source_id, None):
+                self._unread(live)
+                self._feed.tell(Change(source_id, None))
 
     def _set(self, held: Holding) -> None:
         """Have a source read as it is held now, unless it was."""
         before = self._live.get(held.id)
-        if before and before.reading and _as_read(before.holding) == _as_read(held):
+        if before and before.reads(held):
             before.holding = held
             return
-        live = self._live[held.id] = _Live(held)
+        live = self._live[held.id] = Live(held)
         if held.sha256:
-            live.reading = self._engine.take(self._given(held), partial(self._heard, live))
+            given, bring = self._given(held), None
+            if not self._blobs.path(held.sha256).is_file():
+                bring = partial(self._bring, held.sha256)
+            live.reading = self._engine.take(given, partial(self._heard, live), bring)
         self._tell(live)
         if before:
             self._unread(before)
 
-    def _unread(self, live: _Live) -> None:
+    def _unread(self, live: Live) -> None:
         self._indexing.remove(live.holding.id)
         if live.reading:
             self._engine.remove(live.reading)
 
-    def _heard(self, live: _Live, reading: Reading) -> None:
+    def _heard(self, live: Live, reading: Reading) -> None:
         if reading.is_read and reading.key:
             self._indexing.add(live.holding.id, reading, partial(self._indexed, live))
         else:
             self._tell(live)
 
-    def _indexed(self, live: _Live, problem: str | None) -> None:
+    def _indexed(self, live: Live, problem: str | None) -> None:
         live.is_indexed, live.problem = True, problem
         if self._live.get(live.holding.id) is live:
             self._tell(live)
 
-    def _tell(self, live: _Live) -> None:
+    def _tell(self, live: Live) -> None:
         self._feed.tell(Change(live.holding.id, live.record()))
 
     async def _tidy(self) -> None:
@@ -472,11 +458,16 @@ class Catalog:
                 _log.exception("bytes that nobody needs cannot be deleted now")
             await asyncio.sleep(_EVERY)
 
+    async def _unneeded(self) -> set[str]:
+        """Bytes that are or were kept, and that nobody refers to."""
+        kept = await self._blobs.kept()
+        # What was kept by now, and is needed, the log says by now.
+        await self._channel.catch_up()
+        return {sha256 for sha256 in kept | self._holdings.known.keys() if not self._holdings.needs(sha256)}
+
     async def _delete(self, sha256s: Collection[str]) -> None:
-        await self._blobs.delete(sha256s)
+        self._gone |= {*sha256s} - await self._blobs.delete(sha256s)
         for sha256 in sha256s:
-            self._holdings.known.pop(sha256, None)
-            self._loose.pop(sha256, None)
             await self._engine.discard(sha256)
 
 
@@ -486,18 +477,3 @@ def _name_of(url: str) -> str:
     except ValueError:
         return "page"
     return clean(unquote(where.path.rpartition("/")[2]))[:LONGEST_NAME] or clean(where.netloc) or "page"
-
-
-def _as_read(held: Holding) -> tuple[Any, ...]:
-    """All that reading it depends on."""
-    return held.sha256, held.content_type, held.name, held.url, held.also
-
-
-def _read(live: _Live) -> Reading:
-    """How a source was read. Raises `DocumentError` where it was not, and `Conflict` where it is not yet."""
-    reading = live.reading
-    if reading is None or reading.problem:
-        raise DocumentError(live.reason or "it cannot be read")
-    if not reading.is_read:
-        raise Conflict("it is still being read")
-    return reading

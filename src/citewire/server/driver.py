@@ -62,17 +62,26 @@ class Observer(Protocol):
 
 
 class Driver:
-    """Runs the agent for others."""
+    """Runs the agent for others. A store that fails is asked again for `patience` seconds."""
 
     def __init__(
-        self, hub: Hub, history: History, agent: Agent, citing: Citing, links: Links, observer: Observer
+        self,
+        hub: Hub,
+        history: History,
+        agent: Agent,
+        citing: Citing,
+        links: Links,
+        observer: Observer,
+        *,
+        patience: float = 0.0,
     ) -> None:
         self._hub, self._history, self._agent, self._citing = hub, history, agent, citing
-        self._links, self._observer = links, observer
+        self._links, self._observer, self._patience = links, observer, patience
 
     async def drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
         """A run from its start to its end, or anew where it `goes_on` after these events."""
-        journal = self.journal(live.channel, goes_on=goes_on is not None)
+        journal = self.journal(live.channel, goes_on=goes_on is not None, patience=self._patience)
+        live.journal = journal
         run_input, outcome, error = live.started.input, "finished", None
         try:
             async with journal:
@@ -138,7 +147,7 @@ class Driver:
             state=past.state,
             context=past.context,
         )
-        journal = self.journal(channel, kind="late")
+        journal = self.journal(channel, kind="late", patience=self._patience)
         options = replace(self._citing.options, deadline=deadline)
         stream = await self._stream(run_input, journal, options)
 

@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from citewire.channels.store import Row
 from citewire.errors import InputError
@@ -87,13 +88,13 @@ class Holdings:
         self._cites: dict[str, set[str]] = {}
         self._threads: dict[str, set[str]] = {}
 
-    def apply(self, row: Row) -> None:
-        """Take in what the log says."""
+    def apply(self, row: Row) -> str | None:
+        """Take in what the log says; the id of the source that it is about, if it is about one."""
         match row.kind:
             case "added":
-                self._add(json.decode(row.data, type=Holding))
+                return self._add(json.decode(row.data, type=Holding))
             case "removed":
-                self._remove(json.decode(row.data, type=Removed).id)
+                return self._remove(json.decode(row.data, type=Removed).id)
             case "cited":
                 cited = json.decode(row.data, type=Cited)
                 self._cites.setdefault(cited.sha256, set()).add(cited.thread)
@@ -103,7 +104,8 @@ class Holdings:
                 for sha256 in self._threads.pop(thread, ()):
                     _discard(self._cites, sha256, thread)
             case _:
-                raise ValueError(f"a row of an unknown kind: {row.kind}")
+                pass  # Later versions may say more, and one of them may share the store.
+        return None
 
     @property
     def threads(self) -> list[str]:
@@ -132,18 +134,22 @@ class Holdings:
             name = str(path.with_name(f"{path.stem} ({number}){path.suffix}"))
         return name
 
-    def _add(self, holding: Holding) -> None:
+    def _add(self, holding: Holding) -> str:
         self._remove(holding.id)
+        # Two servers may have given a name at the same time. The log says who was first.
+        holding = replace(holding, name=self.free_name(holding.id, holding.name))
         self.sources[holding.id] = holding
         self._names[holding.name.casefold()] = holding.id
         if holding.sha256:
             self.known[holding.sha256] = holding
             self._held.setdefault(holding.sha256, set()).add(holding.id)
+        return holding.id
 
-    def _remove(self, source_id: str) -> None:
+    def _remove(self, source_id: str) -> str:
         if before := self.sources.pop(source_id, None):
             self._names.pop(before.name.casefold(), None)
             _discard(self._held, before.sha256 or "", source_id)
+        return source_id
 
 
 def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:

@@ -293,6 +293,8 @@ def refusal(error: Exception) -> Response:
     response = answer(told, status)
     if status == 401:
         response.headers["www-authenticate"] = 'Bearer realm="citewire"'
+    if isinstance(error, StoreError):
+        response.headers["retry-after"] = "1"
     return response
 
 

@@ -8,6 +8,7 @@
 | `record` | a citation that was seen, or a verdict on one |
 | `review` | what somebody who looked at a citation did |
 | `over` | the end of a run, after its last event |
+| `ask` | what nodes ask of each other: see `asks` |
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, Event, Malformed, RunInput, Unknown
 from citewire.agui.ledger import CitationSeen, Record, ReviewGiven, VerdictReached
 from citewire.channels.hub import Hub
-from citewire.channels.store import Entry, Row
+from citewire.channels.store import Entry, Row, StoreError
 from citewire.errors import CitewireError, InputError
 
 __all__ = [
@@ -47,6 +48,8 @@ _PREFIX = "run:"
 _LONGEST_NAME = 512
 # Entries that may wait while those before them are being written.
 _AHEAD = 256
+# Seconds after which a store that failed is asked again, at first and at most.
+_SOON, _LATER = 0.1, 1.0
 # The address of a proof, in the verdict that it proves.
 _PROOF = re.compile(rb'"proof":"[^"]*/proofs/[\w-]+\.([0-9a-f]{32})')
 _RECORDS: dict[type[Record], str] = {
@@ -115,9 +118,10 @@ class Journal:
     """A `RunSink` that writes one run into the log of its thread.
 
     What comes while something is being written is written together after it, so that a run waits for the log
-    only where that cannot keep up, and at the end of the block. `is_over` says whether a terminal event came.
-    A run that `goes_on` has started before, and is not started again. `reached` is told of verdicts before
-    they are kept, `kept` of all that is.
+    only where that cannot keep up, and at the end of the block. `is_over` says whether a terminal event came,
+    `is_ended` whether the end is being written. A run that `goes_on` has started before, and is not started
+    again. `reached` is told of verdicts before they are kept, `kept` of all that is. A store that fails is
+    asked again for `patience` seconds.
     """
 
     def __init__(
@@ -129,14 +133,16 @@ class Journal:
         *,
         goes_on: bool = False,
         kind: str = "event",
+        patience: float = 0.0,
     ) -> None:
         self._hub, self._channel, self._reached, self._kept, self._kind = hub, channel, reached, kept, kind
-        self._skips_start = goes_on
+        self._skips_start, self._patience = goes_on, patience
         # Two attempts at a run write different rows.
         self._attempt, self._count = uuid4().hex, 0
         self._waiting: list[Entry] = []
         self._writing: asyncio.Task[None] | None = None
-        self.is_over = False
+        self._is_closed = False
+        self.is_over = self.is_ended = False
         self.failed = False
 
     async def __aenter__(self) -> Self:
@@ -148,6 +154,8 @@ class Journal:
     async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | Record]) -> None:
         """See `RunSink`: whoever reads the log gets them once they are kept. Raises also for those before."""
         del thread_id, run_id
+        if self._is_closed:
+            return
         if verdicts := [item for item in items if isinstance(item, VerdictReached)]:
             await self._reached(verdicts)
         if len(self._waiting) >= _AHEAD or (self._writing and self._writing.done()):
@@ -160,11 +168,34 @@ class Journal:
         while self._waiting:
             entries, self._waiting = self._waiting, []
             try:
-                await self._hub.append(self._channel, entries)
+                await self._append(entries)
             except CitewireError:
                 self.is_over = False  # whatever told of the end may not be there
                 raise
             self._kept()
+
+    async def _append(self, entries: Sequence[Entry]) -> None:
+        """Keep them, also where that has to be tried again: what was kept is kept once."""
+        loop, delay = asyncio.get_running_loop(), _SOON
+        until = loop.time() + self._patience
+        while True:
+            try:
+                await self._hub.append(self._channel, entries)
+            except StoreError:
+                if loop.time() + delay > until:
+                    self._patience = 0.0  # those who watch have waited long enough
+                    raise
+            else:
+                return
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LATER)
+
+    def close(self) -> None:
+        """Write nothing any more: the run is another node's now."""
+        self._is_closed = True
+        self._waiting.clear()
+        if self._writing:
+            self._writing.cancel()
 
     async def _written(self) -> None:
         """Wait until all is kept."""
@@ -174,11 +205,12 @@ class Journal:
 
     async def end(self, run_id: str, outcome: Outcome, error: ev.RunError | None = None) -> None:
         """Write the end of the run after its block, and the event that tells of it where none did."""
+        self.is_ended = True
         entries: list[Entry] = []
         if error is not None and not self.is_over and (told := self._entry(error)):
             entries.append(told)
         entries.append(self._numbered("over", codec.encode(Over(run_id, outcome))))
-        await self._hub.append(self._channel, entries)
+        await self._append(entries)
         self._kept()
 
     def _entry(self, item: AnyEvent | Record) -> Entry | None:

@@ -1,6 +1,6 @@
 """API keys, `app.key:secret`, and who calls with one, or with a token that was signed with one.
 
-`keys.json` in the data folder has a row for each key, and no secret. That of a key is derived from its row
+`keys.json` in the vault has a row for each key, and no secret. That of a key is derived from its row
 and the secret of the server, so what others sign with it can be checked, and a row that somebody changed no
 longer fits the hash that it has of its key's secret. A plain hash does, and no slow one is needed: nobody
 guesses 256 random bits.
@@ -25,17 +25,18 @@ from msgspec.structs import replace
 
 from citewire import codec
 from citewire.errors import InputError
-from citewire.server import private, tokens
+from citewire.server import tokens
 from citewire.server.capability import FULL, Capability
 from citewire.server.origins import is_loopback
-from citewire.server.private import KeyringError
 from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials
 from citewire.server.secret import Secret
+from citewire.server.vault import Files, KeyringError, Mark, Vault
 
-__all__ = ["Caller", "Key", "Keyring", "NoKeys", "check_binding"]
+__all__ = ["Caller", "Key", "Keyring", "NoKeys", "check_binding", "has_none"]
 
 LONGEST_TOKEN = 24 * 3600
 
+_KEYS = "keys.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]{1,64}")
 
 
@@ -86,44 +87,44 @@ class _Known(NamedTuple):
 
 
 class Keyring:
-    """The keys in a data folder. Any number of threads and processes may use and change it together."""
+    """The keys in a vault, or in a data folder. Any number of threads and processes may use and change it."""
 
     def __init__(
         self,
-        folder: Path,
+        kept: Vault | Path,
         *,
         secret: str | None = None,
         longest_token: float = LONGEST_TOKEN,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._folder, self._file = folder, folder / "keys.json"
-        self._secret = Secret.kept_in(folder) if secret is None else Secret(secret)
+        vault = self.vault = Files(kept) if isinstance(kept, Path) else kept
+        self._secret = Secret.kept_in(vault) if secret is None else Secret(secret)
         self._longest, self._clock = longest_token, clock
-        self._seen: tuple[private.Mark, Mapping[str, _Known]] = (None, {})
+        self._seen: tuple[Mark, Mapping[str, _Known]] = (None, {})
         # What no caller can be, so that an unknown name takes as long as a wrong secret.
         self._nobody = _Known(Capability(), _hash(secrets.token_urlsafe()), secrets.token_urlsafe(32))
 
     @classmethod
-    def kept_in(cls, folder: Path) -> Keyring:
-        """The keys of a data folder, with the secret of the environment (`CITEWIRE_SECRET`) if it has one."""
-        return cls(folder, secret=os.environ.get("CITEWIRE_SECRET") or None)
+    def kept_in(cls, vault: Vault) -> Keyring:
+        """The keys of a vault, with the secret of the environment (`CITEWIRE_SECRET`) if it has one."""
+        return cls(vault, secret=os.environ.get("CITEWIRE_SECRET") or None)
 
     def create(self, capability: Capability = FULL, name: str | None = None) -> str:
         """A new key as text, which is not to be had again. A name is given only once, even if revoked."""
         name = f"citewire.{secrets.token_hex(4)}" if name is None else name
         if not _NAME.fullmatch(name):
             raise KeyringError("a key is named app.key, in letters, digits, - and _")
-        with private.alone(self._folder):
+        with self.vault.alone():
             return self._add(name, capability)
 
     def development(self) -> str | None:
         """A key that may do everything, if there is no key yet; else None."""
-        with private.alone(self._folder):
+        with self.vault.alone():
             return None if self.has_keys() else self._add(f"citewire.{secrets.token_hex(4)}", FULL)
 
     def revoke(self, name: str) -> None:
         """From now on the key, and every token signed with it, is refused."""
-        with private.alone(self._folder):
+        with self.vault.alone():
             keys = {key.name: key for key in self.rows()}
             if name not in keys:
                 raise KeyringError(f"there is no key {name!r}")
@@ -132,12 +133,12 @@ class Keyring:
 
     def rows(self) -> tuple[Key, ...]:
         """Every key there is or was, oldest first."""
-        if (data := private.read(self._file)) is None:
+        if (data := self.vault.read(_KEYS)) is None:
             return ()
         try:
             return msgspec.convert(codec.decode(data), tuple[Key, ...])
         except (InputError, msgspec.ValidationError) as exc:
-            raise KeyringError(f"{self._file} is damaged: {exc}") from exc
+            raise KeyringError(f"{self.vault.where(_KEYS)} is damaged: {exc}") from exc
 
     def has_keys(self) -> bool:
         """Whether there is a key that is not revoked."""
@@ -213,11 +214,11 @@ class Keyring:
         return f"{name}:{secret}"
 
     def _write(self, *keys: Key) -> None:
-        private.write(self._file, codec.pretty(keys).encode() + b"\n")
+        self.vault.write(_KEYS, codec.pretty(keys).encode() + b"\n")
 
     def _known(self) -> Mapping[str, _Known]:
-        """The keys that are not revoked, read again whenever the file is another one."""
-        mark = private.mark(self._file)
+        """The keys that are not revoked, read again whenever others were written."""
+        mark = self.vault.mark(_KEYS)
         if self._seen[0] != mark:
             self._seen = (mark, {key.name: self._intact(key) for key in self.rows() if key.revoked is None})
         return self._seen[1]
@@ -226,14 +227,19 @@ class Keyring:
         secret = self._secret_of(key)
         if _hash(secret) != key.hash:
             raise KeyringError(
-                f"the key {key.name} in {self._file} was changed there, or made with another secret of the "
-                "server; put that back, or revoke the key"
+                f"the key {key.name} in {self.vault.where(_KEYS)} was changed there, or made with another "
+                "secret of the server; put that back, or revoke the key"
             )
         return _Known(Capability.of(key.capability), key.hash, secret)
 
     def _secret_of(self, key: Key) -> str:
         row = [key.name, key.capability, key.created, key.salt]
         return self._secret.derive("key", codec.encode(row))
+
+
+def has_none(vault: Vault) -> bool:
+    """Whether a vault never had a key: to look at it must not make a secret there."""
+    return vault.mark(_KEYS) is None
 
 
 def check_binding(host: str, keyring: Keyring) -> None:

@@ -10,18 +10,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from citewire.agui import events as ev
-from citewire.agui.events import RunInput
+from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Stream
 from citewire.agui.sources import Abort
 from citewire.agui.sse import PING
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Row
+from citewire.channels.store import Cursor, Row, Store
 from citewire.errors import CitewireError
 from citewire.server.http import read
-from citewire.server.journal import Outcome, Over, Started, frame, framed
+from citewire.server.journal import Journal, Outcome, Over, Started, frame, framed
+from citewire.server.left import rows_after
 
-__all__ = ["ENDINGS", "Ended", "Live", "follow", "watch"]
+__all__ = ["ENDINGS", "Ended", "Live", "after_first", "ended_run", "follow", "watch"]
 
+# Seconds in which other nodes may say that somebody watches a run, before it is ended.
+_GRACE = 1.0
 # Seconds of silence after which a proxy on the way may think that nobody is there.
 _QUIET = 15.0
 
@@ -45,20 +48,29 @@ class Ended(CitewireError):
 
 
 class Live:
-    """A run that is going on. `after` is where its rows begin, `lost` an end that the log could not keep."""
+    """A run that is going on: here, since a `task` drives it, or on another node.
 
-    def __init__(self, started: Started, channel: str, after: Cursor, linger: float) -> None:
+    `after` is where its rows begin, `lost` an end that the log could not keep, or none that we know of.
+    """
+
+    def __init__(self, started: Started, channel: str, after: Cursor) -> None:
         self.started, self.channel, self.after = started, channel, after
         self.run_id = started.input.run_id
         self.abort = Abort()
         self.stream: Stream | None = None
+        self.journal: Journal | None = None
         self.ending: Outcome | None = None
         self.task: asyncio.Task[None] | None = None
-        self.lost: asyncio.Future[ev.RunError] = asyncio.get_running_loop().create_future()
+        self.lost: asyncio.Future[ev.RunError | None] = asyncio.get_running_loop().create_future()
         self.watchers = 0
-        self._linger = linger
+        self._linger: float | None = None
+        self._left: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
-        self._unwatched()
+
+    def drive(self, task: asyncio.Task[None], linger: float, left: Callable[[], None]) -> None:
+        """It goes on here. `left` is told when nobody has watched it for `linger` seconds."""
+        self.task, self._linger, self._left = task, linger, left
+        self.wait()
 
     def end(self, outcome: Outcome) -> None:
         """End it at once: the agent is left, and verdicts are not waited for."""
@@ -67,6 +79,25 @@ class Live:
             self.abort()
             if self.stream:
                 self.stream.hurry()
+
+    def end_soon(self, outcome: Outcome) -> None:
+        """End it, unless somebody is seen to watch it in the next second."""
+        self._set_timer(_GRACE, lambda: self.end(outcome))
+
+    def wait(self) -> None:
+        """Somebody may watch it, though nobody does here: give them their time again."""
+        if self._linger is not None and not self.watchers:
+            self._set_timer(self._linger, self._left)
+
+    def forsake(self) -> None:
+        """Another node has it now: nothing more is written here, and whoever watches has to come back."""
+        self.over()
+        if self.journal:
+            self.journal.close()
+        if self.task:
+            self.task.cancel()
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     @contextmanager
     def watched(self) -> Generator[Live]:
@@ -77,16 +108,15 @@ class Live:
             yield self
         finally:
             self.watchers -= 1
-            if not self.watchers:
-                self._unwatched()
+            self.wait()
 
     def over(self) -> None:
         self._forget_timer()
-        self._linger = -1
+        self._linger = None
 
-    def _unwatched(self) -> None:
-        if self._linger >= 0:
-            self._timer = asyncio.get_running_loop().call_later(self._linger, self.end, "abandoned")
+    def _set_timer(self, seconds: float, then: Callable[[], None]) -> None:
+        self._forget_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, then)
 
     def _forget_timer(self) -> None:
         if self._timer:
@@ -104,22 +134,43 @@ async def follow(live: Live, hub: Hub, after: Cursor | None) -> AsyncGenerator[b
                     yield frames
                 if end is not None:
                     return
-        if live.lost.done():
-            yield b"data: %b\n\n" % ev.encode(live.lost.result())
+        if live.lost.done() and (error := live.lost.result()):
+            yield b"data: %b\n\n" % ev.encode(error)
+
+
+async def ended_run(store: Store, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
+    """The frames of the run after the cursor, which has ended."""
+    async with aclosing(rows_after(store, channel, after)) as rows:
+        async for row in rows:
+            if row.kind == "event":
+                yield frame(row)
+            if row.kind == "over":
+                return
+
+
+async def after_first(frames: AsyncGenerator[bytes], events: list[AnyEvent]) -> AsyncGenerator[bytes]:
+    """The frames, with these events after the first one, which starts the run."""
+    more = b"".join(b"data: %b\n\n" % ev.encode(event) for event in events)
+    async with aclosing(frames):
+        async for each in frames:
+            first, end, rest = each.partition(b"\n\n")
+            if more and b"data: " in first:
+                each, more = first + end + more + rest, b""  # noqa: PLW2901  # with what it lacked
+            yield each
 
 
 async def watch(
-    channel: str, hub: Hub, after: Cursor | None, live: Callable[[], Live | None]
+    channel: str, hub: Hub, after: Cursor | None, live: Callable[[Sequence[Row]], Live | None]
 ) -> AsyncGenerator[bytes]:
     """The frames of what is in the log after the cursor, run after run, and of verdicts that come late.
 
-    Whoever watches a thread is there for each of its runs, which `live` gives.
+    Whoever watches a thread is there for each of its runs, which `live` gives when there are more rows.
     """
     run, posted = None, _Posted()
     with ExitStack() as there:
         async with aclosing(hub.follow(channel, after)) as followed:
             async for rows in _with_pings(followed, asyncio.get_running_loop().create_future(), first=True):
-                if (now := live()) is not run:
+                if (now := live(rows)) is not run:
                     there.close()
                     run = now and there.enter_context(now.watched())
                 if frames := b"".join(map(posted.frame, rows)) if rows else PING:
@@ -138,7 +189,8 @@ class _Posted:
         if row.kind not in {"event", "late"}:
             return b""
         given, self._input = self._input, None
-        if given is None:
+        # A run that was cut short before it began has only its end, after which nothing can be said.
+        if given is None or ev.decode(row.data).type == "RUN_ERROR":
             return frame(row)
         # Only the last one has an id: who is cut off in between gets all of it again.
         first = b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(given.messages)))

@@ -43,6 +43,8 @@ class Metrics:
         self._appends = counter("appends_total", "Rows appended to the log.")
         self._append_seconds = histogram("append_seconds", "How long an append took.", _APPEND)
         self.sources = gauge("sources", "Sources that are known.", "state")
+        self._jobs = gauge("jobs_waiting", "Jobs that no worker has taken yet.")
+        self._workers = gauge("workers_alive", "Workers that live.")
 
     def request(self, access: Access) -> None:
         """Count a request; one that fits no route is counted under the empty one, whatever its path."""
@@ -55,6 +57,11 @@ class Metrics:
         """Count an append to the log."""
         self._appends.inc(rows)
         self._append_seconds.observe(seconds)
+
+    def backlog(self, jobs: int, workers: int) -> None:
+        """How many jobs wait for how many workers, of all nodes."""
+        self._jobs.set(jobs)
+        self._workers.set(workers)
 
     def render(self) -> bytes:
         """Everything, in the text format of Prometheus."""

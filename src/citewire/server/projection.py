@@ -72,8 +72,8 @@ class _Answer:
 class Projection:
     """The answers of a thread. `agent` is the client id of what no subagent said."""
 
-    def __init__(self, thread_id: str, epoch: str, agent: str) -> None:
-        self._thread_id, self._epoch, self._agent = thread_id, epoch, agent
+    def __init__(self, thread_id: str, series: str, agent: str) -> None:
+        self._thread_id, self._series, self._agent = thread_id, series, agent
         self.run_id = ""
         self._chunks = Chunks()
         self._subagents: dict[str, str] = {}
@@ -101,7 +101,7 @@ class Projection:
         if not self._steps:
             return []
         steps, self._steps = self._steps, []
-        return [Step(Mark(self._epoch, row.n, at), *step) for at, step in enumerate(steps, 1)]
+        return [Step(Mark(self._series, row.n, at), *step) for at, step in enumerate(steps, 1)]
 
     def message_id(self, name: str) -> str | None:
         """The id that the answer with the message `name` goes by in the thread; None where there is none."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from citewire.channels.channels import PAGE_ITEMS, Channels
+from citewire.channels.lease import Alone, Leases
 from citewire.channels.store import Store
 from citewire.errors import CitewireError
 from citewire.server.runs import Runs
@@ -17,6 +18,7 @@ __all__ = ["Retention"]
 _log = logging.getLogger("citewire.server")
 # Seconds from one look to the next.
 _EVERY = 60
+_SWEEP = "sweep:retention"
 
 
 class Retention:
@@ -29,9 +31,10 @@ class Retention:
         runs: Runs,
         threads: int | None = None,
         clock: Callable[[], float] = time.time,
+        leases: Leases | None = None,
     ) -> None:
         self._store, self._channels, self._runs = store, channels, runs
-        self._threads, self._clock = threads, clock
+        self._threads, self._clock, self._leases = threads, clock, leases or Alone()
 
     async def run(self) -> None:
         """Look again and again."""
@@ -43,7 +46,9 @@ class Retention:
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Look once. What fails is tried again with the next look."""
+        """Look once, unless another server does. What fails is tried again with the next look."""
+        if not await self._leases.take(_SWEEP):
+            return
         if self._channels.rules.any_end:
             async for channel in self._names():
                 if (seconds := self._channels.rules.keeps(channel)) is not None:

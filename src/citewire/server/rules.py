@@ -1,24 +1,22 @@
 """The rules of channels over HTTP: what the settings say, and what callers have said since.
 
 What is said here goes before what the settings say of the same pattern, until it is deleted. It is kept in
-the log `rules:`, so that any process that reads the log has the same rules.
+the log `rules:`, so that all servers with the same log have the same rules.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Literal
-from uuid import uuid4
 
 from msgspec import Struct
 
-from citewire import codec
 from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.rules import BUILT_IN, Rule, Rules, is_pattern
-from citewire.channels.store import Cursor, Entry
+from citewire.channels.store import Row
 from citewire.errors import InputError
+from citewire.server.follower import Follower
 from citewire.server.http import Call, NotFound, Operation, read
 from citewire.server.settings import RuleFor
 
@@ -55,23 +53,27 @@ class RuleBook:
     """The rules of these channels, which have them at once."""
 
     def __init__(self, hub: Hub, channels: Channels, settings: Iterable[RuleFor] = ()) -> None:
-        self._hub, self._channels = hub, channels
+        self._channels = channels
         self._settings = {each.pattern: each.rule for each in settings}
         self._said: dict[str, Rule] = {}
-        self._read: Cursor | None = None
-        self._turn = asyncio.Lock()
+        self._log = Follower(hub, _LOG, self._apply, self._said.clear, self._settle)
 
     async def catch_up(self) -> None:
         """Have what the log says by now."""
-        async with self._turn:
-            while rows := await self._hub.store.read(_LOG, self._read):
-                for row in rows:
-                    said: _Said = read(row.data, _Said)
-                    self._said.pop(said.pattern, None)
-                    if said.rule is not None:
-                        self._said[said.pattern] = said.rule
-                self._read = rows[-1].cursor
-            self._channels.rules = Rules(self._settings | self._said)
+        await self._log.catch_up()
+
+    async def run(self) -> None:
+        """Have what is said to other servers, as they are told."""
+        await self._log.run()
+
+    def _apply(self, row: Row) -> None:
+        said: _Said = read(row.data, _Said)
+        self._said.pop(said.pattern, None)
+        if said.rule is not None:
+            self._said[said.pattern] = said.rule
+
+    def _settle(self) -> None:
+        self._channels.rules = Rules(self._settings | self._said)
 
     def operations(self) -> list[Operation]:
         """What can be asked of rules."""
@@ -113,14 +115,14 @@ class RuleBook:
     async def delete(self, call: Call) -> None:
         """Forget a rule that a call has made."""
         pattern = _pattern(call.path)
+        await self._log.catch_up()
         if pattern not in self._said:
             raise NotFound("no call has made a rule for this")
         await self._say(call, pattern, None)
 
     async def _say(self, call: Call, pattern: str, rule: Rule | None) -> None:
         said = _Said(pattern, rule, call.caller.key, call.caller.client_id)
-        await self._hub.append(_LOG, [Entry(uuid4().hex, "rule", codec.encode(said))])
-        await self.catch_up()
+        await self._log.write([("rule", said)])
 
     def _view(self, pattern: str) -> RuleView:
         rule = self._channels.rules.of(pattern)

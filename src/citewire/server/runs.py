@@ -1,67 +1,101 @@
 """Runs that live on the server: they go on when a client leaves, others may join, and none is lost.
 
-What a client is sent is read from the log, so that whoever comes later, or comes again, gets the same.
+What a client is sent is read from the log, so that whoever comes later, or comes again, gets the same; also
+from another node of those that share the store. A run goes on at the node that has the lease of its thread.
+The others follow the log, ask that node for what only it can do (see `asks`), and take over when it dies.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Stream
-from citewire.agui.protocol import Gate, ProtocolError
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Entry, Row
+from citewire.channels.lease import Alone, Leases
+from citewire.channels.store import Cursor, Entry, Row, StoreError
 from citewire.errors import CitewireError
+from citewire.server.asks import Ask, Asks, What
 from citewire.server.driver import Driver, Observer
 from citewire.server.foreign import Foreign
 from citewire.server.http import Conflict, NotFound, Overloaded, read
-from citewire.server.journal import TERMINAL, Started, channel_of, frame, framed, input_id, thread_of
+from citewire.server.journal import TERMINAL, Over, Started, channel_of, framed, input_id, thread_of
 from citewire.server.keys import Caller
-from citewire.server.live import ENDINGS, Live, follow, watch
+from citewire.server.late import Late, late_lease
+from citewire.server.left import before, how_left, is_unfinished
+from citewire.server.live import ENDINGS, Live, after_first, ended_run, follow, watch
 
 __all__ = ["Runs"]
 
+_log = logging.getLogger("citewire.runs")
 _PAGE = 1000
-# Rows that are looked at from the end to know how a thread was left.
-_BACK = 64
+_WATCHED = "a run of this thread is going on, and somebody is watching it"
+_BUSY = "another node has work to do in this thread"
+# Seconds for which another node may keep a thread that is wanted here, and between two tries to get it.
+_PATIENCE, _SHORTLY = 5.0, 0.05
+# Seconds of silence after which the node of a run may have died, where somebody watches it and where not; and
+# from one look to the next.
+_QUIET, _UNWATCHED = 2.0, 10.0
+_LOOK = 0.5
 
 
 class Runs:
-    """The runs of a server. `resumes` says that the agent may be asked the same again after a restart."""
+    """The runs of a server. `resumes` says that the agent may be asked the same again after a restart.
+
+    Without `leases` no other node shares the store. `cited` is told of threads in whose channels somebody
+    cites something on another node, `untied` of leases of their ties that are lost.
+    """
 
     def __init__(
-        self, hub: Hub, driver: Driver, observer: Observer, *, linger: float, most: int, resumes: bool
+        self,
+        hub: Hub,
+        driver: Driver,
+        observer: Observer,
+        *,
+        linger: float,
+        most: int,
+        resumes: bool,
+        leases: Leases | None = None,
     ) -> None:
         self._hub, self._driver, self._observer = hub, driver, observer
         self._linger, self._most, self._resumes = linger, most, resumes
+        self.leases: Leases = leases or Alone()
+        self.is_shared = not isinstance(self.leases, Alone)
+        self.cited: Callable[[str], None] = lambda _: None
+        self.untied: Callable[[str], None] = lambda _: None
         self._live: dict[str, Live] = {}
+        # Runs that go on elsewhere and are watched here; when something was last heard of other threads.
+        self._away: dict[str, Live] = {}
+        self._heard: dict[str, float] = {}
+        self._asks = Asks(hub, self._hear if self.is_shared else None)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._late: dict[str, asyncio.Task[None]] = {}
+        self._late = Late(driver, self.leases, self._asks, self._leave)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
+        self.leases.on_lost(self._lost)
 
     @property
     def active(self) -> int:
-        """How many are going on."""
+        """How many are going on here."""
         return len(self._live)
 
     @property
     def watched(self) -> int:
-        """How many streams of them are open."""
-        return sum(live.watchers for live in self._live.values())
+        """How many streams of them, and of those elsewhere, are open."""
+        return sum(live.watchers for live in (*self._live.values(), *self._away.values()))
 
     def is_live(self, channel: str) -> bool:
-        """Whether a run of this thread is going on."""
+        """Whether a run of this thread is going on here."""
         return channel in self._live
 
     def stream(self, channel: str) -> Stream | None:
-        """The stream of the run of this thread that is going on."""
+        """The stream of the run of this thread that is going on here."""
         live = self._live.get(channel)
         return live and live.stream
 
@@ -69,58 +103,56 @@ class Runs:
         """Start a run, or join the one of this id; the frames of its events."""
         channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
         async with self._turn(channel):
-            await self._settle(channel)
-            live = self._live.get(channel)
+            is_ours = await self._obtain(channel, "superseded", unless=name)
+            if is_ours:
+                await self._settle(channel)
+            live = self._live.get(channel) if is_ours else await self._going(channel)
             if live is None or live.run_id != run_input.run_id:
-                known = await self._hub.store.get(channel, name)
-                if known is not None:
-                    return self._ended_run(channel, _before(known))
+                if known := await self._hub.store.get(channel, name):
+                    return ended_run(self._hub.store, channel, before(known))
+                if not is_ours:
+                    raise Conflict("the thread is being forgotten")
                 live = await self._begin(channel, name, Started(run_input, caller.key, caller.client_id))
             return self._frames(channel, live.after, live)
 
     async def _begin(self, channel: str, name: str, started: Started) -> Live:
         if other := self._live.get(channel):
             if other.watchers:
-                raise Conflict("a run of this thread is going on, and somebody is watching it")
+                raise Conflict(_WATCHED)
             other.end("superseded")
             await self._ended(other)
         if len(self._live) >= self._most or self._closing:
             raise Overloaded("the server has no room for another run")
         (row,) = await self._hub.append(channel, [Entry(name, "input", ev.write_json(started))])
-        return self._run(started, channel, _before(row))
+        return self._run(Live(started, channel, before(row)), row.cursor)
 
-    def _run(
-        self, started: Started, channel: str, after: Cursor, goes_on: list[AnyEvent] | None = None
-    ) -> Live:
-        live = self._live[channel] = Live(started, channel, after, self._linger)
-        live.task = asyncio.create_task(self._drive(live, goes_on))
-        self._own(live.task)
+    def _run(self, live: Live, end: Cursor, goes_on: list[AnyEvent] | None = None) -> Live:
+        """Have it go on here. What is asked after `end` is heard."""
+        self._live[live.channel] = live
+        self._away.pop(live.channel, None)
+        task = asyncio.create_task(self._drive(live, goes_on))
+        live.drive(task, self._linger, lambda: self._unwatched(live))
+        self._own(task)
+        self._asks.listen(live.channel, end)
         return live
 
     async def _drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
+        channel = live.channel
         try:
             await self._driver.drive(live, goes_on)
         finally:
-            del self._live[live.channel]
-            self._observer.written(live.channel)
+            if self._live.get(channel) is live:
+                del self._live[channel]
+            self._observer.written(channel)
+            self._leave(channel)
         if live.stream and live.stream.is_undecided:
-            self._decide_late(live.channel)
-
-    def _decide_late(self, channel: str) -> None:
-        self._late[channel] = task = asyncio.create_task(self._driver.decide_late(channel))
-        task.add_done_callback(lambda _: self._late.pop(channel) if self._late.get(channel) is task else None)
-        self._own(task)
-
-    async def _leave_late(self, channel: str) -> None:
-        """Whatever is being decided late is left; who asks again asks for all of it."""
-        if task := self._late.pop(channel, None):
-            task.cancel()
-            await asyncio.wait([task])
+            self._own(self._late.decide(channel))
 
     async def cite(self, channel: str, citations: Sequence[Foreign]) -> bool:
         """Have citations of others taken in: by the run that is open, or else for whoever comes back.
 
-        False where that cannot be done now: a run has not begun or is about to end. Once each, however often.
+        False where that cannot be done now: a run has not begun or is about to end, or is another node's.
+        Once each, however often.
         """
         async with self._turn(channel):
             if live := self._live.get(channel):
@@ -131,46 +163,44 @@ class Runs:
                         for each in citations
                     ]
                 )
-            if self._closing:
+            if self._closing or not await self.leases.take(channel) or not await self._late.obtain(channel):
                 return False
-            await self._leave_late(channel)
-            await self._driver.cite_late(channel, citations)
-            self._decide_late(channel)
+            await self._late.cite(channel, citations)
+            self._own(self._late.decide(channel))
             return True
 
     def _own(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def tell_cited(self, channel: str) -> None:
+        """Tell the node on which a run of this thread goes on that there are citations of others."""
+        await self._asks.ask(channel, "cited")
+
     # --- reading ------------------------------------------------------------------------------------------
 
-    async def join(
-        self, thread_id: str, after: Cursor | None, *, from_scratch: bool = False
-    ) -> AsyncGenerator[bytes]:
-        """The frames of a thread's events after the cursor, up to the end of the run that is going on.
-
-        `from_scratch` is for a client that knows nothing: it gets only that run, and what came before it.
-        """
+    async def join(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+        """The frames of a thread's events after the cursor, up to the end of the run that is going on."""
         channel = channel_of(thread_id)
-        live = self._live.get(channel)
-        if live is None or not from_scratch:
-            return self._frames(channel, after, live)
-        posted = live.started.input
-        before: list[AnyEvent] = [ev.MessagesSnapshot(posted.messages), ev.StateSnapshot(posted.state)]
-        return _after_first(self._frames(channel, live.after, live), before)
+        return self._frames(channel, after, await self._going(channel))
 
-    def watch(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+    async def join_anew(self, thread_id: str) -> AsyncGenerator[bytes] | None:
+        """For a client that knows nothing: only the run that is going on, and what came before it."""
+        channel = channel_of(thread_id)
+        live = await self._going(channel)
+        if live is None:
+            return None
+        posted = live.started.input
+        first: list[AnyEvent] = [ev.MessagesSnapshot(posted.messages), ev.StateSnapshot(posted.state)]
+        return after_first(self._frames(channel, live.after, live), first)
+
+    async def watch(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
         """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
         channel = channel_of(thread_id)
-        return watch(channel, self._hub, after, lambda: self._live.get(channel))
-
-    async def _ended_run(self, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
-        async with aclosing(self._rows(channel, after)) as rows:
-            async for row in rows:
-                if row.kind == "event":
-                    yield frame(row)
-                if row.kind == "over":
-                    return
+        await self._going(channel)
+        async with aclosing(watch(channel, self._hub, after, partial(self._present, channel))) as frames:
+            async for each in frames:
+                yield each
 
     async def _frames(self, channel: str, after: Cursor | None, live: Live | None) -> AsyncGenerator[bytes]:
         if live is None:
@@ -187,40 +217,60 @@ class Runs:
     async def stop(self, thread_id: str, run_id: str) -> None:
         """End a run at once. One that has ended already stays as it is."""
         channel = channel_of(thread_id)
-        live = self._live.get(channel)
+        live = await self._going(channel)
         if live is None or live.run_id != run_id:
             if await self._hub.store.get(channel, input_id(run_id)) is None:
                 raise NotFound("there is no such run")
-            return
-        live.end("stopped")
-        await self._ended(live)
+        elif live.task:
+            live.end("stopped")
+            await self._ended(live)
+        elif not await self._asks.ended(channel, "stopped", run_id) and await self._is_elsewhere(channel):
+            raise Overloaded("the node on which the run goes on does not answer")
 
     async def drop(self, thread_id: str) -> None:
         """Forget a thread, with all that was said in it."""
         channel = channel_of(thread_id)
         async with self._turn(channel):
+            await self._obtain(channel, "stopped")
             if live := self._live.get(channel):
                 live.end("stopped")
                 await self._ended(live)
             if await self._hub.store.head(channel) is None:
                 raise NotFound("there is no such thread")
+            if not await self._late.obtain(channel):
+                raise Conflict(_BUSY)
             await self._forget(channel)
 
-    async def expire(self, channel: str, before: int) -> None:
+    async def expire(self, channel: str, before_ms: int) -> None:
         """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
         async with self._turn(channel):
+            if not (await self.leases.take(channel) and await self.leases.take(late_lease(channel))):
+                return
             await self._settle(channel)
             head = await self._hub.store.head(channel)
-            if channel not in self._live and head and head.tick < before * 1000:
+            if channel not in self._live and head and head.tick < before_ms * 1000:
                 await self._forget(channel)
 
     async def _forget(self, channel: str) -> None:
-        await self._leave_late(channel)
+        await self._late.leave(channel)
         await self._hub.drop(channel)
         await self._observer.forgotten(thread_of(channel))
 
+    def _unwatched(self, live: Live) -> None:
+        """Nobody has watched a run for long enough; not here."""
+        if self.is_shared:
+            self._own(asyncio.create_task(self._ask_whether_left(live)))
+        else:
+            live.end("abandoned")
+
+    async def _ask_whether_left(self, live: Live) -> None:
+        try:
+            await self._asks.ask(live.channel, "abandoned", live.run_id)
+        except CitewireError:
+            live.wait()
+
     async def idle(self) -> None:
-        """Wait until no run is going on, and nothing is being decided late."""
+        """Wait until no run is going on here, and nothing is being decided late."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
@@ -236,13 +286,18 @@ class Runs:
                 live.end("interrupted")
             elif live.task:
                 live.task.cancel()
-        if tasks := list(self._tasks):
-            _, left = await asyncio.wait(tasks, timeout=5)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+        await self._wait(_PATIENCE)
+        for task in self._tasks:
+            task.cancel()
+        await self._wait(_SHORTLY)  # what is left to other nodes is let go of
+        self._asks.close()
 
-    # --- after a restart ----------------------------------------------------------------------------------
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.idle()
+
+    # --- after a restart, and after the end of another node -----------------------------------------------
 
     async def recover(self) -> None:
         """Go through all threads, and end or go on with the runs that a crash cut short."""
@@ -250,82 +305,195 @@ class Runs:
         while heads := await self._hub.store.heads("run:", after):
             for head in heads:
                 with suppress(CitewireError):
-                    await self.settle(head.channel)
+                    if await self._is_elsewhere(head.channel):
+                        self.heard(head.channel)
             after = heads[-1].channel
 
     async def settle(self, channel: str) -> None:
-        """Have a run that a crash cut short ended, or gone on with."""
+        """Have a run that was cut short ended, or gone on with.
+
+        Where there are other nodes, not at once: one that has lost its way to the database for a moment will
+        have its leases again.
+        """
+        if not self.is_shared:
+            await self._is_elsewhere(channel)
+        elif channel not in self._heard:
+            self.heard(channel)
+
+    async def _is_elsewhere(self, channel: str) -> bool:
+        """Whether a run goes on at another node; if it goes on nowhere, it is settled."""
+        if channel in self._live or not await is_unfinished(self._hub.store, channel):
+            return False
         async with self._turn(channel):
+            if not await self.leases.take(channel):
+                return True
             await self._settle(channel)
+            return False
 
     async def _settle(self, channel: str) -> None:
         if channel in self._live or self._closing:
             return
-        rows = await self._unfinished(channel)
-        if not rows:
+        left = await how_left(self._hub.store, channel)
+        if left is None:
             return
-        started: Started = read(rows[0].data, Started)
-        sent = [ev.decode(row.data) for row in rows if row.kind == "event"]
-        journal, run_id = self._driver.journal(channel), started.input.run_id
-        if sent and sent[-1].type in TERMINAL:
-            await journal.end(run_id, "failed" if sent[-1].type == "RUN_ERROR" else "finished")
-        elif self._resumes:
-            self._run(started, channel, _before(rows[0]), _anew(started.input, sent) if sent else None)
+        journal, run_id = self._driver.journal(channel), left.started.input.run_id
+        if left.sent and left.sent[-1].type in TERMINAL:
+            await journal.end(run_id, "failed" if left.sent[-1].type == "RUN_ERROR" else "finished")
+        elif self._resumes and not left.was_stopped:
+            self._run(self._see(channel, left.started, left.after), left.end, left.anew)
         else:
-            await journal.end(run_id, "interrupted", ev.RunError(ENDINGS["interrupted"], "interrupted"))
+            outcome = "stopped" if left.was_stopped else "interrupted"
+            await journal.end(run_id, outcome, ev.RunError(ENDINGS[outcome], outcome))
 
-    async def _unfinished(self, channel: str) -> list[Row]:
-        """The rows of a run that has no end, from its input on."""
-        head = await self._hub.store.head(channel)
-        if head is None:
-            return []
-        back = _BACK
+    def heard(self, channel: str) -> None:
+        """Something has happened in a channel. If it is a thread of another node, that is looked after."""
+        if self.is_shared and channel.startswith("run:") and channel not in self._live:
+            self._heard[channel] = asyncio.get_running_loop().time()
+
+    async def look_after(self) -> None:
+        """Again and again see whether the nodes of runs that go on elsewhere are still there."""
+        while self.is_shared:
+            await asyncio.sleep(_LOOK)
+            await self.look()
+
+    async def look(self) -> None:
+        """Settle what is left of threads that were silent for a while and whose nodes have died."""
+        for channel, heard in list(self._heard.items()):
+            live, now = self._away.get(channel), asyncio.get_running_loop().time()
+            if now - heard < (_QUIET if live and live.watchers else _UNWATCHED):
+                continue
+            try:
+                is_elsewhere = await self._is_elsewhere(channel)
+            except CitewireError:  # when the database is back, all nodes have their time to be so
+                is_elsewhere = True
+            except Exception:  # noqa: BLE001  # one thread that cannot be settled is no reason to leave others
+                _log.exception("a run that was cut short could not be settled")
+                is_elsewhere = False
+            if is_elsewhere:
+                self._heard[channel] = asyncio.get_running_loop().time()
+            else:
+                self._heard.pop(channel, None)
+                if self._away.get(channel) is live:
+                    self._away.pop(channel, None)
+
+    # --- several nodes ------------------------------------------------------------------------------------
+
+    async def _going(self, channel: str) -> Live | None:
+        """The run of a thread that is going on, here or elsewhere."""
+        here = self._live.get(channel)
+        if here or not self.is_shared:
+            return here
+        left = await how_left(self._hub.store, channel)
+        if left is None:
+            return None
+        live = self._see(channel, left.started, left.after)
+        self._asks.listen(channel, left.end)
+        return live
+
+    def _present(self, channel: str, rows: Sequence[Row]) -> Live | None:
+        """The run of a thread that is going on after these rows, the last that there are."""
+        ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
+        if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
+            self._see(channel, read(row.data, Started), before(row))
+            self._asks.listen(channel, row.cursor)
+        return self._live.get(channel) or self._away.get(channel)
+
+    def _see(self, channel: str, started: Started, after: Cursor) -> Live:
+        """A run that has no end: the one that is known, so that all who watch it are counted together."""
+        known = self._live.get(channel) or self._away.get(channel)
+        if known is None or known.run_id != started.input.run_id:
+            known = self._away[channel] = Live(started, channel, after)
+            self.heard(channel)
+        return known
+
+    async def _hear(self, channel: str, said: Ask | Over) -> None:
+        """Do what is asked in a thread that we have to do with."""
+        live = self._live.get(channel) or self._away.get(channel)
+        if isinstance(said, Over):
+            if live and live.run_id == said.run_id:
+                self._away.pop(channel, None)
+                if live.journal and not live.journal.is_ended:  # another node had the lease meanwhile
+                    self._lost(channel)
+            self._leave(channel)
+        elif said.what == "left":
+            await self._late.leave(channel)
+        elif said.what == "cited":
+            self.cited(channel)
+        elif live and live.run_id == said.run_id:
+            await self._hear_of(live, said.what)
+
+    async def _hear_of(self, live: Live, what: What) -> None:
+        match what:
+            case "watched":
+                live.wait()
+            case "stopped" if live.task:
+                live.end("stopped")
+            case "superseded" | "abandoned" if live.watchers:
+                await self._asks.ask(live.channel, "watched", live.run_id)
+            case "superseded" | "abandoned" if live.task:
+                live.end_soon(what)
+            case _:  # it is another node's
+                pass
+
+    async def _obtain(self, channel: str, what: What, unless: str = "") -> bool:
+        """Have a thread to ourselves, once the run that goes on elsewhere was ended; True when it is so.
+
+        False if there is a row with the id `unless`. Raises `Conflict` where that run is watched, or the
+        other node does not let go.
+        """
+        until = asyncio.get_running_loop().time() + _PATIENCE
         while True:
-            start = max(0, head.n - back)
-            rows = [row async for row in self._rows(channel, Cursor(head.epoch, start))]
-            for at in range(len(rows) - 1, -1, -1):
-                if rows[at].kind == "over":
-                    return []
-                if rows[at].kind == "input":
-                    return rows[at:]
-            if start == 0:
-                return []
-            back *= 4
+            if unless and self.is_shared and await self._hub.store.get(channel, unless):
+                return False
+            if await self.leases.take(channel):
+                return True
+            live = await self._going(channel)
+            if live and input_id(live.run_id) == unless:  # it has just begun
+                return False
+            if live is None and asyncio.get_running_loop().time() < until:
+                await asyncio.sleep(_SHORTLY)
+            elif live is None or (what == "superseded" and live.watchers):
+                raise Conflict(_WATCHED if live else _BUSY)
+            elif not await self._asks.ended(channel, what, live.run_id):
+                raise Conflict(_WATCHED if what == "superseded" else _BUSY)
 
-    async def _rows(self, channel: str, after: Cursor) -> AsyncGenerator[Row]:
-        while rows := await self._hub.store.read(channel, after, _PAGE):
-            for row in rows:
-                yield row
-            after = rows[-1].cursor
+    @asynccontextmanager
+    async def _turn(self, channel: str) -> AsyncGenerator[None]:
+        """A thread to one task, and to one node if that takes the lease, until nothing is left to be done.
 
-    def _turn(self, channel: str) -> asyncio.Lock:
-        """The lock of a thread, which is there as long as somebody has it or waits for it."""
-        return self._locks.setdefault(channel, asyncio.Lock())
+        The lock is there as long as somebody has it or waits for it.
+        """
+        async with self._locks.setdefault(channel, asyncio.Lock()):
+            try:
+                yield
+            finally:
+                if self.is_shared:
+                    await self._let_go(channel)
 
+    async def _let_go(self, channel: str) -> None:
+        is_live, is_late = channel in self._live, self._late.is_at(channel)
+        for name, is_held in ((channel, is_live), (late_lease(channel), is_late)):
+            if not is_held:
+                with suppress(StoreError):  # without the database it is nobody's
+                    await self.leases.release(name)
+        if not (is_live or is_late or channel in self._away):
+            self._asks.ignore(channel)
 
-def _anew(run_input: RunInput, sent: list[AnyEvent]) -> list[AnyEvent]:
-    """What a client that was sent this has to be told before it can take the run from its start again."""
-    gate = Gate()
-    with suppress(ProtocolError):
-        for event in sent:
-            deque(gate.admit(event), maxlen=0)
-    return [
-        *gate.closings(),
-        ev.MessagesSnapshot(run_input.messages),
-        ev.StateSnapshot(run_input.state),
-    ]
+    def _leave(self, channel: str) -> None:
+        """Let go of a thread in its turn."""
+        if self.is_shared:
+            self.heard(channel)
+            self._own(asyncio.create_task(self._left(channel)))
 
+    async def _left(self, channel: str) -> None:
+        async with self._turn(channel):
+            pass
 
-async def _after_first(frames: AsyncGenerator[bytes], events: list[AnyEvent]) -> AsyncGenerator[bytes]:
-    """The frames, with these events after the first one, which starts the run."""
-    more = b"".join(b"data: %b\n\n" % ev.encode(event) for event in events)
-    async with aclosing(frames):
-        async for each in frames:
-            first, end, rest = each.partition(b"\n\n")
-            if more and b"data: " in first:
-                each, more = first + end + more + rest, b""  # noqa: PLW2901  # with what it lacked
-            yield each
-
-
-def _before(row: Row) -> Cursor:
-    return Cursor(row.epoch, row.n - 1)
+    def _lost(self, name: str) -> None:
+        """Another node has a lease that was ours."""
+        if name.startswith("late:"):
+            self._late.cancel(f"run:{name.removeprefix('late:')}")
+        elif name.startswith("tie:"):
+            self.untied(name)
+        elif live := self._live.pop(name, None):
+            live.forsake()

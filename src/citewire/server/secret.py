@@ -5,15 +5,13 @@ from __future__ import annotations
 import hmac
 import secrets
 from base64 import urlsafe_b64encode
-from pathlib import Path
 
-from citewire.server import private
-from citewire.server.private import KeyringError
 from citewire.server.refusals import BadToken, TokenExpired
+from citewire.server.vault import KeyringError, Vault
 
 __all__ = ["Secret"]
 
-_FILE = "secret"
+_NAME = "secret"
 # Characters. 43 of base64 are 256 bits; of a secret that somebody made up there is no telling.
 _SHORTEST = 32
 
@@ -27,20 +25,17 @@ class Secret:
         self._key = text.encode()
 
     @classmethod
-    def kept_in(cls, folder: Path) -> Secret:
-        """The secret in the data folder, made at random when it is first asked for."""
-        file = folder / _FILE
-        if (data := private.read(file)) is None:
-            with private.alone(folder):
-                if (data := private.read(file)) is None:
+    def kept_in(cls, vault: Vault) -> Secret:
+        """The secret in the vault, made at random when it is first asked for."""
+        if (data := vault.read(_NAME, secret=True)) is None:
+            with vault.alone():
+                if (data := vault.read(_NAME, secret=True)) is None:
                     data = secrets.token_urlsafe(32).encode()
-                    private.write(file, data)
-        if file.stat().st_mode & 0o077:
-            raise KeyringError(f"others can read {file}: make a new one, or if nobody has, `chmod 600` it")
+                    vault.write(_NAME, data)
         try:
             return cls(data.decode("ascii").strip())
         except UnicodeDecodeError as exc:
-            raise KeyringError(f"{file} is not a secret of citewire") from exc
+            raise KeyringError(f"{vault.where(_NAME)} is not a secret of citewire") from exc
 
     def derive(self, purpose: str, message: bytes) -> str:
         """43 characters that nobody can tell who has not the secret; other purposes give other ones."""

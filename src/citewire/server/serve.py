@@ -12,7 +12,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -22,6 +21,7 @@ from citewire.server.app import Server, opened
 from citewire.server.catalog import Catalog
 from citewire.server.connections import guarded
 from citewire.server.keys import Keyring, check_binding
+from citewire.server.nodes import vault_of
 from citewire.server.origins import is_loopback
 from citewire.server.settings import SettingError, Settings
 from citewire.text import for_log
@@ -51,7 +51,7 @@ def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
 
 async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
     """As `run`, within a loop."""
-    keyring = Keyring.kept_in(Path(settings.data))
+    keyring = Keyring.kept_in(await vault_of(settings))
     check_binding(settings.host, keyring)
     _raise_limit(settings)
     with _bound(settings) as listening:

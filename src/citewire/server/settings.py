@@ -100,18 +100,30 @@ class Settings(Struct, frozen=True, kw_only=True):
             extra={"kind": "KEY"},
         ),
     ] = None
+    verify_jobs: Annotated[
+        bool,
+        Meta(
+            description="Leave the checking of quotes to workers (`citewire worker`) that have the same "
+            "Postgres database."
+        ),
+    ] = False
     sources: Annotated[
         _Texts, Meta(description="Files, folders and URLs to look in.", extra={"kind": "PATH…"})
     ] = ()
     watch: Annotated[bool, Meta(description="Follow what changes in the folders among the sources.")] = True
     data: Annotated[
-        _Text, Meta(description="The folder in which everything is kept.", extra={"kind": "DIR"})
+        _Text,
+        Meta(
+            description="The folder in which everything is kept; with a Postgres database, only copies.",
+            extra={"kind": "DIR"},
+        ),
     ] = ".citewire"
     store: Annotated[
         _Text | None,
         Meta(
-            description="The folder of the log, where it is not the data folder, as a path or as "
-            "`sqlite:PATH`.",
+            description="Where the log is: a folder, as a path or as `sqlite:PATH`, by default the data "
+            "folder; or a Postgres database that several servers share, as `postgresql://USER@HOST/NAME` "
+            "(needs the extra `postgres`). A password belongs into the environment or the file.",
             extra={"kind": "PATH|DSN"},
         ),
     ] = None
@@ -255,15 +267,20 @@ class Settings(Struct, frozen=True, kw_only=True):
         return cls(**given)
 
     @property
+    def dsn(self) -> str | None:
+        """The address of the database that servers share; None for one that has a folder for itself."""
+        return self.store if self.store and _POSTGRES.match(self.store) else None
+
+    @property
     def store_folder(self) -> Path:
-        """Where the log is."""
+        """Where the log is, if it is in a folder."""
         return Path(self.data if self.store is None else self.store.removeprefix("sqlite:"))
 
     def __repr__(self) -> str:
         """Only what differs from the defaults, without secrets."""
         defaults = asdict(Settings())
         shown = {name: value for name, value in asdict(self).items() if value != defaults[name]}
-        for name in ("agent_headers", "verifier_key"):
+        for name in ("agent_headers", "verifier_key", *(["store"] if self.dsn else [])):
             if name in shown:
                 shown[name] = "…"
         return f"Settings({', '.join(f'{name}={redact(repr(value))}' for name, value in shown.items())})"
@@ -379,6 +396,7 @@ _OBJECT = re.compile(f"{_NAME}:{_NAME}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t ]*[!-~]([\t -~]*[!-~])?[\t ]*")
 _ORIGIN = re.compile(r"https?://[^/?#@A-Z]+")
 _DSN = re.compile(r"[a-z][a-z0-9+]+:", re.IGNORECASE)
+_POSTGRES = re.compile(r"postgres(ql)?://")
 
 
 def _is_url(text: str) -> bool:
@@ -411,7 +429,22 @@ def _is_key(text: str) -> bool:
 
 
 def _is_store(text: str) -> bool:
+    if _POSTGRES.match(text):
+        return _is_database(text)
     return bool(text.removeprefix("sqlite:")) and not _DSN.match(text.removeprefix("sqlite:"))
+
+
+def _is_database(text: str) -> bool:
+    """Whether it reads as an address: what the drivers say of others may quote the password."""
+    try:
+        parts = urlsplit(text)
+        hosts = parts.netloc.rpartition("@")[2].split(",")
+        ports = [urlsplit(f"//{host}").port for host in hosts]
+    except ValueError:
+        return False
+    # A slash, @ or # in a password has to be written as %2F, %40, %23.
+    is_whole = "@" not in parts.path and not parts.fragment
+    return is_whole and text.isprintable() and " " not in text and 0 not in ports
 
 
 _CHECKS: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -423,7 +456,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], object], str]] = {
     "rules": (lambda rule: is_pattern(rule.pattern), "expected a channel, a namespace as `ai:*`, or `*`"),
     "verifier": (_is_base, "expected an http or https URL without query and fragment"),
     "verifier_key": (_is_key, "expected an API key"),
-    "store": (_is_store, "expected a path or sqlite:PATH; Postgres comes with several nodes"),
+    "store": (_is_store, "expected a path, sqlite:PATH or postgresql://USER@HOST/NAME"),
 }
 
 

@@ -20,10 +20,11 @@ from citewire.agui.sse import PING
 from citewire.documents.document import Document, Page
 from citewire.documents.draw import Crop, Format
 from citewire.errors import InputError
-from citewire.server.catalog import Catalog, SourceList, SourceRecord
+from citewire.server.catalog import Catalog
 from citewire.server.holdings import safe_name
 from citewire.server.http import Bytes, Call, EventStream, Form, NotFound, Operation, Picture, answer, read
 from citewire.server.keys import Caller
+from citewire.server.source import SourceList, SourceRecord
 from citewire.server.streams import Streamed
 
 __all__ = ["TYPES", "Sources", "form_of", "pieces", "short_body"]
@@ -162,7 +163,7 @@ class Sources:
 
     async def show(self, call: Call) -> SourceRecord:
         """One source."""
-        return self._catalog.record(call.path["source"])
+        return await self._catalog.find(call.path["source"])
 
     async def remove(self, call: Call) -> None:
         """Look in it no longer."""
@@ -175,9 +176,9 @@ class Sources:
 
     async def content(self, call: Call) -> Response:
         """What was added, to be saved."""
-        record = self._catalog.record(call.path["source"])
+        record = await self._catalog.find(call.path["source"])
         kind = TYPES.get(record.kind or "", "application/octet-stream")
-        path = self._catalog.path(record.id)
+        path = await self._catalog.path(record.id)
         headers = _HARMLESS | {"content-type": kind}
         return FileResponse(path, headers=headers, filename=safe_name(record.name))
 

@@ -161,7 +161,7 @@ class Threads:
             ),
             Operation(
                 method="DELETE", path="/threads/{thread}", summary="Forget a thread",
-                handle=self.delete, needs=("delete", of),
+                handle=self.delete, needs=("delete", of), errors=(409,),
             ),
         ]  # fmt: skip
 
@@ -191,8 +191,8 @@ class Threads:
         name, at = call.path["thread"], call.query.at
         channel = await self._known(name)
         if _wants_events(call):
-            if at is None and self._runs.is_live(channel):
-                return Streamed(self._fresh(name, await self._runs.join(name, None, from_scratch=True)))
+            if at is None and (joined := await self._runs.join_anew(name)) is not None:
+                return Streamed(self._fresh(name, joined))
             return Streamed(self._fresh(name, _loaded(name, await self._past(channel, at))))
         past = await self._past(channel, at)
         view = ThreadView(

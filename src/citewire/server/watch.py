@@ -1,7 +1,8 @@
 """The sources that the settings name: their files, folders and URLs, and what becomes of them.
 
 Folders are looked through again and again, not watched through the system: that works on network drives and
-in containers too, and has no limit that some machines are short of.
+in containers too, and has no limit that some machines are short of. Of several servers that name the same
+folder, one looks; when it is gone, another.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from citewire.channels.lease import Leases
 from citewire.server.folders import Found, Stamp, look, open_file, stamp_of
 from citewire.server.holdings import LONGEST_NAME, Holding, clean, id_of, now
 from citewire.server.settings import Settings
@@ -34,8 +36,9 @@ _PIECE = 1 << 20
 class Watch:
     """Keeps the catalog at what the settings name."""
 
-    def __init__(self, catalog: Catalog, settings: Settings) -> None:
-        self._catalog, self._follows = catalog, settings.watch
+    def __init__(self, catalog: Catalog, settings: Settings, leases: Leases) -> None:
+        self._catalog, self._follows, self._leases = catalog, settings.watch, leases
+        self._is_alone = settings.dsn is None
         self._paths = [Path(each) for each in settings.sources if "://" not in each]
         self._urls = {id_of("url", each): each for each in settings.sources if "://" in each}
         self._stamps: dict[str, Stamp | None] | None = None
@@ -48,9 +51,19 @@ class Watch:
         held = self._catalog.holdings()
         files = (await in_thread(partial(look, self._paths))).found
         self.coming = {*map(_id, files), *self._urls} - {each.id for each in held}
-        for each in held:
+        for each in held if self._is_alone else ():
             if each.given and each.origin == "url" and each.id not in self._urls:
                 await self._catalog.drop(each.id)
+
+    async def names(self, held: Holding) -> bool:
+        """Whether this server's settings name a source, or those of another one that runs."""
+        name = held.root or held.id
+        if self._is_alone or name in self._urls or name in map(_root, self._paths):
+            return True
+        is_free = await self._leases.take(_lease(name))
+        if is_free:
+            await self._leases.release(_lease(name))
+        return not is_free
 
     async def run(self) -> None:
         """Take in what there is; then follow what changes, if that is wanted."""
@@ -75,17 +88,21 @@ class Watch:
             await self._poll()
 
     async def _poll(self) -> None:
-        seen = await in_thread(partial(look, self._paths))
+        paths = [path for path in self._paths if await self._leases.take(_lease(_root(path)))]
+        seen = await in_thread(partial(look, paths))
         held = {each.id: each for each in self._catalog.holdings()}
         stamps = {_id(found): found.stamp for found in seen.found}
         for found in seen.found:
             if self._stamps is None or self._stamps.get(_id(found)) == found.stamp:
                 await self._take(found, held.get(_id(found)))
             self.coming.discard(_id(found))
+        # The others come from the server that has their folder.
+        self.coming &= self._urls.keys()
         self._stamps = stamps
-        unseen = {_id_of(root) for root in seen.unseen}
+        unseen, ours = {_id_of(root) for root in seen.unseen}, {*map(_root, paths)}
         for each in held.values():
-            if each.root and each.root not in unseen and each.id not in stamps:
+            is_ours = each.root is not None and (self._is_alone or each.root in ours)
+            if is_ours and each.root not in unseen and each.id not in stamps:
                 await self._catalog.drop(each.id)
 
     async def _take(self, found: Found, held: Holding | None) -> None:
@@ -119,9 +136,18 @@ class Watch:
         """Fetch the URLs that are not there yet; what fails is tried again at the next start."""
         held = {each.id for each in self._catalog.holdings() if each.sha256}
         for source_id, url in self._urls.items():
-            if source_id not in held:
+            if await self._leases.take(_lease(source_id)) and source_id not in held:
                 await self._catalog.fetch(url, given=True)
             self.coming.discard(source_id)
+
+
+def _lease(name: str) -> str:
+    """Of what several servers may name, one has it in hand."""
+    return f"given:{name}"
+
+
+def _root(path: Path) -> str:
+    return _id_of(path.absolute())
 
 
 def _id(found: Found) -> str:

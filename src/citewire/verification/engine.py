@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import count
@@ -172,16 +172,25 @@ class Engine:
         for listed in await in_thread(lambda: list(each_source(sources))):
             self._start(listed, scope)
 
-    def take(self, given: Given, changed: Callable[[Reading], object]) -> Reading:
-        """As `add`, for one source of no scope that may be removed again."""
+    def take(
+        self,
+        given: Given,
+        changed: Callable[[Reading], object],
+        bring: Callable[[], Awaitable[object]] | None = None,
+    ) -> Reading:
+        """As `add`, for one source of no scope that may be removed again, and is there after `bring`."""
         [listed] = each_source(given)
-        return self._start(listed, None, changed)
+        return self._start(listed, None, changed, bring)
 
     def _start(
-        self, listed: Listed, scope: str | None, changed: Callable[[Reading], object] = lambda _: None
+        self,
+        listed: Listed,
+        scope: str | None,
+        changed: Callable[[Reading], object] = lambda _: None,
+        bring: Callable[[], Awaitable[object]] | None = None,
     ) -> Reading:
         reading = Reading(next(self._numbers), listed, listed.names, scope, changed=changed)
-        self._tasks[reading] = asyncio.create_task(self._read(reading))
+        self._tasks[reading] = asyncio.create_task(self._read(reading, bring))
         self._readings.setdefault(scope, []).append(reading)
         return reading
 
@@ -275,8 +284,10 @@ class Engine:
         if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
             await asyncio.wait(tasks)
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: Reading, bring: Callable[[], Awaitable[object]] | None) -> None:
         try:
+            if bring is not None:
+                await bring()
             key, document = await self._readers.read(reading.listed, reading.begin)
             reading.notes, reading.sha256, reading.url = document.problems, document.sha256, document.url
             reading.title, reading.kind, reading.pages = document.title, document.kind, len(document.pages)

@@ -378,5 +378,7 @@ def _refusal(call: Call, error: Exception) -> Response:
     info = info_of(error)
     response = call.answer({"error": info}, info.status_code)
     response.headers["x-ably-errorcode"] = str(info.code)
+    if info.status_code == 503:
+        response.headers["retry-after"] = "1"
     response.headers["x-ably-errormessage"] = info.message.encode("ascii", "replace").decode()
     return response

@@ -1,11 +1,13 @@
 """Attachments: what somebody has sent to have citations checked against it, for a while.
 
 They are no sources of the server: only the key that sent one finds it. Which there are follows from the
-channel `attachments`, with the bytes beside it, so that they are there after a crash.
+channel `attachments`, with the bytes beside it, so that they are there after a crash, and on every server
+that shares the store.
 
 | kind | data |
 |---|---|
-| `kept` | an `Attachment`: a new one, or what it is from now on |
+| `kept` | an `Attachment`, a new one |
+| `changed` | what it is from now on, if it is still there; it never expires earlier |
 | `gone` | `{key, id}` |
 """
 
@@ -20,21 +22,21 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from citewire import codec
 from citewire.channels.hub import Hub
-from citewire.channels.store import Entry
+from citewire.channels.lease import Alone, Leases
+from citewire.channels.store import Row
 from citewire.documents.document import Document, Kind
 from citewire.documents.errors import DocumentError
 from citewire.errors import CitewireError, ShapeError
 from citewire.server.blobs import Blobs, Draft
+from citewire.server.follower import Follower
 from citewire.server.holdings import clean, safe_name
 from citewire.server.http import NotFound
 from citewire.verification.engine import Engine
@@ -55,7 +57,7 @@ DAY = 86400.0
 LIFETIME = 30 * DAY
 # Seconds from one look for what has expired to the next.
 _EVERY = 60.0
-_PAGE = 1000
+_SWEEP = "sweep:attachments"
 _LONGEST_TYPE = 200
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -102,29 +104,30 @@ class Attachments:
     def __init__(
         self,
         hub: Hub,
-        folder: Path,
+        blobs: Blobs,
         engine: Engine,
         fetch: Fetch | None = None,
         clock: Callable[[], float] = time.time,
+        leases: Leases | None = None,
     ) -> None:
-        self._hub, self._engine, self._fetch, self._clock = hub, engine, fetch, clock
-        self._blobs = Blobs(folder)
+        self._engine, self._fetch, self._clock = engine, fetch, clock
+        self._blobs, self._leases = blobs, leases or Alone()
         self._held: dict[_Name, Attachment] = {}
+        self._channel = Follower(hub, CHANNEL, self._apply, self._held.clear)
         # Held while something comes or goes: bytes may be those of several.
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
         """Find what there is, and delete bytes that a crash has left."""
         await self._blobs.open()
-        cursor = None
-        while rows := await self._hub.store.read(CHANNEL, cursor, _PAGE):
-            for row in rows:
-                self._apply(row.kind, row.data)
-            cursor = rows[-1].cursor
+        await self._channel.catch_up()
         await self._forget(await self._blobs.kept())
 
     async def run(self) -> None:
-        """Forget what has expired, again and again."""
+        """Have what other servers are sent, and forget what has expired, again and again."""
+        await asyncio.gather(self._channel.run(), self._tidy())
+
+    async def _tidy(self) -> None:
         while True:
             try:
                 await self.sweep()
@@ -133,10 +136,13 @@ class Attachments:
             await asyncio.sleep(_EVERY)
 
     async def sweep(self) -> None:
-        """Forget what has expired."""
+        """Forget what has expired, and bytes that no attachment has any more."""
         async with self._changing:
-            now = self._clock()
-            await self._drop([held for held in self._held.values() if held.expires <= now])
+            await self._channel.catch_up()
+            if await self._leases.take(_SWEEP):
+                now = self._clock()
+                await self._drop([held for held in self._held.values() if held.expires <= now])
+            await self._forget(await self._blobs.kept())
 
     # What there is.
 
@@ -147,24 +153,32 @@ class Attachments:
             raise NotFound("there is no such attachment, or it has expired")
         return held
 
-    def with_bytes(self, key: str, sha256: str) -> Attachment:
+    async def found(self, key: str, name: str) -> Attachment:
+        """As `find`, also of what another server has just been sent."""
+        if (key, name) not in self._held:
+            await self._channel.catch_up()
+        return self.find(key, name)
+
+    async def with_bytes(self, key: str, sha256: str) -> Attachment:
         """An attachment of this key with these bytes. Raises `NotFound`."""
-        now = self._clock()
-        for held in self._held.values():
-            if (held.key, held.sha256) == (key, sha256) and held.expires > now:
-                return held
+        for catch_up in (self._channel.catch_up, None):
+            for held in self._held.values():
+                if (held.key, held.sha256) == (key, sha256) and held.expires > self._clock():
+                    return held
+            if catch_up:
+                await catch_up()
         raise NotFound("there is no attachment with these bytes, or it has expired")
 
-    def given(self, held: Attachment) -> Given:
-        """An attachment as a source."""
-        path = self._blobs.path(held.sha256 or "")
+    async def given(self, held: Attachment) -> Given:
+        """An attachment as a source. Raises `DocumentError`."""
+        path = await self._blobs.bring(held.sha256) if held.sha256 else None
+        if path is None:
+            raise DocumentError(held.reason or "there are no bytes of it")
         return Given(path, held.name, held.url, None, (held.id,), held.content_type)
 
     async def document(self, held: Attachment) -> Document:
         """What an attachment says. Raises `DocumentError`."""
-        if held.sha256 is None:
-            raise DocumentError(held.reason or "there are no bytes of it")
-        return await self._engine.load(self.given(held))
+        return await self._engine.load(await self.given(held))
 
     async def read(self, held: Attachment) -> Attachment:
         """As it is once it was read, well or not.
@@ -188,8 +202,9 @@ class Attachments:
         async with self._changing:
             if self._held.get((held.key, held.id)) == held:
                 if now.reason is None:
-                    await self._write("kept", now)
-                self._held[held.key, held.id] = now
+                    await self._channel.write([("changed", now)])
+                else:
+                    self._held[held.key, held.id] = now
         return now
 
     # What comes and goes.
@@ -210,7 +225,7 @@ class Attachments:
         """
         from citewire.documents import fetch as web  # noqa: PLC0415  # a sixth of a second, see HttpAgent
 
-        if not fresh and (known := self._today(key, url)):
+        if not fresh and (known := self._today(key, url)) and await self._blobs.touch([known.sha256 or ""]):
             if name in (None, known.id):
                 return known, True
             new = self._new(key, name, filename or known.name)
@@ -234,14 +249,16 @@ class Attachments:
     async def extend(self, key: str, name: str, seconds: float) -> Attachment:
         """Have it stay for so many seconds from now, unless it does already. Raises `NotFound`."""
         async with self._changing:
+            await self._channel.catch_up()
             held = self.find(key, name)
             now = replace(held, expires=max(held.expires, self._clock() + seconds))
-            await self._write("kept", now)
+            await self._channel.write([("changed", now)])
             return now
 
     async def remove(self, key: str, name: str) -> None:
         """Forget it, and its bytes. Raises `NotFound`."""
         async with self._changing:
+            await self._channel.catch_up()
             await self._drop([self.find(key, name)])
 
     # How.
@@ -266,30 +283,38 @@ class Attachments:
         if draft:
             await draft.done()
             held = replace(held, sha256=draft.sha256, size=draft.size)
+            await self._blobs.share(draft)
         async with self._changing:
             before = self._held.get((held.key, held.id))
             if draft:
                 await self._blobs.keep(draft)
-            await self._write("kept", held)
+            await self._channel.write([("kept", held)])
             await self._forget([before.sha256] if before and before.sha256 else [])
         return await self.read(held)
 
     async def _drop(self, gone: Collection[Attachment]) -> None:
-        await self._write("gone", *(Gone(held.key, held.id) for held in gone))
+        await self._channel.write([("gone", Gone(held.key, held.id)) for held in gone])
         await self._forget({held.sha256 for held in gone if held.sha256})
 
-    async def _write(self, kind: str, *data: Attachment | Gone) -> None:
-        entries = [Entry(uuid4().hex, kind, codec.encode(each)) for each in data]
-        for row in await self._hub.append(CHANNEL, entries) if entries else ():
-            self._apply(row.kind, row.data)
+    def _apply(self, row: Row) -> None:
+        match row.kind:
+            case "kept":
+                held = json.decode(row.data, type=Attachment)
+                self._held[held.key, held.id] = held
+            case "changed":
+                self._change(json.decode(row.data, type=Attachment))
+            case "gone":
+                gone = json.decode(row.data, type=Gone)
+                self._held.pop((gone.key, gone.id), None)
+            case _:
+                pass  # Later versions may say more, and one of them may share the store.
 
-    def _apply(self, kind: str, data: bytes) -> None:
-        if kind == "kept":
-            held = json.decode(data, type=Attachment)
-            self._held[held.key, held.id] = held
-        else:
-            gone = json.decode(data, type=Gone)
-            self._held.pop((gone.key, gone.id), None)
+    def _change(self, now: Attachment) -> None:
+        """Another server may have removed it, or put another one in its place, or let it stay longer."""
+        name = now.key, now.id
+        before = self._held.get(name)
+        if before and (before.added, before.sha256) == (now.added, now.sha256):
+            self._held[name] = replace(now, expires=max(before.expires, now.expires))
 
     async def _forget(self, sha256s: Collection[str]) -> None:
         """Delete those of these bytes that no attachment has."""

@@ -113,7 +113,7 @@ class DeepCitation:
 
     async def show(self, call: Call) -> wire.Described:
         """An attachment."""
-        held = await self._attachments.read(self._attachments.find(call.caller.key, call.body.attachment_id))
+        held = await self._found(call.caller.key, call.body.attachment_id)
         document = await self._document(held)
         return wire.Described(
             held.id,
@@ -135,7 +135,7 @@ class DeepCitation:
     async def extend(self, call: Call) -> wire.Extended:
         """Keep it longer."""
         key, name = call.caller.key, call.path["attachment"]
-        before = self._attachments.find(key, name)
+        before = await self._attachments.found(key, name)
         now = await self._attachments.extend(key, name, _DURATIONS[call.body.duration])
         return wire.Extended(name, iso(now.expires), iso(before.expires))
 
@@ -157,7 +157,11 @@ class DeepCitation:
             return await self._fetched(key, asked)
         if asked.attachment_id is None:
             raise ShapeError("a url or an attachmentId is needed", "$.url")
-        return await self._attachments.read(self._attachments.find(key, asked.attachment_id)), None
+        return await self._found(key, asked.attachment_id), None
+
+    async def _found(self, key: str, name: str) -> Attachment:
+        """What a key calls so, read. Raises `NotFound`."""
+        return await self._attachments.read(await self._attachments.found(key, name))
 
     async def _fetched(self, key: str, asked: wire.ToPrepare) -> tuple[Attachment, bool]:
         try:

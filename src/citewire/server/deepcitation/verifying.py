@@ -57,7 +57,7 @@ class Verifying:
         """A record for each citation, under its key. One that cannot be read costs no other its verdict."""
         if UNSAFE & data.citations.keys():
             raise ShapeError("a key is unsafe", "$.data.citations")
-        held = self._attachment(caller, data)
+        held = await self._attachment(caller, data)
         held = held and await self._attachments.read(held)
         cited = {key: each for key, raw in data.citations.items() if (each := read_record(raw))}
         if held and held.reason:
@@ -66,15 +66,15 @@ class Verifying:
             found = await self._found(data, held, cited)
         return await in_thread(lambda: _records(data, held, cited, found))
 
-    def _attachment(self, caller: Caller, data: CitationsOf) -> Attachment | None:
+    async def _attachment(self, caller: Caller, data: CitationsOf) -> Attachment | None:
         """What is cited; None where it is a source of the server, or any of them."""
         if data.attachment_id is None and data.sha256 is not None:
-            return self._attachments.with_bytes(caller.key, data.sha256)
+            return await self._attachments.with_bytes(caller.key, data.sha256)
         if data.attachment_id is None:
             caller.require("verify", "verify")
             return None
         try:
-            return self._attachments.find(caller.key, data.attachment_id)
+            return await self._attachments.found(caller.key, data.attachment_id)
         except NotFound:
             name = data.attachment_id.casefold()
             if caller.may("verify", "verify") and any(name in each.names for each in self._engine.known):
@@ -94,7 +94,7 @@ class Verifying:
         ]  # fmt: skip
         try:
             if held:
-                await self._engine.add(self._attachments.given(held), scope=scope)
+                await self._engine.add(await self._attachments.given(held), scope=scope)
             checks = await decided(self._engine, asked, self._deadline)
             pictures = await self._pictures(checks, data.output_image_format)
             documents = await self._documents(scope, {each.sha256 for each in checks if each.sha256})

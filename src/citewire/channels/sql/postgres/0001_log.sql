@@ -70,6 +70,12 @@ CREATE TABLE citewire.link (
     PRIMARY KEY (erased, n)
 );
 
+-- Who took a lease last, and has not released it: whoever has the lock again knows whether another had it meanwhile.
+CREATE TABLE citewire.lease (
+    name text COLLATE "C" PRIMARY KEY,
+    holder text NOT NULL
+);
+
 -- One batch of one node. Channels come by name in byte order, in which all nodes lock them; `r_at` and `p_at` say
 -- to which of them a row and a slot belong. Where a channel is not as the node believes, nothing is written.
 CREATE FUNCTION citewire.write(

@@ -1,0 +1,250 @@
+"""The way from nodes to workers and back: jobs of procrastinate, and beside them what they are about.
+
+A job says nothing but its number: its questions are in `citewire.verdict`, where what was found is written.
+So no log of procrastinate shows a quote, and a question is with one job at a time, whoever asks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from importlib.resources import files
+from typing import Any, LiteralString
+
+import psycopg
+from procrastinate import App, PsycopgConnector
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job, Status
+from procrastinate.schema import SchemaManager
+
+from citewire.channels.database import connect, failures
+from citewire.channels.store import StoreError
+from citewire.server.jobs.question import LARGEST
+
+__all__ = ["QUEUE", "TASK", "Queue"]
+
+QUEUE, TASK = "citewire", "citewire.verify"
+BEAT, GONE = 1.0, 5.0
+"""Seconds from one heartbeat of a worker to the next, and after which one that gives none is gone."""
+_NEWS = "citewire_verdict"
+# Seconds: to connect; for which one waits for a connection of the pool; and for which that tries by itself to
+# have one again, less and less often. After that, whoever asks next makes it try.
+_CONNECT, _PATIENCE, _RECONNECT = 5, 2.0, 1.0
+# Hours for which a verdict can be had again, and what came with a run; seconds after which a worker that is
+# gone is forgotten, whose jobs were taken by others long before.
+_KEPT, _GIVEN, _FORGOTTEN = 1, 24, 60
+# For the lock under which the tables of procrastinate are made: any number that nobody else locks.
+_MAKING = 0x6369_7465_6A6F_6273
+# A database that is gone without a word must be noticed in seconds.
+_SESSION: dict[str, Any] = {
+    "application_name": "citewire jobs",
+    "connect_timeout": _CONNECT,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+_LOOK: LiteralString = (
+    "SELECT v.key, v.data FROM citewire.verdict AS v WHERE v.key = ANY (%s) AND (v.data IS NOT NULL"
+    " OR EXISTS (SELECT FROM procrastinate_jobs AS j WHERE j.id = v.job AND j.status IN ('todo', 'doing')))"
+)
+# In one order, or two nodes that ask the same could wait for each other.
+_ASK: LiteralString = (
+    "INSERT INTO citewire.verdict AS v (key, question, job)"
+    " SELECT key, question, %s FROM unnest(%s::text[], %s::bytea[]) AS a (key, question) ORDER BY key"
+    " ON CONFLICT (key) DO UPDATE SET question = excluded.question, job = excluded.job, at = now()"
+    " WHERE v.data IS NULL AND NOT"
+    " EXISTS (SELECT FROM procrastinate_jobs AS j WHERE j.id = v.job AND j.status IN ('todo', 'doing'))"
+)
+# Bounded, whoever wrote it: one byte more than is read says that it is too much.
+_QUESTIONS: LiteralString = (
+    "SELECT key, substring(question FOR %s) FROM citewire.verdict WHERE job = %s AND data IS NULL LIMIT 1000"
+)
+_ANSWER: LiteralString = (
+    "WITH written AS (UPDATE citewire.verdict AS v SET data = a.data, question = '', at = now()"
+    " FROM unnest(%s::text[], %s::bytea[]) AS a (key, data)"
+    " WHERE v.key = a.key AND v.data IS NULL RETURNING v.key)"
+    " SELECT pg_notify(%s, string_agg(key, ',')) FROM written HAVING count(*) > 0"
+)
+_MOVE: LiteralString = "UPDATE citewire.verdict SET job = %s WHERE key = %s AND data IS NULL"
+_TOUCH: LiteralString = "UPDATE citewire.given SET at = now() WHERE sha256 = ANY (%s) RETURNING sha256"
+_HAND: LiteralString = (
+    "INSERT INTO citewire.given (sha256, data) VALUES (%s, %s) ON CONFLICT (sha256) DO UPDATE SET at = now()"
+)
+_HANDED: LiteralString = "SELECT sha256, data FROM citewire.given WHERE sha256 = ANY (%s)"
+_TIDY_VERDICTS: LiteralString = "DELETE FROM citewire.verdict WHERE at < now() - make_interval(hours => %s)"
+_TIDY_GIVEN: LiteralString = "DELETE FROM citewire.given WHERE at < now() - make_interval(hours => %s)"
+_BACKLOG: LiteralString = (
+    "SELECT (SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo' AND queue_name = %s),"
+    " (SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s))"
+)
+
+
+class Queue:
+    """The questions of all nodes, in the database at `dsn`. Where that fails, `StoreError` is raised."""
+
+    def __init__(self, dsn: str, connections: int) -> None:
+        self._dsn = dsn
+        self._connector = PsycopgConnector(
+            conninfo=dsn, kwargs=_SESSION, configure=_set_up, min_size=1, max_size=connections,
+            timeout=_PATIENCE, reconnect_timeout=_RECONNECT,
+        )  # fmt: skip
+        self.app = App(connector=self._connector)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, dsn: str, connections: int = 2) -> AsyncGenerator[Queue]:
+        """The queue in a database that has our tables."""
+        await prepare(dsn)
+        for name in ("procrastinate", "psycopg.pool"):
+            # They tell of every try, with a traceback; that something fails is told where it matters.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        queue = cls(dsn, connections)
+        with _failures():
+            await queue.app.open_async()
+        try:
+            yield queue
+        finally:
+            await queue.app.close_async()
+
+    # What nodes do.
+
+    async def look(self, keys: Collection[str]) -> dict[str, bytes | None]:
+        """The verdicts on these questions; None where a worker is to reach it, nothing where none is."""
+        rows = await self._rows(_LOOK, ([*keys],))
+        return {key: None if data is None else bytes(data) for key, data in rows}
+
+    async def ask(self, questions: Mapping[str, bytes]) -> None:
+        """Have these questions answered in one job, but for those that are in another or were answered."""
+        async with self._connection() as db, db.transaction() as all_or_none:
+            job = await self._deferred(db)
+            asked = await db.execute(_ASK, (job, [*questions], [*questions.values()]))
+            if not asked.rowcount:
+                raise psycopg.Rollback(all_or_none)
+
+    async def hand(self, contents: Mapping[str, bytes]) -> None:
+        """Keep what came with a run, by its sha256, for a while."""
+        there = {sha256 for (sha256,) in await self._rows(_TOUCH, ([*contents],))}
+        for sha256 in sorted(contents.keys() - there):
+            async with self._connection() as db:
+                await db.execute(_HAND, (sha256, contents[sha256]))
+
+    async def told(self) -> AsyncGenerator[list[str]]:
+        """Questions that were answered, as they are; none where all have to be looked for."""
+        with _failures():
+            async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True, **_SESSION) as db:
+                await db.execute(f"LISTEN {_NEWS}")
+                yield []
+                async for news in db.notifies():
+                    yield news.payload.split(",")
+
+    async def backlog(self) -> tuple[int, int]:
+        """How many jobs wait, and how many workers live."""
+        [(jobs, workers)] = await self._rows(_BACKLOG, (QUEUE, GONE))
+        return jobs, workers
+
+    # What workers do.
+
+    async def questions(self, job: int) -> dict[str, bytes]:
+        """What a job is to answer yet."""
+        return {key: bytes(question) for key, question in await self._rows(_QUESTIONS, (LARGEST + 1, job))}
+
+    async def handed(self, sha256s: Iterable[str]) -> dict[str, bytes]:
+        """What came with a run, as far as it is kept."""
+        return {sha256: bytes(data) for sha256, data in await self._rows(_HANDED, ([*sha256s],))}
+
+    async def answer(self, verdicts: Mapping[str, bytes]) -> None:
+        """Write verdicts, where there are none yet, and have all who wait for them told."""
+        await self._rows(_ANSWER, ([*verdicts], [*verdicts.values()], _NEWS))
+
+    async def split(self, questions: Collection[str]) -> None:
+        """Have each of these answered in a job of its own."""
+        async with self._connection() as db, db.transaction():
+            for key in questions:
+                await db.execute(_MOVE, (await self._deferred(db), key))
+
+    async def stalled(self) -> list[Job]:
+        """The jobs of workers that are gone."""
+        with _failures():
+            return [*await self.app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=GONE)]
+
+    async def retry(self, job: Job) -> None:
+        """Have another worker take a job."""
+        with _failures():
+            await self.app.job_manager.retry_job(job)
+
+    async def finish(self, job: Job) -> None:
+        """A job is over."""
+        with _failures():
+            await self.app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
+
+    async def tidy(self) -> None:
+        """Forget what nobody asks about any more, and workers that are gone."""
+        with _failures():
+            jobs = self.app.job_manager
+            await jobs.prune_stalled_workers(_FORGOTTEN)
+            await jobs.delete_old_jobs(_KEPT, QUEUE, include_failed=True, include_aborted=True)
+        async with self._connection() as db:
+            await db.execute(_TIDY_VERDICTS, (_KEPT,))
+            await db.execute(_TIDY_GIVEN, (_GIVEN,))
+
+    async def _deferred(self, db: psycopg.AsyncConnection[Any]) -> int:
+        return await self.app.configure_task(TASK, queue=QUEUE, connection=db).defer_async()
+
+    async def _rows(self, sql: LiteralString, values: tuple[Any, ...]) -> list[Any]:
+        async with self._connection() as db:
+            found = await db.execute(sql, values)
+            return await found.fetchall()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+        with _failures():
+            async with self._connector.pool.connection() as db:
+                yield db
+
+
+async def _set_up(db: psycopg.AsyncConnection[Any]) -> None:
+    """Each statement on its own: one way to the database instead of three. Tables of procrastinate are in a
+    schema of their own."""
+    await db.set_autocommit(True)
+    await db.execute("SET search_path TO citewire_jobs")
+
+
+@contextmanager
+def _failures() -> Generator[None]:
+    """What a driver says may quote the address, and a password in it."""
+    try:
+        yield
+    except (psycopg.Error, ConnectorException, OSError) as exc:
+        cause = exc.__cause__ or exc
+        raise StoreError(f"the queue of jobs cannot be had: {type(cause).__name__}") from exc
+
+
+async def prepare(dsn: str) -> None:
+    """Have the tables of procrastinate as its version wants them, whoever else wants so at the same time."""
+    folder = files("procrastinate.sql").joinpath("migrations")
+    steps = {each.name: each for each in folder.iterdir() if each.name.endswith(".sql")}
+    db = await connect(dsn)
+    try:
+        with failures("prepare"):
+            await db.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+            await db.execute("SET search_path TO citewire_jobs")
+            async with asyncio.timeout(600), db.transaction():
+                await db.execute("SELECT pg_advisory_xact_lock($1)", _MAKING)
+                if await db.fetchval("SELECT to_regclass('citewire_jobs.applied')") is None:
+                    await db.execute("CREATE SCHEMA citewire_jobs")
+                    await db.execute("CREATE TABLE applied (name text PRIMARY KEY)")
+                    await db.execute(SchemaManager.get_schema())
+                    had = set(steps)
+                else:
+                    had = {row["name"] for row in await db.fetch("SELECT name FROM applied")}
+                for name in sorted(steps.keys() - had):
+                    await db.execute(steps[name].read_text("utf-8"))
+                await db.executemany(
+                    "INSERT INTO applied VALUES ($1) ON CONFLICT DO NOTHING", [(name,) for name in steps]
+                )
+    finally:
+        db.terminate()

@@ -1,0 +1,257 @@
+"""The verifier of a node whose quotes are checked by workers: it asks, and waits as long as anybody does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from typing import Self
+
+from msgspec.structs import replace
+
+from citewire.channels.store import Cursor, StoreError
+from citewire.documents.document import Document
+from citewire.documents.draw import Format
+from citewire.errors import InputError
+from citewire.server.jobs.question import Handed, Manifest, Posed, key_of, read, sha256_of, write
+from citewire.server.jobs.queue import Queue
+from citewire.verification.engine import Engine
+from citewire.verification.library import Checked
+from citewire.verification.readers import in_thread
+from citewire.verification.sources import Given, Listed, Source, each_source, original
+from citewire.verification.verifier import Asked, as_known
+
+__all__ = ["JobVerifier"]
+
+_log = logging.getLogger("citewire.jobs")
+
+# Quotes that one call has under way; in one job, of how many bytes together.
+_WAITING, _BATCH, _BATCH_BYTES = 1024, 32, 1 << 20
+# Seconds from one look at all that is waited for to the next, as a notification may be lost; from one look
+# for workers to the next while nothing is; after a failure; and from one warning to the next.
+_POLL, _IDLE, _AGAIN, _WARN = 1.0, 10.0, 1.0, 60.0
+_CLOSED = "the verifier was closed"
+
+
+class _Waiting:
+    """A question that somebody waits for."""
+
+    def __init__(self, question: bytes) -> None:
+        self.question, self.askers = question, 0
+        self.verdict: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+
+class _Along:
+    """What came with a run, as it is said to workers, and what of it is not in the database yet."""
+
+    def __init__(self) -> None:
+        self.handed: tuple[Handed, ...] = ()
+        self.unsent: dict[str, bytes] = {}
+        # By whether it is looked in alone; until more comes.
+        self.manifests: dict[bool, str] = {}
+
+
+class JobVerifier:
+    """A `Verifier`: `async with JobVerifier(queue, engine, position) as verifier`.
+
+    `position` says how far the log of the sources was taken in here: a worker looks in no less. A quote has
+    no deadline, for who asks has one, and asks again later. Pictures are drawn by the `engine` of the node.
+    `backlog` is told, now and then, how many jobs wait for how many workers.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        engine: Engine,
+        position: Callable[[], Cursor | None],
+        backlog: Callable[[int, int], object] = lambda _, __: None,
+    ) -> None:
+        self._queue, self._engine, self._position, self._backlog = queue, engine, position, backlog
+        self._scopes: dict[str | None, _Along] = {None: _Along()}
+        self._waiting: dict[str, _Waiting] = {}
+        # Questions that have to be looked for at once.
+        self._news: set[str] = set()
+        self._bell = asyncio.Event()
+        self._warned = -_WARN
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(work) for work in (self._ask(), self._listen())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waiting in self._waiting.values():
+            if not waiting.verdict.done():
+                waiting.verdict.set_result(write(Checked(None, "skipped", _CLOSED)))
+
+    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+        """See `Verifier`."""
+        async with aclosing(as_known(quotes, self._checked, _WAITING)) as results:
+            async for checked in results:
+                yield checked
+
+    async def add(self, *sources: Source, scope: str | None = None) -> None:
+        """See `Verifier`. Of what is to be fetched, a worker fetches it."""
+        contents = await in_thread(lambda: [(listed, _content(listed)) for listed in each_source(sources)])
+        along = self._scopes.setdefault(scope, _Along())
+        for listed, content in contents:
+            handed = _handed(listed, content)
+            if handed.sha256 and content is not None:
+                along.unsent[handed.sha256] = content
+            along.handed += (handed,)
+        for each in self._scopes.values():
+            each.manifests.clear()
+        # Only what is no text has looks.
+        await self._engine.add(*(each for each in sources if _may_have_looks(each)), scope=scope)
+
+    async def forget(self, scope: str) -> None:
+        """See `Verifier`. In the database it is kept for a while: a worker may be about to look in it."""
+        self._scopes.pop(scope, None)
+        await self._engine.forget(scope)
+
+    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+        """See `Verifier`."""
+        return await self._engine.pictures(found, form)
+
+    async def prewarm(self) -> None:
+        """See `Verifier`. Workers read the sources whether or not anybody asks."""
+
+    async def _checked(self, asked: Asked) -> Checked:
+        data = write(Posed.of(asked, self._given(asked), self._position()))
+        key = key_of(data)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = _Waiting(data)
+            self._tell([key])
+        waiting.askers += 1
+        try:
+            checked = read(await asyncio.shield(waiting.verdict), Checked)
+        except InputError as exc:
+            checked = Checked(None, "skipped", f"the verdict cannot be read: {exc.message}")
+        finally:
+            waiting.askers -= 1
+            if not waiting.askers:
+                self._waiting.pop(key, None)
+        return replace(checked, id=asked.id, quote=asked.quote)
+
+    def _given(self, asked: Asked) -> str | None:
+        """What came along to be looked in, as the sha256 of its manifest."""
+        own = self._scopes.get(asked.scope) if asked.scope else None
+        along = own or self._scopes[None]
+        if asked.alone not in along.manifests:
+            ours = () if asked.alone else self._scopes[None].handed
+            handed = ours if own is None else (*ours, *own.handed)
+            if not handed:
+                return None
+            is_fixed = all(each.sha256 for each in handed)
+            manifest = write(Manifest(handed, None if is_fixed else asked.scope))
+            along.manifests[asked.alone] = sha256_of(manifest)
+            along.unsent[along.manifests[asked.alone]] = manifest
+        return along.manifests[asked.alone]
+
+    def _tell(self, keys: Collection[str]) -> None:
+        self._news.update(keys)
+        self._bell.set()
+
+    async def _ask(self) -> None:
+        """Ask what is new, and take in what was answered."""
+        loop, polled = asyncio.get_running_loop(), 0.0
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL if self._waiting else _IDLE):
+                    await self._bell.wait()
+            self._bell.clear()
+            keys, self._news = self._news, set()
+            try:
+                if loop.time() - polled >= _POLL:
+                    polled, keys = loop.time(), {*self._waiting}
+                    await self._watch()
+                await self._step([key for key in keys if key in self._waiting])
+            except Exception as exc:  # noqa: BLE001  # the root of a task: who waits is not left waiting for ever
+                _log.warning("quotes wait: %s", exc, exc_info=not isinstance(exc, StoreError))
+                polled = 0.0
+                await asyncio.sleep(_AGAIN)
+                self._bell.set()
+
+    async def _step(self, keys: Sequence[str]) -> None:
+        if not keys:
+            return
+        for along in [each for each in self._scopes.values() if each.unsent]:
+            sending = dict(along.unsent)
+            await self._queue.hand(sending)
+            along.unsent = {name: data for name, data in along.unsent.items() if name not in sending}
+        known = await self._queue.look(keys)
+        for key, data in known.items():
+            waiting = self._waiting.get(key)
+            if data is not None and waiting and not waiting.verdict.done():
+                waiting.verdict.set_result(data)
+        new = {key: self._waiting[key].question for key in keys if key not in known and key in self._waiting}
+        for batch in _batches(new):
+            await self._queue.ask({key: new[key] for key in batch})
+
+    async def _watch(self) -> None:
+        """Say when nobody is there to answer."""
+        jobs, workers = await self._queue.backlog()
+        self._backlog(jobs, workers)
+        waiting, now = len(self._waiting), asyncio.get_running_loop().time()
+        if waiting and jobs and not workers and now - self._warned >= _WARN:
+            self._warned = now
+            _log.warning("%d quotes wait, and no worker is alive: start `citewire worker`", waiting)
+
+    async def _listen(self) -> None:
+        while True:
+            with suppress(StoreError):
+                async with aclosing(self._queue.told()) as told:
+                    async for keys in told:
+                        if mine := [key for key in keys or self._waiting if key in self._waiting]:
+                            self._tell(mine)
+            await asyncio.sleep(_AGAIN)
+
+
+def _batches(questions: dict[str, bytes]) -> Iterator[list[str]]:
+    """Some that go together into a job: neither many nor large."""
+    batch: list[str] = []
+    size = 0
+    for key, question in questions.items():
+        if batch and (len(batch) >= _BATCH or size + len(question) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += len(question)
+    if batch:
+        yield batch
+
+
+def _content(listed: Listed) -> bytes | None:
+    """The bytes of a source; None where they are to be fetched."""
+    if isinstance(listed.source, str):
+        return None
+    text = _text(listed.source)
+    return original(listed) or b"" if text is None else text.encode("utf-8", "replace")
+
+
+def _text(source: object) -> str | None:
+    if isinstance(source, Document):
+        return source.text
+    return source.content if isinstance(source, Given) and isinstance(source.content, str) else None
+
+
+def _handed(listed: Listed, content: bytes | None) -> Handed:
+    source, sha256 = listed.source, None if content is None else sha256_of(content)
+    match source:
+        case Given():
+            is_text, also, kind = isinstance(source.content, str), source.also, source.content_type
+            return Handed(listed.name, sha256, is_text, source.url, source.title, also, kind)
+        case Document():
+            return Handed(listed.name, sha256, True, source.url, source.title)
+        case str():
+            return Handed(listed.name, url=source)
+        case _:
+            return Handed(listed.name, sha256, also=(str(source),))
+
+
+def _may_have_looks(source: Source) -> bool:
+    return not (isinstance(source, Document) or _text(source) is not None or isinstance(source, str))

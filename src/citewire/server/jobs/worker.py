@@ -1,0 +1,214 @@
+"""`citewire worker`: takes jobs, looks in the sources, and writes what it found.
+
+A job of one that dies is taken by another. What is found is written once, however often it is looked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from procrastinate import JobContext
+from procrastinate.jobs import Job
+
+from citewire.channels.hub import Hub
+from citewire.channels.store import Cursor, StoreError
+from citewire.documents.cache import Cache
+from citewire.errors import InputError
+from citewire.server import nodes
+from citewire.server.blobs_postgres import PostgresBlobs
+from citewire.server.jobs.question import Manifest, Posed, read, write
+from citewire.server.jobs.queue import BEAT, GONE, QUEUE, TASK, Queue
+from citewire.server.jobs.shelf import Shelf
+from citewire.server.settings import Settings
+from citewire.verification.engine import Engine, Limits
+from citewire.verification.library import Checked
+from citewire.verification.verifier import Asked
+
+__all__ = ["Worker", "work"]
+
+_log = logging.getLogger("citewire.jobs")
+
+# How often a question is tried that ends whoever takes it.
+_TRIES = 3
+# Seconds: for jobs to end when the worker is to; until it begins again after a failure; from one look for
+# jobs that were left to the next, and for what nobody needs any more.
+_GRACE, _AGAIN, _SWEEP, _TIDY = 10.0, 1.0, 1.0, 60.0
+# Seconds without another verdict after which those that were reached are written.
+_GATHER = 0.02
+
+
+class Worker:
+    """Answers the questions of a queue with an engine, which has the sources of the shelf."""
+
+    def __init__(self, queue: Queue, engine: Engine, shelf: Shelf) -> None:
+        self._queue, self._engine, self._shelf = queue, engine, shelf
+        queue.app.task(name=TASK, queue=QUEUE, pass_context=True, retry=_TRIES - 1)(self._verify)
+
+    async def run(self, stop: asyncio.Event, concurrency: int) -> None:
+        """Take jobs, so many at a time, until told to stop. What is under way then is done, or given back."""
+        sides: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in (self._sweep(), self._tidy())]
+        stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                working = asyncio.create_task(self._work(concurrency))
+                await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+                if not stop.is_set():
+                    await asyncio.sleep(_AGAIN)
+        finally:
+            for task in (ending := [*sides, stopping]):
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _work(self, concurrency: int) -> None:
+        """Until it is cancelled, or the database fails. It gets another number each time."""
+        try:
+            await self._queue.app.run_worker_async(
+                queues=[QUEUE], concurrency=concurrency, delete_jobs="successful",
+                install_signal_handlers=False, shutdown_graceful_timeout=_GRACE,
+                fetch_job_polling_interval=_SWEEP, update_heartbeat_interval=BEAT,
+                stalled_worker_timeout=GONE,
+            )  # fmt: skip
+        except Exception as exc:  # noqa: BLE001  # whatever it was, it begins again
+            _log.warning("no jobs can be taken now: %s", type(exc).__name__)
+
+    async def _verify(self, context: JobContext, **_: Any) -> None:
+        """What procrastinate calls for a job."""
+        questions = await self._queue.questions(context.job.id or 0)
+        try:
+            await self._answer(questions)
+        except Exception as exc:
+            _log.warning("a job failed: %s", exc, exc_info=not isinstance(exc, StoreError))
+            if not await self._is_over(context.job):
+                raise
+
+    async def _answer(self, questions: Mapping[str, bytes]) -> None:
+        async with AsyncExitStack() as stack:
+            asked: list[Asked] = []
+            skipped: dict[str, bytes] = {}
+            scopes: dict[str, str] = {}
+            for key, data in questions.items():
+                try:
+                    posed = read(data, Posed)
+                    if posed.given and posed.given not in scopes:
+                        scopes[posed.given] = await stack.enter_async_context(self._scope(posed.given))
+                    if posed.at:
+                        await self._shelf.reach(Cursor.parse(posed.at))
+                    asked.append(posed.asked(key, scopes.get(posed.given or "")))
+                except InputError as exc:
+                    skipped[key] = _skipped(f"the question cannot be answered: {exc.message}")
+            if skipped:
+                await self._queue.answer(skipped)
+            results = await stack.enter_async_context(aclosing(self._engine.check(asked)))
+            async with aclosing(_gathered(results)) as some:
+                async for found in some:
+                    await self._queue.answer({checked.id or "": write(checked) for checked in found})
+
+    @asynccontextmanager
+    async def _scope(self, given: str) -> AsyncGenerator[str]:
+        """What came with a run, in a scope of the engine. Raises `InputError` where it cannot be had."""
+        manifest = read((await self._handed([given]))[given], Manifest)
+        contents = await self._handed({each.sha256 for each in manifest.handed if each.sha256})
+        sources = [each.source(contents) for each in manifest.handed]
+        scope = uuid4().hex
+        try:
+            await self._engine.add(*sources, scope=scope)
+            yield scope
+        finally:
+            await self._engine.forget(scope)
+
+    async def _handed(self, sha256s: Collection[str]) -> dict[str, bytes]:
+        contents = await self._queue.handed(sha256s)
+        if len(contents) < len(sha256s):
+            raise InputError("what came with the run is not kept any more")
+        return contents
+
+    async def _is_over(self, job: Job) -> bool:
+        """Whether a job that failed is over: what it asks is asked one by one, or given up."""
+        questions = await self._queue.questions(job.id or 0)
+        if len(questions) > 1:
+            await self._queue.split(questions)
+        elif questions and job.attempts + 1 < _TRIES:
+            return False
+        else:
+            await self._queue.answer(dict.fromkeys(questions, _skipped(f"the check failed {_TRIES} times")))
+        return True
+
+    async def _sweep(self) -> None:
+        """Have jobs taken again that a worker left when it died."""
+        while True:
+            try:
+                for job in await self._queue.stalled():
+                    _log.warning("a worker died in job %s", job.id)
+                    await (self._queue.finish(job) if await self._is_over(job) else self._queue.retry(job))
+            except StoreError as exc:
+                _log.debug("jobs that were left cannot be looked for: %s", exc)
+            await asyncio.sleep(_SWEEP)
+
+    async def _tidy(self) -> None:
+        while True:
+            try:
+                await self._queue.tidy()
+            except StoreError as exc:
+                _log.debug("what nobody needs cannot be forgotten now: %s", exc)
+            await asyncio.sleep(_TIDY)
+
+
+async def _gathered(results: AsyncIterator[Checked]) -> AsyncGenerator[list[Checked]]:
+    """Results as they come, those together that come soon after each other."""
+    found: list[Checked] = []
+    coming: asyncio.Future[Checked | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(results, None))
+            await asyncio.wait([coming], timeout=_GATHER if found else None)
+            if coming.done():
+                checked, coming = coming.result(), None
+                if checked is None:
+                    break
+                found.append(checked)
+            else:
+                yield found
+                found = []
+        if found:
+            yield found
+    finally:
+        if coming:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+def _skipped(reason: str) -> bytes:
+    return write(Checked(None, "skipped", reason))
+
+
+async def work(settings: Settings, dsn: str, data: Path, concurrency: int) -> None:
+    """Be a worker with its files in `data` until the process is told to end. Raises `StoreError`."""
+    limits = Limits(memory=settings.worker_memory, readers=settings.readers or Limits().readers)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(nodes.own_folder(data))
+        store = await nodes.open_store(dsn)
+        stack.push_async_callback(store.close)
+        hub = Hub(store)
+        stack.callback(hub.close)
+        # No deadline: who asks has one, and finds the verdict when it comes back.
+        engine = Engine(cache=Cache(data / "cache"), deadline=None, workers=settings.workers, limits=limits)
+        await stack.enter_async_context(engine)
+        blobs = PostgresBlobs(data / "sources", store.db, "sources")
+        shelf = await stack.enter_async_context(Shelf(hub, blobs, engine))
+        queue = await stack.enter_async_context(Queue.open(dsn, concurrency + 2))
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, stop.set)
+        sys.stdout.write("citewire worker takes jobs. Stop it with Ctrl-C.\n")
+        sys.stdout.flush()
+        await Worker(queue, engine, shelf).run(stop, concurrency)

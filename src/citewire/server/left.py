@@ -1,0 +1,102 @@
+"""How a thread was left: the run in its log that has no end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from msgspec import Struct
+
+from citewire.agui import events as ev
+from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.protocol import Gate, ProtocolError
+from citewire.channels.store import Cursor, Row, Store
+from citewire.server.asks import asked
+from citewire.server.http import read
+from citewire.server.journal import Started
+
+__all__ = ["Left", "before", "how_left", "is_unfinished", "rows_after"]
+
+_PAGE = 1000
+# Rows that are looked at from the end to know how a thread was left.
+_BACK = 64
+
+
+class Left(Struct, frozen=True):
+    """A run that has no end. It lies between `after` and `end`; it `was_stopped` if that was asked for."""
+
+    started: Started
+    after: Cursor
+    end: Cursor
+    sent: list[AnyEvent]
+    was_stopped: bool
+
+    @property
+    def anew(self) -> list[AnyEvent] | None:
+        """What a client that was sent this has to be told before it can take the run from its start again."""
+        return _anew(self.started.input, self.sent) if self.sent else None
+
+
+async def how_left(store: Store, channel: str) -> Left | None:
+    """The run of a thread that has no end; None where all have."""
+    rows = await _since(store, channel, {"input", "over"})
+    if not rows or rows[0].kind == "over":
+        return None
+    started: Started = read(rows[0].data, Started)
+    asks = [asked(row) for row in rows if row.kind == "ask"]
+    return Left(
+        started,
+        before(rows[0]),
+        rows[-1].cursor,
+        [ev.decode(row.data) for row in rows if row.kind == "event"],
+        any(ask.what == "stopped" and ask.run_id == started.input.run_id for ask in asks),
+    )
+
+
+async def is_unfinished(store: Store, channel: str) -> bool:
+    """Whether a run of a thread has no end, without all that was said in it."""
+    rows = await _since(store, channel, {"input", "event", "over"})
+    return bool(rows) and rows[0].kind != "over"
+
+
+async def rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:
+    """All rows that are there by now."""
+    while rows := await store.read(channel, after, _PAGE):
+        for row in rows:
+            yield row
+        after = rows[-1].cursor
+
+
+def before(row: Row) -> Cursor:
+    """The cursor after which this row comes."""
+    return Cursor(row.epoch, row.n - 1)
+
+
+async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
+    """The last row of these kinds, and those after it."""
+    head = await store.head(channel)
+    if head is None:
+        return []
+    back = _BACK
+    while True:
+        start = max(0, head.n - back)
+        rows = [row async for row in rows_after(store, channel, Cursor(head.epoch, start))]
+        for at in range(len(rows) - 1, -1, -1):
+            if rows[at].kind in kinds:
+                return rows[at:]
+        if start == 0:
+            return []
+        back *= 4
+
+
+def _anew(run_input: RunInput, sent: list[AnyEvent]) -> list[AnyEvent]:
+    gate = Gate()
+    with suppress(ProtocolError):
+        for event in sent:
+            deque(gate.admit(event), maxlen=0)
+    return [
+        *gate.closings(),
+        ev.MessagesSnapshot(run_input.messages),
+        ev.StateSnapshot(run_input.state),
+    ]

@@ -1,0 +1,503 @@
+"""Quotes checked by workers: the same verdicts as of the engine, each once, whatever dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from msgspec import Struct
+from typer.testing import CliRunner
+
+from app import opened_app
+from citewire import cli
+from citewire.channels.database import connect
+from citewire.channels.hub import Hub
+from citewire.channels.postgres import PostgresStore
+from citewire.documents.cache import Cache
+from citewire.librarian import Index
+from citewire.server.blobs_postgres import PostgresBlobs
+from citewire.server.catalog import Catalog
+from citewire.server.jobs.question import LARGEST, Handed, Manifest, Posed, read, sha256_of, write
+from citewire.server.jobs.queue import QUEUE, Queue, prepare
+from citewire.server.jobs.verifier import JobVerifier
+from citewire.server.settings import Settings
+from citewire.verification.engine import Engine
+from citewire.verification.library import Checked
+from citewire.verification.near import Near
+from citewire.verification.sources import Given
+from citewire.verification.verifier import Asked, in_order
+from pdfs import Line, Sheet, make_pdf
+from postgres import Postgres
+from served import QUOTE
+from serving import DEADLINE, SCRIPT, descendants, environment
+
+# Workers are started like by people, which takes seconds on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+FEES = make_pdf(
+    *(
+        Sheet([Line(f"The fee of member {n} is {n + 40} dollars, due on day {n + 3}.", y=700 - n % 10 * 30)
+               for n in range(page * 10, page * 10 + 10)])
+        for page in range(3)
+    )
+)  # fmt: skip
+NOTE = "Nobody pays before the ninth of May."
+# All that a question can be, and a reader of JSON may trip over.
+QUOTES = [
+    *(Asked(f"same{n}", f"The fee of member {n} is {n + 40} dollars") for n in range(30)),
+    Asked("altered", "The fee of member 7 is 48 dollars"),
+    Asked("missed", "The fee of nobody was ever waived for good"),
+    Asked("named", "due on day 5", "fees.pdf", Near(pages=(3,), before="2 is 42 dollars, ")),
+    Asked("unknown", "due on day 5", "bees.pdf"),
+    Asked("likely", "due on day 6", likely=("nothing.txt", "fees")),
+    Asked("along", "before the ninth of May", scope="run"),
+    Asked("alone", "The fee of member 7 is 47 dollars", scope="run", alone=True),
+    Asked("nothing", "", claim="the fee of member 12 is 52 dollars"),
+    Asked("odd\ud800", "the fee\x00 of \udcff member", near=Near(pages=(2**70,))),
+    Asked("empty", " \n"),
+]
+
+
+class Working:
+    """`citewire worker` in a process of its own. No process that it starts may be left, however it ends."""
+
+    def __init__(self, dsn: str, folder: Path, concurrency: int = 1) -> None:
+        self._dsn, self._folder, self._concurrency = dsn, folder, concurrency
+        self.log = folder / "worker.log"
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                str(SCRIPT), "worker", "--concurrency", str(self._concurrency), cwd=self._folder,
+                stdout=PIPE, stderr=log,
+                env=environment(CITEWIRE_STORE=self._dsn, CITEWIRE_WORKERS="1", CITEWIRE_READERS="1"),
+            )  # fmt: skip
+        assert self._process.stdout
+        assert b"takes jobs" in await self._process.stdout.readline(), self.log.read_text()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process:
+            await self.end(signal.SIGKILL)
+
+    def send(self, how: signal.Signals) -> None:
+        assert self._process
+        self._process.send_signal(how)
+
+    async def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it, and see that all that it started ends."""
+        process, self._process = self._process, None
+        assert process
+        children = [os.pidfd_open(child) for child in descendants(process.pid)]
+        process.send_signal(how)
+        async with asyncio.timeout(DEADLINE):
+            code = await process.wait()
+        for child in children:
+            ready = await asyncio.to_thread(select.select, [child], [], [], DEADLINE)
+            os.close(child)
+            assert ready[0], "it left a process behind"
+        return code
+
+
+class Node(Struct, frozen=True):
+    """What of a node has to do with jobs."""
+
+    verifier: JobVerifier
+    catalog: Catalog
+    engine: Engine
+    store: PostgresStore
+
+    async def upload(self, data: bytes, name: str) -> None:
+        async with self.catalog.draft() as draft:
+            await draft.write(data)
+            await self.catalog.upload(draft, name, "")
+
+    async def check(self, *quotes: Asked) -> list[Checked]:
+        return [checked async for checked in in_order(self.verifier, quotes)]
+
+    async def one(self, sql: str, *values: object) -> Any:
+        """The one value that a statement gives."""
+        return (await self.store.db.fetch(sql, *values))[0][0]
+
+    async def meddle(self, sql: str, *values: object) -> None:
+        """Change the tables of procrastinate."""
+        async with self.store.db.connection() as db, db.transaction():
+            await db.execute("SET LOCAL search_path TO citewire_jobs")
+            await db.execute(sql, *values)
+
+    async def until(self, sql: str, wanted: object) -> None:
+        """Wait until a statement gives this."""
+        async with asyncio.timeout(DEADLINE):
+            while await self.one(sql) != wanted:
+                await self.one("SELECT pg_sleep(0.02)")
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[None]:
+        """While this lasts no verdict can be written: whoever has one waits, in the middle of its job."""
+        async with self.store.db.connection() as db, db.transaction():
+            await db.execute("LOCK TABLE citewire.verdict IN SHARE MODE")
+            yield
+
+
+@asynccontextmanager
+async def node(dsn: str, folder: Path) -> AsyncGenerator[Node]:
+    async with AsyncExitStack() as stack:
+        store = await PostgresStore.open(dsn)
+        stack.push_async_callback(store.close)
+        hub = Hub(store)
+        stack.callback(hub.close)
+        engine = await stack.enter_async_context(Engine(cache=Cache(folder / "cache"), workers=1))
+        index = Index(folder.with_suffix(".sqlite"))
+        stack.callback(index.close)
+        blobs = PostgresBlobs(folder / "sources", store.db, "sources")
+        catalog = await stack.enter_async_context(Catalog(hub, blobs, engine, index, Settings()))
+        queue = await stack.enter_async_context(Queue.open(dsn))
+        verifier = JobVerifier(queue, engine, lambda: catalog.position)
+        yield Node(await stack.enter_async_context(verifier), catalog, engine, store)
+
+
+def on_node(dsn: str, folder: Path, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with node(dsn, folder / "node") as one:
+            await work(one)
+
+    asyncio.run(main())
+
+
+ASKED = "SELECT count(*) FROM citewire.verdict WHERE data IS NULL"
+ANSWERED = "SELECT count(*) FROM citewire.verdict WHERE data IS NOT NULL"
+JOBS = "SELECT count(*) FROM citewire_jobs.procrastinate_jobs"
+DOING = "SELECT count(DISTINCT worker_id) FROM citewire_jobs.procrastinate_jobs WHERE status = 'doing'"
+MADE = "SELECT last_value FROM citewire_jobs.procrastinate_jobs_id_seq"
+LEAVE = "UPDATE procrastinate_jobs SET status = 'doing'"
+STUCK = (
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%citewire.verdict%'"
+)
+CUT = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND query LIKE '%citewire.verdict%'"
+)
+
+
+def fees(*numbers: int) -> list[Asked]:
+    return [Asked(f"fee{n}", f"The fee of member {n} is {n + 40} dollars") for n in numbers]
+
+
+def statuses(checked: Iterable[Checked]) -> list[str]:
+    return [each.status for each in checked]
+
+
+def test_verdicts_are_those_of_the_engine(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        await one.verifier.add(Given(NOTE, "note"), Given(FEES, "copy", also=("double",)), scope="run")
+        async with Working(dsn, tmp_path):
+            found = await one.check(*QUOTES)
+        await one.engine.forget("run")
+        await one.engine.add(Given(NOTE, "note"), Given(FEES, "copy", also=("double",)), scope="run")
+        assert found == [checked async for checked in in_order(one.engine, QUOTES)]
+        assert len({each.status for each in found}) == 4
+        assert [each.id for each in found if each.context] == ["nothing"]
+        # Where it is can be shown by the node, whichever of its sources it is in.
+        shown = [each for each in found if each.boxes]
+        assert all(await one.verifier.pictures(shown, "png"))
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_question_is_one_job_whoever_asks_it_and_however_often(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        async with node(dsn, tmp_path / "other") as other:
+            asking = asyncio.create_task(one.check(*fees(1, 2, 3)))
+            await one.until(ASKED, 3)
+            made = await one.one(MADE)
+            again = asyncio.create_task(other.check(*fees(3, 2, 1), *fees(2)))
+            async with Working(dsn, tmp_path):
+                assert statuses(await asking) == ["verified"] * 3
+                assert statuses(await again) == ["verified"] * 4
+                await one.until(JOBS, 0)
+                assert statuses(await other.check(*fees(1, 2, 3))) == ["verified"] * 3
+            assert (await one.one(MADE), await one.one(ANSWERED)) == (made, 3)
+            # Nobody waits for what was answered before, also without a worker.
+            assert statuses(await one.check(*fees(1, 3))) == ["verified"] * 2
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_question_is_with_one_job_at_a_time_and_has_one_verdict(dsn: str, tmp_path: Path) -> None:
+    """Also where two nodes ask at once, and neither has seen the question of the other."""
+
+    async def main(one: Node) -> None:
+        async with Queue.open(dsn) as queue:
+            await queue.ask({"a": b"1", "b": b"2"})
+            first = await one.one(MADE)
+            await queue.ask({"b": b"2", "a": b"1"})
+            assert await one.one(JOBS) == 1
+            await queue.ask({"b": b"2", "c": b"3"})
+            second = await one.one(MADE)
+            assert await queue.questions(first) == {"a": b"1", "b": b"2"}
+            assert await queue.questions(second) == {"c": b"3"}
+            assert await queue.look("abcd") == {"a": None, "b": None, "c": None}
+            await queue.answer({"a": b"yes"})
+            await queue.answer({"a": b"no", "c": b"yes", "d": b"nobody asked"})
+            assert await queue.look("abcd") == {"a": b"yes", "b": None, "c": b"yes"}
+            await queue.ask({"a": b"1"})
+            assert (await queue.questions(first), await one.one(JOBS)) == ({"b": b"2"}, 2)
+            # Whatever became of the job: what it left can be asked again.
+            await one.meddle("DELETE FROM procrastinate_jobs")
+            assert await queue.look("abcd") == {"a": b"yes", "c": b"yes"}
+            await queue.ask({"a": b"1", "b": b"2"})
+            assert await queue.questions(await one.one(MADE)) == {"b": b"2"}
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_change_of_the_sources_is_another_question(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(b"The fee is 40 dollars.", "fee.txt")
+        fee = Asked("fee", "The fee is 50 dollars.")
+        async with Working(dsn, tmp_path):
+            assert statuses(await one.check(fee)) == ["altered"]
+            await one.upload(b"The fee is 50 dollars.", "fee.txt")
+            assert statuses(await one.check(fee)) == ["verified"]
+            await one.catalog.drop(one.catalog.records()[0].id)
+            assert statuses(await one.check(fee)) == ["skipped"]
+            await one.upload(b"The fee is 40 dollars.", "fee.txt")
+            assert statuses(await one.check(fee)) == ["altered"]
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_workers_share_the_jobs(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.verifier.add(Given(NOTE, "note"), scope="run")
+        quotes = [Asked(str(n), f"Nobody pays {n} before the ninth of May.", scope="run") for n in range(200)]
+        async with Working(dsn, tmp_path), Working(dsn, tmp_path):
+            asking = asyncio.create_task(one.check(*quotes))
+            await one.until(ASKED, 200)
+            async with one.held():
+                await one.until(DOING, 2)
+            assert statuses(await asking) == ["altered"] * 200
+            await one.until(JOBS, 0)
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_another_worker_takes_the_job_of_one_that_was_killed(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        asking = asyncio.create_task(one.check(*fees(*range(20))))
+        await one.until(ASKED, 20)
+        async with Working(dsn, tmp_path) as killed:
+            async with one.held():
+                await one.until(STUCK, 1)
+                await killed.end(signal.SIGKILL)
+                # Else it would be written although nobody is there any more.
+                await one.one(CUT)
+            async with Working(dsn, tmp_path) as other:
+                assert statuses(await asking) == ["verified"] * 20
+                await one.until(JOBS, 0)
+                assert "a worker died in job" in other.log.read_text()
+        assert (await one.one(ANSWERED), await one.one(ASKED)) == (20, 0)
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_worker_that_is_stopped_ends_what_it_does(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        asking = asyncio.create_task(one.check(*fees(1, 2)))
+        await one.until(ASKED, 2)
+        async with Working(dsn, tmp_path) as stopped:
+            async with one.held():
+                await one.until(STUCK, 1)
+                stopped.send(signal.SIGTERM)
+            assert await stopped.end() == 0
+            assert "Traceback" not in stopped.log.read_text()
+        assert statuses(await asking) == ["verified"] * 2
+        assert await one.one("SELECT count(*) FROM citewire_jobs.procrastinate_workers") == 0
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_question_that_ends_every_worker_is_given_up_and_costs_no_other(dsn: str, tmp_path: Path) -> None:
+    """A job whose worker is gone is tried again: of several questions each on its own, one three times."""
+
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        poison = asyncio.create_task(one.check(*fees(1)))
+        await one.until(ASKED, 1)
+        await one.meddle(f"{LEAVE}, attempts = 2")
+        others = asyncio.create_task(one.check(*fees(2, 3, 4)))
+        await one.until(ASKED, 4)
+        await one.meddle(LEAVE)
+        async with Working(dsn, tmp_path):
+            (given_up,) = await poison
+            assert (given_up.status, given_up.reason) == ("skipped", "the check failed 3 times")
+            assert statuses(await others) == ["verified"] * 3
+            await one.until(JOBS, 0)
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_what_is_not_decided_in_time_is_decided_when_a_worker_comes(
+    dsn: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        settings: dict[str, Any] = {"store": dsn, "verify_jobs": True, "agent": "served:held"}
+        async with opened_app(tmp_path / "data", deadline=0.5, **settings) as app:
+            text = f"<p>{QUOTE}</p>".encode()
+            sent = await app.ask("POST", "/sources?name=refund-policy.html", text, content_type="text/html")
+            assert sent.status == 201, sent
+            run = {"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": ""}]}
+            said = await app.ask("POST", "/agui", run, accept="text/event-stream")
+            assert b"RUN_FINISHED" in said.body
+            assert b'"value":"verifying"' in said.body
+            assert b'"value":"complete"' not in said.body
+            figures = b""
+            while b"citewire_jobs_waiting" not in figures or b"citewire_jobs_waiting 0.0" in figures:
+                await asyncio.sleep(0.05)  # it looks once a second, and there is nothing else to wait for
+                figures = (await app.ask("GET", "/metrics")).body
+            assert b"citewire_workers_alive 0.0" in figures
+            assert "1 quotes wait, and no worker is alive" in caplog.text
+            async with Working(dsn, tmp_path):
+                await app.server.runs.idle()
+            state = (await app.ask("GET", "/threads/t")).json["state"]
+            summary = state["deepcitation"]["messages"]["answer"]["summary"]
+            assert (summary["verified"], summary["pending"]) == (1, 0)
+
+    asyncio.run(main())
+
+
+def test_malformed_rows_do_no_harm(dsn: str, tmp_path: Path) -> None:
+    """Who can write to the database can write anything there; no worker reads a file of its own for it."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text(NOTE)
+    manifest = write(Manifest((Handed("local", url=str(secret)),)))
+    broken = {
+        "not JSON": b"\xff{",
+        "another shape": b'{"quote": 7}',
+        "a list": b"[]",
+        "deep": b"[" * 100_000,
+        "too large": b'{"quote": "' + b"x" * LARGEST + b'"}',
+        "no such manifest": write(Posed("ninth of May", given="0" * 64)),
+        "a manifest of files": write(Posed("ninth of May", given=sha256_of(manifest))),
+        "a bad name": b'{"quote": "q", "given": "../../etc"}',
+        "no such place": b'{"quote": "q", "at": "nowhere"}',
+    }
+
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        add = "INSERT INTO procrastinate_jobs (queue_name, task_name, args) VALUES ($1, $2, $3)"
+        jobs = [("citewire.verify", "[1]"), ("citewire.verify", '{"job": 7, "x": "y"}'), ("os.system", "{}")]
+        for task, args in jobs:
+            await one.meddle(add, QUEUE, task, args)
+        await one.meddle(add, QUEUE, "citewire.verify", "{}")
+        job = await one.one(MADE)
+        for key, question in broken.items():
+            ask = "INSERT INTO citewire.verdict (key, question, job) VALUES ($1, $2, $3)"
+            await one.store.db.execute(ask, key, question, job)
+        hand = "INSERT INTO citewire.given VALUES ($1, $2)"
+        await one.store.db.execute(hand, sha256_of(manifest), manifest)
+        async with Working(dsn, tmp_path):
+            assert statuses(await one.check(*fees(1))) == ["verified"]
+            await one.until(ANSWERED, len(broken) + 1)
+        for row in await one.store.db.fetch("SELECT key, data FROM citewire.verdict"):
+            if row["key"] in broken:
+                said = read(row["data"], Checked)
+                assert said.status == "skipped", row["key"]
+                assert (said.reason or "").startswith("the question cannot be answered: "), row["key"]
+        # A verdict that is none is told of the quote.
+        await one.store.db.execute("UPDATE citewire.verdict SET data = 'x'")
+        (checked,) = await one.check(*fees(1))
+        assert (checked.status, (checked.reason or "")[:28]) == ("skipped", "the verdict cannot be read: ")
+
+    on_node(dsn, tmp_path, main)
+
+
+@pytest.mark.parametrize("value", QUOTES, ids=lambda asked: ascii(asked.id))
+def test_a_question_arrives_as_it_was_asked(value: Asked) -> None:
+    posed = Posed.of(value, None, None)
+    assert read(write(posed), Posed) == posed
+    assert write(read(write(posed), Posed)) == write(posed)
+
+
+def test_all_goes_on_when_the_database_comes_back(tmp_path: Path) -> None:
+    with Postgres() as server:
+
+        async def main(one: Node) -> None:
+            await one.upload(FEES, "fees.pdf")
+            async with Working(server.dsn, tmp_path):
+                assert statuses(await one.check(*fees(1))) == ["verified"]
+                await asyncio.to_thread(server.crash)
+                asking = asyncio.create_task(one.check(*fees(1, 2, 3)))
+                await asyncio.to_thread(server.start)
+                assert statuses(await asking) == ["verified"] * 3
+                await asyncio.to_thread(server.kill_backends)
+                assert statuses(await one.check(*fees(4, 5, 6))) == ["verified"] * 3
+
+        on_node(server.dsn, tmp_path, main)
+
+
+def test_old_verdicts_are_forgotten(dsn: str, tmp_path: Path) -> None:
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        async with Working(dsn, tmp_path):
+            assert statuses(await one.check(*fees(1, 2))) == ["verified"] * 2
+        await one.one("UPDATE citewire.verdict SET at = at - interval '2 hours' RETURNING 1")
+        assert statuses(await one.check(*fees(1))) == ["verified"]
+        async with Working(dsn, tmp_path):
+            await one.until(ANSWERED, 0)
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_many_may_prepare_the_tables_at_once_and_need_no_rights_but_to_make_schemas(dsn: str) -> None:
+    async def main() -> None:
+        db = await connect(dsn)
+        try:
+            await db.execute("DROP ROLE IF EXISTS plain; CREATE ROLE plain LOGIN")
+            await db.execute(
+                f"GRANT CREATE ON DATABASE {await db.fetchval('SELECT current_database()')} TO plain"
+            )
+            plain = dsn.replace("postgres@", "plain@")
+            await asyncio.gather(*(prepare(plain) for _ in range(5)))
+            await prepare(plain)
+            steps = {each.name for each in files("procrastinate.sql.migrations").iterdir()}
+            applied = {row["name"] for row in await db.fetch("SELECT name FROM citewire_jobs.applied")}
+            assert applied == {name for name in steps if name.endswith(".sql")}
+        finally:
+            await db.execute("DROP OWNED BY plain; DROP ROLE plain")
+            db.terminate()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "a worker needs a database: --store postgresql://USER@HOST/NAME"),
+        (["--store", "somewhere"], "a worker needs a database: --store postgresql://USER@HOST/NAME"),
+        (["--store", "postgresql://me:pass word@db/x"], "--store: expected a path"),
+        (["--concurrency", "0", "--store", "postgresql://db"], "'--concurrency'"),
+    ],
+)
+def test_a_worker_that_cannot_begin_says_why(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.app, ["worker", *arguments], prog_name="citewire")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "pass word" not in result.stderr

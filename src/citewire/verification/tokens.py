@@ -102,6 +102,8 @@ _PERCENT_IN_TWO = frozenset(
 _CONTRACTIONS = {"can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "shall not"}
 # What a raised digit is a power of; behind any other word it is a footnote.
 _POWERED = word_set("mm cm dm km ft yd mi nm μm in sec kg")
+# What may stand between words without a meaning of its own: spaces, and signs of a footnote.
+_REFERENCE = " \t\n†‡*"
 _YEAR = re.compile(r"1[89]\d\d|20\d\d")
 
 # Addresses and names of code, in which every character counts. None starts within another: that would take
@@ -313,8 +315,9 @@ def _quantity(text: str, found: list[Token], at: int) -> tuple[int, Token]:
         return at, Token(f"{sign}{currency}{_in_ascii(number.key)}", "identifier", start, number.end)
     scale, at = _scale(text, found, at, bool(currency))
     unit, at = _unit(found, at)
-    if not currency and _is_currency_after(text, found, at):
-        currency, at = _CURRENCY_WORDS.get(found[at].key, found[at].key), at + 1
+    name = _behind_footnote(found, at)
+    if not currency and _is_currency_after(text, found, name):
+        currency, at = _CURRENCY_WORDS.get(found[name].key, found[name].key), name + 1
     amount = value.scaleb(scale)
     amount = f"{amount.normalize() if currency or unit else amount:f}"
     end = found[at - 1].end
@@ -362,7 +365,9 @@ def _is_power(text: str, number: Token, after: Token) -> bool:
 
 def _is_currency_after(text: str, found: list[Token], at: int) -> bool:
     """Whether the token at `at` names the currency of the number before it, rather than of the next one."""
-    if at >= len(found) or not _is_currency(found[at]) or text[found[at - 1].end : found[at].start].strip():
+    if at >= len(found) or not _is_currency(found[at]):
+        return False
+    if text[found[at - 1].end : found[at].start].strip(_REFERENCE):
         return False
     touches_next = at + 1 < len(found) and found[at].end == found[at + 1].start
     return found[at].key in _CURRENCY_WORDS or not touches_next
@@ -374,14 +379,20 @@ def _is_number(found: list[Token], at: int) -> bool:
 
 def _scale(text: str, found: list[Token], at: int, has_currency: bool) -> tuple[int, int]:
     """The power of ten of a word like million; of a letter only where money is meant."""
+    name = _behind_footnote(found, at)
+    if name < len(found) and (word := found[name].key) in _SCALE:
+        return _SCALE[word], name + 1
     if at < len(found):
         word = found[at].key
-        if word in _SCALE:
-            return _SCALE[word], at + 1
         touches = not text[found[at - 1].end : found[at].start]
         if has_currency and touches and word in _SHORT_SCALE:
             return _SHORT_SCALE[word], at + 1
     return 0, at
+
+
+def _behind_footnote(found: list[Token], at: int) -> int:
+    """Where the tokens go on behind a raised number that is no power."""
+    return at + 1 if at < len(found) and found[at].kind == "mark" else at
 
 
 def _unit(found: list[Token], at: int) -> tuple[str, int]:

@@ -54,6 +54,8 @@ class Knowledge:
     def __init__(self) -> None:
         self.channels: dict[str, Known | None] = {}
         self.slots: dict[str, dict[str, bytes | None]] = {}
+        self._begun: set[str] = set()
+        """Channels that we have begun, and all of whose slots we know."""
         self._size = 0
 
     def missing(self, needs: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str | None]]:
@@ -64,7 +66,7 @@ class Knowledge:
             if channel not in self.channels:
                 slots = {}
                 asked[channel, None] = None
-            elif self.channels[channel] is None:
+            elif self.channels[channel] is None or channel in self._begun:
                 continue
             asked |= dict.fromkeys((channel, key) for key in keys if key not in slots)
         return list(asked)
@@ -73,28 +75,37 @@ class Knowledge:
         """A channel is so. What was known of slots at another head is forgotten."""
         if channel not in self.channels or self.channels[channel] != known:
             self.slots.pop(channel, None)
+            self._begun.discard(channel)
         self.channels[channel] = known
-        if known and slots:
-            self.slots.setdefault(channel, {}).update(slots)
-            self._size += sum(len(key) + len(value or b"") for key, value in slots.items())
+        if known:
+            self._keep(channel, slots)
 
     def went_on(self, channel: str, known: Known, slots: Mapping[str, bytes | None]) -> None:
         """We have written to the channel."""
-        kept = self.slots.get(channel, {})
+        if self.channels.get(channel, known) is None:
+            self._begun.add(channel)
         self.channels[channel] = known
-        self.slots[channel] = {**kept, **slots} if kept else dict(slots)
-        self._size += sum(len(key) + len(value or b"") for key, value in slots.items())
+        self._keep(channel, slots)
+
+    def _keep(self, channel: str, slots: Mapping[str, bytes | None]) -> None:
+        kept = self.slots.setdefault(channel, {})
+        for key, value in slots.items():
+            before = len(key) + len(kept[key] or b"") if key in kept else 0
+            self._size += len(key) + len(value or b"") - before
+            kept[key] = value
 
     def forget(self, channels: Iterable[str] | None = None) -> None:
         """Know nothing of these, or of any."""
         if channels is None:
             self.channels.clear()
             self.slots.clear()
+            self._begun.clear()
             self._size = 0
             return
         for channel in channels:
             self.channels.pop(channel, None)
             self.slots.pop(channel, None)
+            self._begun.discard(channel)
 
     def bound(self) -> None:
         """Let go of all when it is too much."""

@@ -275,7 +275,9 @@ class SlotsContract(Suite[ChannelStore]):
             def __init__(self) -> None:
                 super().__init__(suite)
 
-        run_state_machine_as_test(Machine, settings=settings(max_examples=60, stateful_step_count=25))
+        run_state_machine_as_test(
+            Machine, settings=settings(max_examples=self.examples, stateful_step_count=25)
+        )
 
 
 _KEYS = st.sampled_from(["a", "a:", "a:b", "b", "\U0010ffff", "é"])

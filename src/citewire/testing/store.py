@@ -82,6 +82,8 @@ class Suite(Generic[_S_co]):
     """How a store is opened."""
 
     durable: ClassVar[bool] = True
+    examples: ClassVar[int] = 60
+    """How many sequences of calls are tried."""
 
     @contextmanager
     def folder(self) -> Generator[Path]:
@@ -340,7 +342,9 @@ class StoreContract(Suite[Store]):
             def __init__(self) -> None:
                 super().__init__(suite)
 
-        run_state_machine_as_test(Machine, settings=settings(max_examples=60, stateful_step_count=25))
+        run_state_machine_as_test(
+            Machine, settings=settings(max_examples=self.examples, stateful_step_count=25)
+        )
 
 
 NAMES = st.sampled_from(["a", "ab", "b", "run:é", "run:\U0010ffff", "run:"])

@@ -18,6 +18,8 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := .venv
 # Another active environment is not ours, and uv would warn about it.
 unexport VIRTUAL_ENV
+# The tests start hundreds of Pythons, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # No notes about newer versions: uv.lock decides.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -2,6 +2,7 @@
 
 from bench import (
     channels,
+    cluster,
     dialects,
     engine,
     extract,
@@ -9,6 +10,7 @@ from bench import (
     pdf,
     proof,
     rendering,
+    scale,
     serve,
     store,
     stream,
@@ -28,5 +30,7 @@ if __name__ == "__main__":
     stream.main()
     store.main()
     channels.main()
+    cluster.main()
+    scale.main()
     serve.main()
     page.main()

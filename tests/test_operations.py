@@ -60,6 +60,7 @@ class Asking:
     async def of(cls, app: App) -> Asking:
         await app.ask("POST", "/agui", {"threadId": "t", "runId": "r"})
         added = await app.ask("POST", "/sources?name=a.txt", b"Some words.")
+        await app.server.catalog.read()
         return cls(app, added.json["sources"][0]["id"])
 
     @property

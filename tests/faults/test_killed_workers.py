@@ -13,7 +13,7 @@ from ably_load import seed
 from citewire.verification.near import Near
 from citewire.verification.verifier import Asked
 from postgres import Postgres, need_postgres
-from test_jobs import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
+from working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
 
 KILLS = 8
 CRASHES = 2

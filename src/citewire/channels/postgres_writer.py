@@ -15,7 +15,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import sha256
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import asyncpg
+from asyncpg import PostgresError
 
 from citewire.channels.batch import Batch, Knowledge, Known, news_of
 from citewire.channels.database import LaterVersion, check_version, connect, failures, version
@@ -23,9 +26,6 @@ from citewire.channels.room import Room
 from citewire.channels.serial import series_of
 from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, steps_for
 from citewire.errors import InputError
-
-if TYPE_CHECKING:
-    import asyncpg
 
 __all__ = ["Call", "Seen", "Writer"]
 
@@ -236,15 +236,14 @@ class Writer:
     async def _take_again(self, db: asyncpg.Connection[Any]) -> bool:
         """Whether we have all leases again that we had before the connection broke."""
         lost: list[str] = []
-        for name, lock in self._leases.items():
+        for name, lock in list(self._leases.items()):  # some may be released meanwhile
             if await db.fetchval(_LOCK_LEASE, lock):
                 if await db.fetchval(_IS_HELD, name, self._id):
                     continue
                 await db.execute(_UNLOCK_LEASE, lock)  # another has had it, and may be done with it
             lost.append(name)
         for name in lost:
-            del self._leases[name]
-            if self._told:
+            if self._leases.pop(name, None) is not None and self._told:
                 self._told(name)
         return not lost
 
@@ -271,8 +270,8 @@ class Writer:
         try:
             with failures("read"):
                 check_version(await version(db), self._known)
-                has_all = await self._take_again(db)
                 await self._seen.mend(db)
+                has_all = await self._take_again(db)  # the last step: who is told of a loss must be refused
         except BaseException:
             db.terminate()
             raise
@@ -320,8 +319,6 @@ class Writer:
         return group
 
     async def _results(self, calls: list[Call[Any]]) -> Sequence[Any]:
-        from asyncpg import PostgresError  # noqa: PLC0415
-
         try:
             db = await self._connected()
             with failures("write to"):
@@ -333,8 +330,6 @@ class Writer:
             return [error] * len(calls)
 
     async def _done(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> Sequence[Any]:
-        from asyncpg import PostgresError  # noqa: PLC0415
-
         if calls[0].alone:
             return [await calls[0].alone(db)]
         try:
@@ -352,8 +347,6 @@ class Writer:
 
     async def _at_once(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any] | None:
         """The results, if what we know of the channels is so; else None, and nothing is written."""
-        from asyncpg import PostgresError  # noqa: PLC0415
-
         needs = [call.needs for call in calls if call.needs]
         self._knowledge.bound()
         for _ in range(_TRIES):
@@ -370,12 +363,11 @@ class Writer:
             if error.sqlstate in {*_GONE_ON, _TWICE}:
                 return None
             raise
+        self._learn(batch)
         return results
 
     async def _locked(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any]:
         """The results, decided while nobody else can write to the channels."""
-        from asyncpg import PostgresError  # noqa: PLC0415
-
         needs = [call.needs for call in calls if call.needs]
         names = sorted({channel for channel, _ in needs}, key=str.encode)
         for tries_left in reversed(range(_TRIES)):
@@ -387,6 +379,7 @@ class Writer:
                     batch = Batch(self._knowledge, self._now, await _first(db, calls))
                     results = _run_all(batch, calls)
                     await self._write(db, batch)
+                self._learn(batch)
                 return results
             except PostgresError as error:
                 self._knowledge.forget(names)
@@ -415,6 +408,9 @@ class Writer:
         except BaseException:
             self._knowledge.forget(batch.heads)
             raise
+
+    def _learn(self, batch: Batch) -> None:
+        """The batch is committed."""
         batch.learn()
         for known in batch.heads.values():
             self._seen.note(known.head)

@@ -10,8 +10,6 @@ DEV := .venv/.dev
 # And what the tests and benches need of Node: the real AG-UI client, React; CopilotKit for its example.
 NODE := tests/node/node_modules/.installed
 COPILOTKIT := examples/copilotkit/node_modules/.installed
-# One more than there are cores: many tests wait for a process, a database or a browser.
-TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # A uv on PATH, else our own.
 UV := $(or $(shell command -v uv 2>/dev/null),.boot/bin/uv)
 
@@ -35,7 +33,7 @@ run: $(RUNTIME)
 
 test: check $(NODE) $(COPILOTKIT)
 	@echo "pytest"
-	@$(BIN)/pytest -q -n $(TESTERS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(DEV)
 	@echo "uv lock --check"

@@ -204,8 +204,11 @@ class Writer(Client):
     One that does not resume numbers its frames anew, and only the ids in them say what they are.
     """
 
-    def __init__(self, servers: Sequence[Server], name: str, seed: int, **how: bool) -> None:
+    def __init__(
+        self, servers: Sequence[Server], name: str, seed: int, *, ahead: int = AHEAD, **how: bool
+    ) -> None:
         super().__init__(servers, name, seed, **how)
+        self._ahead = ahead
         self._waiting: dict[int, Json] = {}
         self._number = self._made = 0
         self._serials: dict[str, list[str]] = {channel: [] for channel in CHANNELS}
@@ -223,7 +226,7 @@ class Writer(Client):
         for number, frame in list(self._waiting.items()):
             await self.tell(socket, frame | {"msgSerial": number})
         while self._waiting or not self.ends:
-            while len(self._waiting) < AHEAD and not self.ends:
+            while len(self._waiting) < self._ahead and not self.ends:
                 number, frame = self._number, self._next()
                 self._waiting[number] = frame
                 self._number += 1
@@ -297,6 +300,7 @@ class Listener(Client):
     def __init__(self, servers: Sequence[Server], name: str, seed: int, **how: bool) -> None:
         super().__init__(servers, name, seed, **how)
         self._at: dict[str, str] = {}
+        self._ended: set[str] = set()
         self.attached = asyncio.Event()
         self.heard: dict[str, list[str]] = {channel: [] for channel in CHANNELS}
         self.texts: dict[str, str] = {}
@@ -306,7 +310,7 @@ class Listener(Client):
         for channel in CHANNELS:
             place = {"channelSerial": self._at[channel]} if channel in self._at else {}
             await self.tell(socket, {"action": Act.ATTACH, "channel": channel, "flags": ALL} | place)
-        while sum(text.startswith("end") for text in self.texts.values()) < len(CHANNELS):
+        while len(self._ended) < len(CHANNELS):
             self._note(await self.hear(socket))
 
     def _note(self, frame: Json) -> None:
@@ -329,6 +333,8 @@ class Listener(Client):
         serial, action = message["serial"], message["action"]
         if action == Action.CREATE:
             self.heard[channel].append(serial)
+            if message["data"].startswith("end"):
+                self._ended.add(channel)
         if action == Action.APPEND:
             self.texts[serial] += message["data"]
         elif action != Action.SUMMARY:

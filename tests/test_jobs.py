@@ -157,6 +157,7 @@ def test_another_worker_takes_the_job_of_one_that_was_killed(dsn: str, tmp_path:
         await one.until(ASKED, 20)
         async with Working(dsn, tmp_path) as killed:
             async with one.held():
+                await one.until(DOING, 1)
                 await one.until(STUCK, 1)
                 await killed.end(signal.SIGKILL)
                 # Else it would be written although nobody is there any more.

@@ -16,6 +16,8 @@ from postgres import Postgres, need_postgres
 NODES = 2
 KILLS = 50
 CRASHES = 10
+# Some node is up while others start, which takes a while: so few frames at once are enough.
+AHEAD = 3
 
 
 @pytest.mark.slow
@@ -42,7 +44,10 @@ async def _shaken(postgres: Postgres, folder: Path, number: int) -> None:
         for node in nodes[1:]:
             node.key = nodes[0].key
             await _start(node)
-        writers = [Writer(nodes, name, number, is_packed=name < "c", resumes=name < "d") for name in "abcd"]
+        writers = [
+            Writer(nodes, name, number, ahead=AHEAD, is_packed=name < "c", resumes=name < "d")
+            for name in "abcd"
+        ]
         listeners = [Listener(nodes, name, number, is_packed=name == "y") for name in "xyz"]
         async with asyncio.TaskGroup() as group:
             listening = [group.create_task(each.run()) for each in listeners]

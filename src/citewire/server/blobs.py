@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import tempfile
@@ -19,13 +20,19 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from citewire.channels.store import StoreError
+from citewire.documents.errors import DocumentError
 
-__all__ = ["Blobs", "Draft"]
+__all__ = ["NOT_KEPT", "Blobs", "Draft"]
+
+_log = logging.getLogger("citewire.sources")
 
 _T = TypeVar("_T")
 
 _ASIDE = ".aside-"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+NOT_KEPT = "the source is not kept any more"
+# Seconds after which a store that failed is asked again.
+_AGAIN = 1.0
 # Bytes that come in pieces are written so many at a time, which is worth the way to a thread.
 _PIECE = 1 << 20
 
@@ -114,6 +121,18 @@ class Blobs:
         """Where these bytes are, brought if need be; None where they are not kept. Raises `StoreError`."""
         path = self.path(sha256)
         return path if await asyncio.to_thread(path.is_file) else None
+
+    async def brought(self, sha256: str) -> None:
+        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
+        while True:
+            try:
+                if await self.bring(sha256):
+                    return
+            except StoreError as exc:
+                _log.warning("the bytes of a source cannot be had now: %s", exc)
+                await asyncio.sleep(_AGAIN)
+            else:
+                raise DocumentError(NOT_KEPT)
 
     async def touch(self, sha256s: Collection[str]) -> set[str]:
         """Those of these bytes that are kept, and stay for a while: somebody is about to refer to them.

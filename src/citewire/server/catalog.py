@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Alone, Leases
-from citewire.channels.store import Cursor, Row, StoreError
+from citewire.channels.store import Cursor, Row
 from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.errors import CitewireError
 from citewire.librarian import Index
-from citewire.server.blobs import Blobs, Draft
+from citewire.server.blobs import NOT_KEPT, Blobs, Draft
 from citewire.server.feed import Feed
 from citewire.server.follower import Follower
 from citewire.server.holdings import (
@@ -63,13 +63,10 @@ _T = TypeVar("_T")
 # Seconds for which bytes stay that nobody refers to, as a verdict that is being reached may do so in the end;
 # and from one look for such bytes to the next.
 _GRACE, _EVERY = 600.0, 60.0
-# Seconds after which bytes that the store could not give are asked for again.
-_AGAIN = 1.0
 _SWEEP = "sweep:sources"
 # Seconds after which somebody who asked should rather be told that not all was read.
 _WORTH_WAITING = 20.0
 _LONGEST_TYPE = 200
-_NOT_KEPT = "the source is not kept any more"
 
 
 class Catalog:
@@ -213,7 +210,7 @@ class Catalog:
         """A picture of what these bytes are. Raises `NotFound`; `DocumentError` where they have no looks."""
         held = self._holdings.known.get(sha256)
         if held is None:
-            raise NotFound(_NOT_KEPT)
+            raise NotFound(NOT_KEPT)
         drawn = await self._engine.draw(await self._brought(held), crop, sha256)
         if drawn is None:
             raise DocumentError("it cannot be drawn")
@@ -316,26 +313,13 @@ class Catalog:
         return self._known(source_id)
 
     def _given(self, held: Holding) -> Given:
-        path = self._blobs.path(held.sha256 or "")
-        return Given(path, held.name, held.url, None, (held.id, *held.also), held.content_type)
+        return held.at(self._blobs.path(held.sha256 or ""))
 
     async def _brought(self, held: Holding) -> Given:
         """As `_given`, with the bytes here. Raises `NotFound`."""
         if await self._blobs.bring(held.sha256 or "") is None:
-            raise NotFound(_NOT_KEPT)
+            raise NotFound(NOT_KEPT)
         return self._given(held)
-
-    async def _bring(self, sha256: str) -> None:
-        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
-        while True:
-            try:
-                if await self._blobs.bring(sha256):
-                    return
-            except StoreError as exc:
-                _log.warning("the bytes of a source cannot be had now: %s", exc)
-                await asyncio.sleep(_AGAIN)
-            else:
-                raise DocumentError(_NOT_KEPT)
 
     async def _fetched(self, url: str) -> Fetched:
         fetch = self._fetch
@@ -422,7 +406,7 @@ class Catalog:
         if held.sha256:
             given, bring = self._given(held), None
             if not self._blobs.path(held.sha256).is_file():
-                bring = partial(self._bring, held.sha256)
+                bring = partial(self._blobs.brought, held.sha256)
             live.reading = self._engine.take(given, partial(self._heard, live), bring)
         self._tell(live)
         if before:

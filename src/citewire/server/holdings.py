@@ -14,7 +14,7 @@ import hashlib
 import re
 import unicodedata
 from datetime import UTC, datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, json
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from citewire.channels.store import Row
 from citewire.errors import InputError
 from citewire.server.folders import Stamp
+from citewire.verification.sources import Given
 
 __all__ = [
     "CHANNEL", "LONGEST_NAME", "Cited", "Holding", "Holdings", "Origin", "Removed", "Uncited", "clean",
@@ -56,6 +57,10 @@ class Holding(Struct, frozen=True, omit_defaults=True):
     root: str | None = None
     stamp: Stamp | None = None
     reason: str | None = None
+
+    def at(self, path: Path) -> Given:
+        """For the engine, with its bytes in this file."""
+        return Given(path, self.name, self.url, None, (self.id, *self.also), self.content_type)
 
 
 class Removed(Struct, frozen=True):

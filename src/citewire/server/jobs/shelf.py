@@ -9,18 +9,14 @@ from typing import Self
 
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Row, StoreError
-from citewire.documents.errors import DocumentError
 from citewire.server.blobs import Blobs
 from citewire.server.follower import Follower
 from citewire.server.holdings import CHANNEL, Holding, Holdings
 from citewire.verification.engine import Engine, Reading
-from citewire.verification.sources import Given
 
 __all__ = ["Shelf"]
 
 _log = logging.getLogger("citewire.jobs")
-# Seconds after which bytes that the store could not give are asked for again.
-_AGAIN = 1.0
 
 
 class Shelf:
@@ -73,19 +69,5 @@ class Shelf:
                 self._readings[source_id] = held, self._take(held, held.sha256)
 
     def _take(self, held: Holding, sha256: str) -> Reading:
-        given = Given(
-            self._blobs.path(sha256), held.name, held.url, None, (held.id, *held.also), held.content_type
-        )
-        return self._engine.take(given, lambda _: None, partial(self._bring, sha256))
-
-    async def _bring(self, sha256: str) -> None:
-        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
-        while True:
-            try:
-                if await self._blobs.bring(sha256):
-                    return
-            except StoreError as exc:
-                _log.warning("the bytes of a source cannot be had now: %s", exc)
-                await asyncio.sleep(_AGAIN)
-            else:
-                raise DocumentError("the source is not kept any more")
+        given, bring = held.at(self._blobs.path(sha256)), partial(self._blobs.brought, sha256)
+        return self._engine.take(given, lambda _: None, bring)

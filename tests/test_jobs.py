@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,17 @@ from typer.testing import CliRunner
 
 from app import opened_app
 from citewire import cli
+from citewire.agui.events import RunStarted
 from citewire.channels.database import connect
+from citewire.channels.hub import Hub
+from citewire.channels.memory import MemoryStore
+from citewire.channels.store import Entry, Row
+from citewire.server.jobs.committed import AfterCommit
 from citewire.server.jobs.question import LARGEST, Handed, Manifest, Posed, read, sha256_of, write
 from citewire.server.jobs.queue import QUEUE, Queue, prepare
+from citewire.server.jobs.verifier import JobVerifier
+from citewire.server.journal import Journal
+from citewire.verification import verifier
 from citewire.verification.library import Checked
 from citewire.verification.near import Near
 from citewire.verification.sources import Given
@@ -358,3 +366,41 @@ def test_a_worker_that_cannot_begin_says_why(
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert "pass word" not in result.stderr
+
+
+def test_a_quote_is_asked_for_once_its_citation_is_kept() -> None:
+    class Held(MemoryStore):
+        is_free = asyncio.Event()
+
+        async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
+            await self.is_free.wait()
+            return await super().append(channel, entries)
+
+    async def main() -> None:
+        asked: list[str] = []
+
+        class Asking(JobVerifier):
+            def __init__(self) -> None:
+                pass
+
+            async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+                async for each in verifier.each(quotes):
+                    asked.append(each.quote)
+                    yield Checked(each.id, "verified")
+
+        async def nobody(_: object) -> None:
+            pass
+
+        store = Held()
+        journal = Journal(Hub(store), "run:t", nobody)
+        await journal.put("t", "r", [RunStarted("t", "r")])
+        checking = asyncio.create_task(anext(AfterCommit(Asking(), journal.settled).check(fees(1))))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asked == []
+        store.is_free.set()
+        await checking
+        assert asked == [fees(1)[0].quote]
+        assert len(await store.read("run:t")) == 1
+
+    asyncio.run(main())

@@ -148,10 +148,10 @@ class Stream:
 
     async def _out(self, sent: list[Sent]) -> None:
         weaver = self._weaver
-        if weaver.sources or weaver.asked or weaver.wanted:
-            self._hand_out()
         if weaver.records or self._sink is not None:
             await self._record(sent)
+        if weaver.sources or weaver.asked or weaver.wanted:
+            self._hand_out()
         if sent:
             await self._send(sent)
 

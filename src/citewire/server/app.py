@@ -130,7 +130,16 @@ class Server:
         agent, is_librarian = await self._agent(stack, index, catalog)
         resumes = "always", "librarian" if is_librarian else "always"
         patience = _PATIENCE if settings.dsn else 0.0
-        driver = Driver(hub, history, agent, citing, self.proofs.links, self, patience=patience)
+        driver = Driver(
+            hub,
+            history,
+            agent,
+            citing,
+            self.proofs.links,
+            self,
+            patience=patience,
+            has_jobs=settings.verify_jobs,
+        )
         self.runs = Runs(
             hub, driver, self, linger=settings.linger, most=settings.max_runs,
             resumes=settings.resume_runs in resumes, leases=leases,

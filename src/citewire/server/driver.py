@@ -22,6 +22,7 @@ from citewire.channels.hub import Hub
 from citewire.errors import CitewireError
 from citewire.server.foreign import Foreign
 from citewire.server.history import History
+from citewire.server.jobs.committed import AfterCommit
 from citewire.server.journal import TERMINAL, Journal, Outcome, Started, thread_of
 from citewire.server.live import Ended, Live
 from citewire.text import for_log
@@ -62,7 +63,10 @@ class Observer(Protocol):
 
 
 class Driver:
-    """Runs the agent for others. A store that fails is asked again for `patience` seconds."""
+    """Runs the agent for others. A store that fails is asked again for `patience` seconds.
+
+    Where it `has_jobs`, quotes go to workers, and only once their citations are kept.
+    """
 
     def __init__(
         self,
@@ -74,9 +78,10 @@ class Driver:
         observer: Observer,
         *,
         patience: float = 0.0,
+        has_jobs: bool = False,
     ) -> None:
         self._hub, self._history, self._agent, self._citing = hub, history, agent, citing
-        self._links, self._observer, self._patience = links, observer, patience
+        self._links, self._observer, self._patience, self._has_jobs = links, observer, patience, has_jobs
 
     async def drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
         """A run from its start to its end, or anew where it `goes_on` after these events."""
@@ -162,7 +167,10 @@ class Driver:
 
     async def _stream(self, run_input: RunInput, journal: Journal, options: Options) -> Stream:
         proofs = partial(self._links, run_input.thread_id)
-        return Stream(run_input, replace(options, proofs=proofs), await self._citing.verifier(), journal)
+        verifier = await self._citing.verifier()
+        if self._has_jobs:
+            verifier = AfterCommit(verifier, journal.settled)
+        return Stream(run_input, replace(options, proofs=proofs), verifier, journal)
 
 
 async def _nowhere(_: list[Sent]) -> None:

@@ -190,6 +190,11 @@ class Journal:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LATER)
 
+    async def settled(self) -> None:
+        """Wait until all that was put is kept, or it is known that it cannot be."""
+        if self._writing:
+            await asyncio.wait([self._writing])
+
     def close(self) -> None:
         """Write nothing any more: the run is another node's now."""
         self._is_closed = True

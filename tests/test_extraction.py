@@ -749,3 +749,39 @@ def test_command_line() -> None:
     assert shown["visible_text"] == TEXT
     assert shown["citations"][0]["refs"][0]["quote"] == "Revenue grew 45%"
     assert [problem["code"] for problem in shown["problems"]] == ["no_citation"]
+
+
+BLOCK_ENTRY = '{"id": 1, "attachment_id": "a.pdf", "full_phrase": "The fee is 40 dollars."}'
+WHOLE_BLOCK = f"Forty [1].\n\n<<<CITATION_DATA>>>\n[{BLOCK_ENTRY}, {BLOCK_ENTRY.replace('1', '2', 1)}]\n"
+
+
+def test_a_block_that_is_cut_anywhere_says_so() -> None:
+    """At every character: a problem, no data in the text, and the citations that were whole until then."""
+    begins = WHOLE_BLOCK.index("<<<")
+    ends = WHOLE_BLOCK.rindex("]")
+    for at in range(begins + len("<<<CI"), ends + 1):
+        found = extract(WHOLE_BLOCK[:at])
+        assert found.is_cut, WHOLE_BLOCK[:at]
+        assert [problem.path for problem in found.problems if problem.code == "cut_block"] == [f"$[{begins}]"]
+        assert found.visible_text == "Forty [1]."
+        whole = WHOLE_BLOCK[:at].count('dollars."')
+        assert sum(ref.quote is not None for each in found.citations for ref in each.refs) >= min(whole, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE_BLOCK,
+        WHOLE_BLOCK + "<<<END_CITATION_DATA>>>",
+        WHOLE_BLOCK + "<<<END_CIT",
+        WHOLE_BLOCK + "<<<",
+        "Forty.\n\n<<<CITATION_DATA>>>\n[]\n<<<END_CITATION_DATA>>>",
+        "Models write <<<CITATION_DATA>>> before their data.",
+        "if a <<< b",
+        "a <<<",
+    ],
+)
+def test_a_block_that_is_whole_is_not_cut(text: str) -> None:
+    found = extract(text)
+    assert not found.is_cut
+    assert "END" not in found.visible_text

@@ -20,11 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from citewire.redaction import redact
 from citewire.server.capability import FULL
 from citewire.server.keys import Caller
 from citewire.server.logs import Access, AccessLog, Formatter, configure
 from citewire.server.metrics import Metrics
-from citewire.server.redaction import redact
 
 SECRET = "s3cr3t-Zq9_xWv8uT7rS6pO5nM4lK3jI2hG1fE0dC"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.Zm9vYmFyYmF6"

@@ -76,7 +76,7 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError as exc:
         raise OutputError(f"a string holds a lone surrogate at {exc.start}") from exc
     except (TypeError, ValueError, OverflowError) as exc:
-        raise OutputError(str(exc)) from exc
+        raise OutputError("a value in it has no JSON form", detail=exc) from exc
 
 
 def prepare(*kinds: Any) -> None:

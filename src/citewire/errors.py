@@ -10,6 +10,7 @@
     │   └── AmbiguousDialect  more than one does; has the candidates
     └── OutputError           a value that cannot be written as JSON
 
+`message` never holds text of other programs; that is the `detail`, which clients are not sent.
 Rooms add leaves of their own: `patch.PatchError` is an InputError, `rendering.UnknownFormat` a CitewireError.
 Every class has a stable `code`, which is what travels on the wire and what scripts may test for.
 """
@@ -20,13 +21,24 @@ from typing import ClassVar
 
 
 class CitewireError(Exception):
-    """The root: catch this one to catch them all."""
+    """The root: catch this one to catch them all.
+
+    `message` is our own sentence and may be shown to anybody. `detail` is what another program said, such as
+    the body of a response or the text of a library's exception: it is for logs and terminals only.
+    """
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, detail: object = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.detail = message, str(detail)
+        if self.detail:
+            self.add_note(self.detail)  # so that a traceback has it
+
+    @property
+    def explanation(self) -> str:
+        """The whole error with its detail, for whoever runs the program."""
+        return f"{self}: {self.detail}" if self.detail else str(self)
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
@@ -37,8 +49,8 @@ class InputError(CitewireError):
 
     code = "bad_input"
 
-    def __init__(self, message: str, path: str = "$") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, path: str = "$", *, detail: object = "") -> None:
+        super().__init__(message, detail=detail)
         self.path = path
 
     def __str__(self) -> str:

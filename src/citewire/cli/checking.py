@@ -192,7 +192,7 @@ def _answers(file: str, source: str | None) -> tuple[Answer, ...]:
     try:
         answers = read_answers(read_bytes(file), source)
     except CitewireError as exc:
-        fail(f"{file}: {exc}")
+        fail(f"{file}: {exc.explanation}")
     for answer in answers:
         report_problems(answer.problems)
     return answers

@@ -77,7 +77,7 @@ def convert(
         written = citewire.write(answer, target)
         shown = written.payload if isinstance(written.payload, str) else pretty(written.payload) + "\n"
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     write_out(shown)
     _report_losses(written.losses)
     if strict and (written.losses or answer.problems):
@@ -105,7 +105,7 @@ def render(
     try:
         rendered = citewire.render(answer, target)
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     write_out(rendered.rstrip("\n") + "\n")
 
 
@@ -125,7 +125,7 @@ def _read(file: str, source: str | None, unit: _UnitName | None, text: Path | No
     try:
         answers = citewire.read_all(data, source, text=known, unit=counted)
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     answer = next(iter(answers), None)
     if answer is None:
         fail("there is no answer in this payload")

@@ -16,13 +16,18 @@ from citewire.errors import OutputError
 from citewire.model import Problem
 from citewire.text import for_log
 
-__all__ = ["fail", "pretty_cut", "report_problems", "say", "write_out"]
+__all__ = ["fail", "pretty_cut", "report_problems", "say", "write_bytes", "write_out"]
 
 
 def write_out(text: str) -> None:
     """Text as UTF-8 whatever the locale says; what has no UTF-8 form is shown as an escape."""
+    write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(data: bytes) -> None:
+    """Bytes to standard output, at once."""
     try:
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # Whoever read us has had enough; Python would complain once more when it closes the pipe.

@@ -73,7 +73,7 @@ def reduce(
     if failure is None or thread.number > 1:  # what came before it is not lost
         write_out(pretty_cut(shown) + "\n")
     if failure is not None:
-        fail(str(failure))
+        fail(failure.explanation)
     if check and thread.agui.outcome == "failed":
         say(f"rejected: {thread.agui.error}")
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
-__all__ = ["DELIMITER", "LONGEST", "Buffer", "held", "lead"]
+__all__ = ["DELIMITER", "LONGEST", "Buffer", "find_cut_delimiter", "held", "is_cut_end", "lead"]
 
 _LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
 _GAP = r"(?:\\?_|[ -])"
@@ -44,6 +44,24 @@ _BARE_TAG_BEGINS = r"(?<![A-Za-z<])c(?:i(?:t(?:e(?:\s{1,9}[\w\\]{0,13}\s?)?)?)?)
 _BEGINS = re.compile(
     rf"(?=[<&\\c]|\Z)(?:{_DELIMITER_BEGINS}|{_TAG_BEGINS}|{_BARE_TAG_BEGINS})\Z", re.IGNORECASE
 )
+
+
+_REST = _prefixes((*"TATION", _GAP, *"DATA", "[ ]?", _GT, _GT, _GT))
+_CUT = re.compile(
+    rf"{_LT}{{3}}[ ]?(?:(?P<open>CI{_REST})|(?:END{_GAP}|/)CI{_REST})(?:\\|&(?:gt?)?)?\Z", re.IGNORECASE
+)
+_CUT_END = re.compile(rf"{_LT}{{3}}[ ]?(?:E(?:ND?)?|{_prefixes((*'END', _GAP, *_NAME))})?\Z", re.IGNORECASE)
+
+
+def find_cut_delimiter(text: str, low: int) -> int | None:
+    """Where a delimiter starts that the end of the text cut off; `<<<CI` is the least that is one."""
+    found = _CUT.search(text, max(low, len(text) - LONGEST))
+    return found.start() if found else None
+
+
+def is_cut_end(text: str, at: int) -> bool:
+    """Whether the text from `at` on is the start of a delimiter that would end a block."""
+    return _CUT_END.match(text, at) is not None or _CUT.match(text, at) is not None
 
 
 def lead(text: str, low: int, at: int) -> tuple[int, bool]:

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from citewire.dialects.deepcitation import ALIASES
-from citewire.extraction.delimiters import DELIMITER, LONGEST, Buffer
+from citewire.extraction.delimiters import DELIMITER, LONGEST, Buffer, is_cut_end
 from citewire.extraction.plain import HOLDERS, UNSAFE, WRAPPERS, PlainEntry, read_plain
 from citewire.extraction.strings import KNOWN, OPENERS, QUOTES, StringReader
 
-__all__ = ["Entry", "LenientReader"]
+__all__ = ["CUT_BLOCK", "Entry", "LenientReader"]
+
+CUT_BLOCK = "cut_block"
+"""The code of the problem that the text ended within a data block: citations may be missing."""
 
 _LISTS = frozenset({"lineIds", *ALIASES["lineIds"], "timestamps", *ALIASES["timestamps"]})
 _QUOTED = frozenset({"fullPhrase", *ALIASES["fullPhrase"]})
@@ -79,10 +82,10 @@ class _Frame:
 
 
 class LenientReader:
-    """Reads the body of one block from a buffer and hands on its entries as they end."""
+    """Reads the body of one block, which starts at `start`, and hands on its entries as they end."""
 
-    def __init__(self, buffer: Buffer, sink: Sink) -> None:
-        self._buffer, self._sink = buffer, sink
+    def __init__(self, buffer: Buffer, sink: Sink, start: int = 0) -> None:
+        self._buffer, self._sink, self._start = buffer, sink, start
         self._string = StringReader(buffer, self._repaired)
         self._stack: list[_Frame] = []
         self._step: Callable[[], bool] = self._at_top
@@ -97,6 +100,8 @@ class LenientReader:
         while not self._done and self._step():
             pass
         if self._buffer.ended and not self._done:
+            if self._stack or not self._began:
+                self._sink.report(CUT_BLOCK, self._start, "the data block was cut off")
             self._buffer.at = len(self._buffer.text)
             self._finish()
         return self._done
@@ -188,6 +193,8 @@ class LenientReader:
     def _prose(self) -> bool:
         """Words where there should be JSON. Behind it, with no end of the block near, they are the answer."""
         buffer = self._buffer
+        if self._began and buffer.ended and is_cut_end(buffer.text, buffer.at):
+            return False  # all of the JSON is there
         if self._began:
             seen, settled = buffer.ahead(buffer.at, _BEHIND_JSON)
             if _GOES_ON.search(seen) is None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.extraction.delimiters import DELIMITER, Buffer, held, lead
+from citewire.extraction.delimiters import DELIMITER, Buffer, find_cut_delimiter, held, lead
 from citewire.extraction.entries import Collector
-from citewire.extraction.lenient import Entry, LenientReader
+from citewire.extraction.lenient import CUT_BLOCK, Entry, LenientReader
 from citewire.extraction.places import placed
 from citewire.extraction.tags import CLOSING, OPENING, read_tag
 from citewire.keys import Keys
@@ -34,6 +34,11 @@ class Extraction(Struct, frozen=True, gc=False):
     citations: tuple[Citation, ...] = ()
     sources: tuple[Source, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text ended within a data block, so that citations may be missing."""
+        return any(problem.code == CUT_BLOCK for problem in self.problems)
 
     @property
     def answer(self) -> Answer:
@@ -188,8 +193,19 @@ class Scanner:
                 buffer.at = closing.end()
                 self._close_pair()
                 return True
+        if buffer.ended:
+            self._drop_cut_delimiter()
         self._show_to(len(text) if buffer.ended else held(text, buffer.at))
         return False
+
+    def _drop_cut_delimiter(self) -> None:
+        """Show the text up to a delimiter at its end that was cut off, which no reader wants to see."""
+        buffer = self._buffer
+        at = find_cut_delimiter(buffer.text, buffer.at)
+        if at is not None:
+            self._show_to(lead(buffer.text, buffer.at, at)[0])
+            self._collector.report(CUT_BLOCK, buffer.place(at), "the data block was cut off")
+            buffer.at = len(buffer.text)
 
     def _leave_block(self) -> bool:
         """Pass over what closes behind a block, and over blanks where no text follows or went before."""
@@ -245,7 +261,7 @@ class Scanner:
             self._collector.report("stray", buffer.place(delimiter.start()), "the end of no data block")
             self._behind_block = True
         else:
-            self._block = LenientReader(buffer, self._collector)
+            self._block = LenientReader(buffer, self._collector, buffer.place(delimiter.start()))
         buffer.at = delimiter.end()
         return True
 

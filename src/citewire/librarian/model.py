@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 from msgspec.structs import replace
 
-from citewire.agui.events import RunInput, write_json
+from citewire.agui.events import RunInput, run_error, write_json
+from citewire.error_reports import report_detail
 from citewire.errors import CitewireError, InputError
 from citewire.extraction import prompt
 from citewire.librarian.index import Index
 from citewire.librarian.passages import Passage
-from citewire.text import for_log
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 __all__ = ["NoModel", "model_agent"]
+
+_log = logging.getLogger("citewire.agents")
 
 _PASSAGES = 8
 _TASK = """
@@ -56,18 +60,32 @@ def model_agent(index: Index, model: str | Model) -> Callable[[RunInput], AsyncI
     try:
         agent = Agent(model, instructions=prompt(()) + _TASK, tools=[search_sources])
     except (UserError, ImportError, ValueError) as exc:
-        raise NoModel(str(exc)) from exc
+        raise NoModel("pydantic-ai cannot use this model", detail=exc) from exc
 
-    def run(run_input: RunInput) -> AsyncIterator[Any]:
+    async def run(run_input: RunInput) -> AsyncGenerator[Any]:
         # It has no place for state, and would warn of it.
         posted = write_json(replace(run_input, state={}))
         try:
             given = AGUIAdapter.build_run_input(posted)
         except ValueError as exc:
-            raise InputError(f"ag-ui-protocol takes no such input: {for_log(exc, 300)}") from exc
-        return AGUIAdapter(agent, given).run_stream()
+            raise InputError("ag-ui-protocol takes no such input", detail=exc) from exc
+        async with aclosing(_closable(AGUIAdapter(agent, given).run_stream())) as events:
+            async for event in events:
+                yield _without_provider_text(event)
 
     return run
+
+
+async def _closable(events: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+    async for event in events:
+        yield event
+
+
+def _without_provider_text(event: Any) -> Any:
+    """The event; of an error, what the provider said goes to the log only."""
+    if event.type != "RUN_ERROR":
+        return event
+    return run_error(report_detail(event.message, _log, code="model_failed", message="the model failed"))
 
 
 def _document(passage: Passage) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from citewire.agui.client import HttpAgent
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.sources import BaseAgent, LocalAgent
+from citewire.agui.transport import Timeouts
 from citewire.server.driver import Agent
 from citewire.server.journal import Started
 from citewire.server.settings import SettingError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["local_agent", "remote_agent"]
 
 _CLIENT = "x-citewire-client-id"
+# How long a run may take as a whole, the server itself sees to.
+_TIMEOUTS = Timeouts(total=None)
 
 
 def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Agent:
@@ -31,7 +34,7 @@ def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Age
     def run(run_input: RunInput, started: Started) -> AsyncIterator[AnyEvent]:
         user = _user(started)
         known = given if user is None else {**given, _CLIENT: quote(user, safe="@.:+ ")}
-        return HttpAgent(url, headers=known, client=client).run(_told(run_input, started))
+        return HttpAgent(url, headers=known, client=client, timeouts=_TIMEOUTS).run(_told(run_input, started))
 
     return run
 

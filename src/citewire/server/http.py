@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast, get_args
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, fields
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -25,19 +25,23 @@ from citewire import codec
 from citewire.agui.transport import TransportError
 from citewire.channels.store import CursorLost, StoreError
 from citewire.documents.errors import DocumentError
+from citewire.error_reports import ErrorReport, report_detail, report_unexpected
 from citewire.errors import CitewireError, DialectError, InputError, ShapeError
 from citewire.server.capability import Capability
 from citewire.server.keys import Caller
-from citewire.text import for_log
+from citewire.verification.readers import TooManyReads
 
 __all__ = [
-    "CALLER", "Authenticate", "Busy", "Bytes", "Call", "Conflict", "EventStream", "Form", "NoSuchMethod",
-    "NotFound", "Operation", "Overloaded", "Page", "Picture", "answer", "openapi", "read", "refusal",
-    "routes", "slashes",
+    "CALLER", "CHECK_KEY", "Authenticate", "Busy", "Bytes", "Call", "Conflict", "EventStream", "Form",
+    "NoSuchMethod", "NotFound", "Operation", "Overloaded", "Page", "Picture", "answer", "openapi", "read",
+    "refusal", "routes", "slashes",
 ]  # fmt: skip
 
 CALLER = "citewire.caller"
 """Where a scope has who made its request, once that is known."""
+
+CHECK_KEY = "citewire.check_key"
+"""Where a scope has the function that raises `Refused` once the key of this name is revoked."""
 
 _ANYBODY = Caller("", Capability())
 # A slash within a name, on its way through the routing: what is no character is in no name.
@@ -82,6 +86,7 @@ _STATUS: tuple[tuple[type[CitewireError], int], ...] = (
     (NoSuchMethod, 405),
     (Conflict, 409),
     (CursorLost, 410),
+    (TooManyReads, 429),
     (DocumentError, 422),
     (InputError, 400),
     (DialectError, 400),
@@ -97,7 +102,7 @@ _ERRORS = {
     404: "there is nothing of this name",
     408: "the request came too slowly",
     409: "something else is going on",
-    410: "the log no longer goes on from there",
+    410: "the log no longer goes on from there, or the link has expired",
     413: "the request is too large",
     414: "its path and query are too long",
     422: "the document cannot be read",
@@ -144,6 +149,8 @@ class ErrorBody(Struct, frozen=True):
 
     code: str
     message: str
+    id: str | UnsetType = UNSET
+    """The error id, where the log of the server says more."""
 
 
 class ErrorAnswer(Struct, frozen=True):
@@ -189,6 +196,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     creates: bool = False
     """Whether it answers 201 where something is new."""
     errors: tuple[int, ...] = ()
+    shows_errors: bool = False
+    """Whether it tells its own `errors` as a page for people."""
+    redirects: bool = False
+    """Whether it answers 303 in place of 200."""
 
     def resource(self, path: Mapping[str, str], body: Any = None) -> str:
         """What the caller must be allowed to do it to."""
@@ -286,16 +297,19 @@ def refusal(error: Exception) -> Response:
     known = (status for kind, status in _STATUS if isinstance(error, kind))
     status = getattr(error, "status", None) or next(known, 500)
     if status == 500 or not isinstance(error, CitewireError):
-        _log.exception("a request failed", exc_info=error)
-        return answer(ErrorAnswer(ErrorBody("internal", "the server failed; its log says why")), 500)
+        return answer(ErrorAnswer(_body(report_unexpected(error, _log))), 500)
     where = f"{error.path}: " if isinstance(error, InputError) and error.path != "$" else ""
-    told = ErrorAnswer(ErrorBody(error.code, for_log(where + error.message, 500)))
-    response = answer(told, status)
+    report = report_detail(error.detail, _log, code=error.code, message=where + error.message)
+    response = answer(ErrorAnswer(_body(report)), status)
     if status == 401:
         response.headers["www-authenticate"] = 'Bearer realm="citewire"'
     if isinstance(error, StoreError):
         response.headers["retry-after"] = "1"
     return response
+
+
+def _body(report: ErrorReport) -> ErrorBody:
+    return ErrorBody(report.code, report.message, report.error_id or UNSET)
 
 
 def _read_query(request: Request, kind: type[Any] | None) -> Any:
@@ -376,8 +390,13 @@ def _described(operation: Operation, refs: Mapping[Any, Any]) -> dict[str, Any]:
     always = {*_ALWAYS} - (set() if operation.needs else {401, 403})
     errors = {*always, *operation.errors, *((404,) if "{" in operation.path else ())}
     answers: dict[str, Any] = {str(status): _error(status, refs) for status in sorted(errors)}
+    for status in operation.errors if operation.shows_errors else ():
+        answers[str(status)] = {"description": _ERRORS[status], **_content((Page,), refs)}
     content = _content((operation.gives, *operation.also), refs) if operation.gives else {}
-    answers["200" if operation.gives else "204"] = {"description": "done", **content}
+    if operation.redirects:
+        answers["303"] = {"description": "done; `location` has a page"}
+    else:
+        answers["200" if operation.gives else "204"] = {"description": "done", **content}
     if operation.creates:
         answers["201"] = {"description": "made", **content}
     described: dict[str, Any] = {

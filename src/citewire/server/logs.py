@@ -22,8 +22,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire import codec
+from citewire.redaction import HIDDEN, is_secret, redact
 from citewire.server.keys import Caller
-from citewire.server.redaction import HIDDEN, is_secret, redact
 from citewire.text import for_log
 
 __all__ = ["Access", "AccessLog", "Formatter", "configure"]

@@ -4,8 +4,10 @@ CitewireError
 └── Refused
     ├── NoCredentials    nothing was sent
     ├── BadCredentials   no key: unknown, revoked, or with another secret
-    ├── BadToken         no token or link of ours: changed, of another key, in a form we do not take
-    ├── TokenExpired     a token or link that was good once
+    ├── BadToken         no token of ours: changed, of another key, in a form we do not take
+    ├── TokenExpired     a token that was good once
+    ├── BadLink          a signed link that is incomplete, changed, or of another server
+    ├── LinkExpired      a signed link whose time has passed
     └── Forbidden        known, but not allowed to do this
 """
 
@@ -15,7 +17,10 @@ from typing import ClassVar
 
 from citewire.errors import CitewireError
 
-__all__ = ["BadCredentials", "BadToken", "Forbidden", "NoCredentials", "Refused", "TokenExpired"]
+__all__ = [
+    "BadCredentials", "BadLink", "BadToken", "Forbidden", "LinkExpired", "NoCredentials", "Refused",
+    "TokenExpired",
+]  # fmt: skip
 
 
 class Refused(CitewireError):
@@ -52,6 +57,27 @@ class TokenExpired(Refused):
     """A token or a link whose time has passed; a new one will do."""
 
     code = "token_expired"
+
+
+class BadLink(Refused):
+    """A signed link that this server did not make, or not for this."""
+
+    code = "bad_link"
+    status = 403
+
+    def __init__(self) -> None:
+        super().__init__("this link is incomplete, or was changed")
+
+
+class LinkExpired(Refused):
+    """A signed link whose time has passed: it worked until `end`, in seconds since 1970."""
+
+    code = "link_expired"
+    status = 410
+
+    def __init__(self, end: int) -> None:
+        super().__init__("this link has expired")
+        self.end = end
 
 
 class Forbidden(Refused):

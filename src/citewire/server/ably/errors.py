@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from citewire.channels.refusal import ChannelError
 from citewire.channels.store import CursorLost, StoreError
+from citewire.error_reports import report_error, report_unexpected
 from citewire.errors import CitewireError, InputError
 from citewire.server.refusals import (
     BadCredentials,
@@ -16,7 +17,6 @@ from citewire.server.refusals import (
     NoCredentials,
     TokenExpired,
 )
-from citewire.text import for_log
 
 __all__ = ["AblyError", "ErrorInfo", "info_of"]
 
@@ -57,9 +57,12 @@ _CODES: tuple[tuple[type[CitewireError], int, int], ...] = (
 def info_of(error: BaseException) -> ErrorInfo:
     """An error as the client is told. What nobody expected is logged, and told without details."""
     if isinstance(error, ChannelError | AblyError):
-        return ErrorInfo(error.ably, error.status, for_log(error.message, 500))
+        return _info(error.ably, error.status, error)
     for kind, code, status in _CODES:
         if isinstance(error, kind):
-            return ErrorInfo(code, status, for_log(error.message, 500))
-    _log.error("a client's request failed", exc_info=error)
-    return ErrorInfo(50000, 500, "the server failed; its log says why")
+            return _info(code, status, error)
+    return ErrorInfo(50000, 500, report_unexpected(error, _log).message)
+
+
+def _info(code: int, status: int, error: CitewireError) -> ErrorInfo:
+    return ErrorInfo(code, status, report_error(error, _log).message)

@@ -186,7 +186,7 @@ def test_a_read_only_folder() -> None:
                     try:
                         SqliteStore(pathlib.Path(folder))
                     except StoreError as error:
-                        print(error)
+                        print(error.explanation)
                 log = SqliteLog.open(pathlib.Path(folder))
                 print([row.id for row in await log.read("c")])
                 await log.close()
@@ -517,6 +517,27 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def test_what_was_erased_leaves_the_write_ahead_log_when_its_reader_has_finished(tmp_path: Path) -> None:
+    """Although nothing else is written afterwards."""
+
+    async def main() -> None:
+        store = SqliteStore(tmp_path)
+        await store.append("c", [Entry("a", "event", b"quizzlewump")])
+        reader = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM log").fetchone()
+        await store.drop("c")
+        assert b"quizzlewump" in (tmp_path / "log.sqlite-wal").read_bytes()
+        reader.close()
+        async with asyncio.timeout(30):
+            while b"quizzlewump" in (tmp_path / "log.sqlite-wal").read_bytes():
+                await store.head("c")
+        assert b"quizzlewump" not in (tmp_path / "log.sqlite").read_bytes()
+        await store.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.slow

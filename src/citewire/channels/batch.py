@@ -32,7 +32,9 @@ __all__ = ["Batch", "Known", "Knowledge", "news_of"]
 _T = TypeVar("_T")
 
 _HEADS_KEPT = 10_000
-_BYTES_KEPT = 32 * 1024 * 1024
+_BYTES_KEPT = 16 * 1024 * 1024
+# What a slot takes beside the bytes of its key and value.
+_OVERHEAD = 300
 # Bytes in one notification of Postgres, which takes less than 8,000.
 _NEWS_BYTES = 7000
 
@@ -90,8 +92,8 @@ class Knowledge:
     def _keep(self, channel: str, slots: Mapping[str, bytes | None]) -> None:
         kept = self.slots.setdefault(channel, {})
         for key, value in slots.items():
-            before = len(key) + len(kept[key] or b"") if key in kept else 0
-            self._size += len(key) + len(value or b"") - before
+            before = _size_of(key, kept[key]) if key in kept else 0
+            self._size += _size_of(key, value) - before
             kept[key] = value
 
     def forget(self, channels: Iterable[str] | None = None) -> None:
@@ -111,6 +113,11 @@ class Knowledge:
         """Let go of all when it is too much."""
         if len(self.channels) > _HEADS_KEPT or self._size > _BYTES_KEPT:
             self.forget()
+
+
+def _size_of(key: str, value: bytes | None) -> int:
+    """Bytes of memory that a slot takes, about."""
+    return len(key) + len(value or b"") + _OVERHEAD
 
 
 class Batch:

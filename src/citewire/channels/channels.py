@@ -17,6 +17,7 @@ from citewire.channels.annotation import Annotation, Note
 from citewire.channels.citing import Cited, by_source, is_cited, keys_for, standing
 from citewire.channels.deciding import annotating, posting, whole_serial
 from citewire.channels.fold import (
+    OURS,
     SHOWN,
     Annotated,
     Event,
@@ -36,11 +37,11 @@ from citewire.channels.mark import MARK, Mark, marked
 from citewire.channels.message import Action, Draft, Message, Who
 from citewire.channels.refusal import ChannelError
 from citewire.channels.rules import DEFAULT, Rules
-from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row, check_name
+from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row, check_name, head_at
 from citewire.channels.summary import Hidden, of_client
 from citewire.errors import InputError
 
-__all__ = ["START", "Channels", "History", "Page"]
+__all__ = ["START", "Channels", "History", "Page", "limited"]
 
 _T = TypeVar("_T")
 _Serials: TypeAlias = tuple[str, ...]
@@ -131,8 +132,8 @@ class Channels:
         return Mark.of((await self._store.values(self._name(channel), [MARK]))[MARK])
 
     async def serial(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
-        """The serial of the message that was published under an id of its sender's; None where none was."""
-        key = id_key("message", id)
+        """The serial of the message that the server published under this id; None where there is none."""
+        key = id_key("message", id, OURS)
         found = (await self._store.values(self._name(channel), [key]))[key]
         return found.decode() if found else None
 
@@ -195,7 +196,7 @@ class Channels:
         """
         name = self._name(channel)
         after, end = f"a:{_checked(cursor)}" if cursor else "a:", "a;"
-        rows = await self._store.named(name, after, end, _limited(limit))
+        rows = await self._store.named(name, after, end, limited(limit))
         if not rows:
             return Page((), None)
         more = await self._store.named(name, rows[-1].id, end, 1)
@@ -231,7 +232,7 @@ class Channels:
         """The channels in which anything was ever published, by name."""
         begins = self._space + prefix
         start = "" if after is None else self._space + after
-        heads = await self._store.heads(begins, start, _limited(limit))
+        heads = await self._store.heads(begins, start, limited(limit))
         more = heads and await self._store.heads(begins, heads[-1].channel, 1)
         found = tuple(head.channel.removeprefix(self._space) for head in heads)
         return Page(found, found[-1] if more else None)
@@ -247,6 +248,7 @@ class Channels:
             if not rows:
                 break
             ranges = spans([event_of(row) for row in rows], rows[-1].serial)
+            await self._hub.removing("trimmed", head_at(name, rows[-1]))
             await self._store.trim(name, rows[-1].cursor, ranges)
             count += len(rows)
         return count
@@ -291,14 +293,14 @@ class Channels:
         serial = (await self.message(channel, serial)).serial
         name, prefix, end = self._name(channel), f"{kind}:{serial}:", f"{kind}:{serial};"
         after = prefix + whole_serial(cursor) if cursor else prefix
-        rows = await self._store.named(name, after, end, _limited(limit))
+        rows = await self._store.named(name, after, end, limited(limit))
         more = rows and await self._store.named(name, rows[-1].id, end, 1)
         return Page(tuple(map(event_of, rows)), rows[-1].id.removeprefix(prefix) if more else None)
 
 
 def _bounds(which: History) -> tuple[str, str]:
     """The keys between which the messages are."""
-    _limited(which.limit)
+    limited(which.limit)
     end = _LAST_MS if which.end is None else which.end
     if not 0 <= which.start <= end <= _LAST_MS:
         raise ChannelError(40003, "a history begins before it ends, in milliseconds")
@@ -312,7 +314,8 @@ def _bounds(which: History) -> tuple[str, str]:
     return after, before
 
 
-def _limited(limit: int) -> int:
+def limited(limit: int) -> int:
+    """The length of a page that is asked for. Raises `ChannelError` where it is none."""
     if not 1 <= limit <= PAGE_ITEMS:
         raise ChannelError(40003, f"a page has 1 to {PAGE_ITEMS}")
     return limit

@@ -51,7 +51,7 @@ def _opened(folder: Path) -> Generator[sqlite3.Connection]:
         with closing(connect(folder / "log.sqlite")) as db:
             yield db
     except sqlite3.Error as error:
-        raise StoreError(f"cannot read the store: {error}") from error
+        raise StoreError("cannot read the store", detail=error) from error
 
 
 def _channels(db: sqlite3.Connection) -> Iterator[Item]:

@@ -54,7 +54,9 @@ def failures(doing: str) -> Generator[None]:
     try:
         yield
     except asyncpg.PostgresError as error:
-        raise StoreError(f"cannot {doing} the database: {error.args[0] if error.args else error}") from error
+        raise StoreError(
+            f"cannot {doing} the database", detail=error.args[0] if error.args else error
+        ) from error
     except asyncpg.InterfaceError as error:
         raise StoreError(f"cannot {doing} the database: the connection is closed") from error
     except TimeoutError as error:

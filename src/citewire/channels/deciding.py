@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from citewire.channels.annotation import Annotation, Note, check_notes, check_step
 from citewire.channels.fold import (
+    OURS,
     Annotated,
     Effect,
     Posted,
@@ -110,16 +111,15 @@ def _known(values: Values, frame: str | None) -> Change[_Serials] | None:
 
 
 class _Post(Struct, frozen=True):
-    """A draft, checked, with the client id of who sends it; `id` is its name if the message is new."""
+    """A draft, checked, with the client id of who sends it; `id` is its name if the message is new.
+
+    `key` is the slot that says what became of the id that the sender gave.
+    """
 
     draft: Draft
     client_id: str | None
     id: str
-
-    @property
-    def key(self) -> str | None:
-        """Where it is said what became of the id that the client gave."""
-        return None if self.draft.id is None else id_key("message", self.draft.id)
+    key: str | None
 
     def needs(self) -> Iterable[str]:
         """The slots that it depends on."""
@@ -180,6 +180,8 @@ class Posting(Struct, frozen=True):
 
     def _edited(self, work: _Work, post: _Post, serial: str) -> Message:
         before, about = work.message(serial), post.draft.version or Operation()
+        if before.connection_id == OURS != self.who.connection_id:
+            raise ChannelError(40160, "only the server changes its own messages")
         if self.who.own_only and (post.client_id is None or post.client_id != before.client_id):
             raise ChannelError(40160, "only messages of one's own may be changed")
         # Ably's clients want it past the message's own time, also within its millisecond.
@@ -197,11 +199,15 @@ def posting(who: Who, drafts: Sequence[Draft], base: str) -> Posting:
     _check_many(drafts)
     settled = tuple(map(_settled, drafts))
     check_drafts(settled)
-    return Posting(
-        who,
-        frame_key(who),
-        tuple(_Post(draft, who.named(_sender(draft)), f"{base}:{at}") for at, draft in enumerate(settled)),
+    posts = tuple(
+        _Post(draft, who.named(_sender(draft)), f"{base}:{at}", _id_key("message", draft.id, who))
+        for at, draft in enumerate(settled)
     )
+    return Posting(who, frame_key(who), posts)
+
+
+def _id_key(kind: str, name: str | None, who: Who) -> str | None:
+    return None if name is None else id_key(kind, name, who.connection_id)
 
 
 def _settled(draft: Draft) -> Draft:
@@ -223,17 +229,16 @@ def _sender(draft: Draft) -> str | None:
 
 
 class _Remark(Struct, frozen=True):
-    """A note, checked, with its sender's client id; `id` is its name if it has none."""
+    """A note, checked, with its sender's client id; `id` is its name if it has none.
+
+    `key` is the slot that says what became of the id that the sender gave.
+    """
 
     note: Note
     effect: Effect | None
     claim: Claim | None
     id: str
-
-    @property
-    def key(self) -> str | None:
-        """Where it is said what became of the id that the client gave."""
-        return None if self.note.id is None else id_key("annotation", self.note.id)
+    key: str | None
 
     def needs(self) -> Iterable[str]:
         """The slots that it depends on."""
@@ -307,7 +312,8 @@ def _remark(who: Who, note: Note, name: str) -> _Remark:
     )
     if effect := effect_of(note):
         check_step(effect.step)
-    return _Remark(note, effect, claim_of(note.type, note.data, note.encoding), name)
+    claim = claim_of(note.type, note.data, note.encoding)
+    return _Remark(note, effect, claim, name, _id_key("annotation", note.id, who))
 
 
 def _check_many(items: Sequence[object]) -> None:

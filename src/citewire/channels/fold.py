@@ -190,9 +190,13 @@ def _takes_back(annotation: Annotation, effect: Effect | None) -> bool:
     )
 
 
-def id_key(kind: str, name: str) -> str:
-    """Where it is said what became of an id."""
-    return f"i:{_digest(kind, name)}"
+def id_key(kind: str, name: str, connection_id: str | None) -> str:
+    """The slot that says what became of the id that a publisher gave.
+
+    The ids of the server are apart from those of clients: nobody can take the id of an answer before the
+    server uses it.
+    """
+    return f"i:{_digest(kind if connection_id == OURS else f'client {kind}', name)}"
 
 
 def frame_key(who: Who) -> str | None:
@@ -213,8 +217,9 @@ def spans(events: Sequence[Event], serial: str) -> list[tuple[str, str]]:
         item = event.message if isinstance(event, Posted) else event.annotation
         kind = MESSAGE if isinstance(event, Posted) else ANNOTATION
         who = Who(connection_id=event.connection_id, msg_serial=event.msg_serial)
+        keys = (id_key(kind, item.id or "", event.connection_id), frame_key(who))
         # "!" comes before all that could follow, and no other key has all of it but what it ends with.
-        spans += [(key[:-1], f"{key}!") for key in (id_key(kind, item.id or ""), frame_key(who)) if key]
+        spans += [(key[:-1], f"{key}!") for key in keys if key]
     return spans
 
 

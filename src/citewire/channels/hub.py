@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
 from citewire.bell import Bell
-from citewire.channels.store import Changed, Cursor, Entry, Row, Store, StoreError, was_all
+from citewire.channels.actor import SERVER, Actor
+from citewire.channels.store import Changed, Cursor, Entry, Head, Row, Store, StoreError, was_all
 from citewire.errors import CitewireError
 
 _T = TypeVar("_T")
@@ -25,6 +26,10 @@ _TAIL_BYTES = 256 * 1024
 _PAGE = 256
 # Seconds for which those who follow wait for a database that is away, and between two tries.
 _PATIENCE, _AGAIN = 120.0, 0.5
+
+
+RecordRemoval: TypeAlias = Callable[[Literal["deleted", "trimmed"], Head, Actor], Awaitable[None]]
+"""Records that rows of a channel, up to the one that the head is at, are about to be removed, and by whom."""
 
 
 @runtime_checkable
@@ -119,6 +124,7 @@ class Hub:
         self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
         self._closed = False
         self.heard: Callable[[str], None] | None = None
+        self.record_removal: RecordRemoval | None = None
         self._shared = store if isinstance(store, Shared) else None
         self._behind: dict[str, _Tail] = {}
         self._catching_up: asyncio.Task[None] | None = None
@@ -133,9 +139,17 @@ class Hub:
         """What a change of the store gives; and those who follow get its rows, as with `append`."""
         return await _to_the_end(self._tell(channel, work))
 
-    async def drop(self, channel: str) -> None:
-        """As `Store.drop`; and those who follow the channel get CursorLost, if they had come to any row."""
-        await _to_the_end(self._drop(channel))
+    async def drop(self, channel: str, by: Actor = SERVER) -> None:
+        """As `Store.drop`, once that is recorded. Followers that have read a row get CursorLost.
+
+        A removal that cannot be recorded does not happen.
+        """
+        await _to_the_end(self._drop(channel, by))
+
+    async def removing(self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor = SERVER) -> None:
+        """Record that rows are about to be removed. Raises `StoreError`."""
+        if self.record_removal:
+            await self.record_removal(what, upto, by)
 
     async def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
         """The rows after the cursor, or from the start, in batches as they come, until the hub is closed.
@@ -233,7 +247,9 @@ class Hub:
             self.heard(channel)
         return changed
 
-    async def _drop(self, channel: str) -> None:
+    async def _drop(self, channel: str, by: Actor) -> None:
+        if head := await self.store.head(channel):
+            await self.removing("deleted", head, by)
         try:
             await self.store.drop(channel)
         finally:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TypeVar
 
 from citewire.channels.store import (
+    Chain,
     Changed,
     Cursor,
     Decide,
     Entry,
     Erased,
+    Extent,
     Head,
     Link,
     Row,
@@ -104,6 +107,28 @@ class MemoryStore:
         self._ask()
         check_name(channel)
         return self._floors.get(channel)
+
+    async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
+        """See `Log`."""
+        heads = await self.heads("", after, limit)
+        return tuple(Extent(each.channel, each.epoch, self._floors[each.channel].n, each.n) for each in heads)
+
+    async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
+        """See `Log`."""
+        self._ask()
+        return tuple(Chain(self._floors[name], self._heads[name]) for name in channels if name in self._heads)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[MemoryStore]:
+        """See `Log`: a copy."""
+        self._ask()
+        copy = MemoryStore(self._now)
+        copy._floors, copy._heads, copy._links = {**self._floors}, {**self._heads}, {**self._links}
+        copy._rows = {name: [*rows] for name, rows in self._rows.items()}
+        copy._ids = {name: {**ids} for name, ids in self._ids.items()}
+        copy._slots = {name: {**slots} for name, slots in self._slots.items()}
+        copy._erased = [*self._erased]
+        yield copy
 
     async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
         """See `Log`."""

@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from citewire.channels.database import Database
+from citewire.channels.database import Database, connect, failures
 from citewire.channels.postgres_writer import Seen
 from citewire.channels.serial import series_of, tick_of
+from citewire.channels.snapshot import deadline
 from citewire.channels.store import (
     PAGE_BYTES,
+    Chain,
     Cursor,
     CursorLost,
     Erased,
+    Extent,
     Head,
     Link,
     Row,
@@ -37,6 +41,11 @@ _FLOOR = "SELECT name, epoch, floor, floor_tick, floor_hash FROM citewire.channe
 _HEADS = """
 SELECT name, epoch, n, tick, hash FROM citewire.channel
 WHERE name >= $1 AND name > $2 AND ($3::text IS NULL OR name < $3) ORDER BY name LIMIT $4
+"""
+_EXTENTS = "SELECT name, epoch, floor, n FROM citewire.channel WHERE name > $1 ORDER BY name LIMIT $2"
+_CHAINS = """
+SELECT name, epoch, c.floor, floor_tick, floor_hash, c.n, tick, hash
+FROM unnest($1::text[]) WITH ORDINALITY AS w (name, at) JOIN citewire.channel AS c USING (name) ORDER BY at
 """
 # A page: so many rows, or until so many bytes are reached. Only lengths are looked at beforehand.
 _PAGE = """
@@ -64,13 +73,14 @@ LEFT JOIN LATERAL ({_ROWS.format(after="w.n", limit="$4")}) AS r ON true ORDER B
 """
 _GET = """
 SELECT epoch, l.n, l.tick, id, kind, data, before
-FROM citewire.channel AS c JOIN citewire.log AS l ON l.channel = c.no WHERE name = $1 AND id = $2
+FROM citewire.channel AS c JOIN citewire.log AS l ON l.channel = c.no
+WHERE name = $1 AND id = $2 AND l.n > floor
 """
 _NAMED = _PAGE.format(
     size="data", order="id", bytes=PAGE_BYTES,
     rows="""SELECT epoch, l.n, l.tick, id, kind, data, before
     FROM citewire.channel AS c JOIN citewire.log AS l ON l.channel = c.no
-    WHERE name = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4""",
+    WHERE name = $1 AND id > $2 AND id < $3 AND l.n > floor ORDER BY id LIMIT $4""",
 )  # fmt: skip
 _ERASED = """
 SELECT no, at, name, epoch, floor, floor_tick, floor_hash, n, tick, hash FROM citewire.erased
@@ -157,6 +167,32 @@ class PostgresLog:
         found = await self._fetch(_FLOOR, channel)
         return Head(*found[0]) if found else None
 
+    async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
+        """See `Log`."""
+        check_prefix(after)
+        return tuple(Extent(*row) for row in await self._fetch(_EXTENTS, after, at_most(limit)))
+
+    async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
+        """See `Log`."""
+        return tuple(
+            Chain(Head(name, epoch, *ends[:3]), Head(name, epoch, *ends[3:]))
+            for name, epoch, *ends in await self._fetch(_CHAINS, [*channels])
+        )
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[PostgresLog]:
+        """See `Log`: one transaction that reads, on a connection of its own."""
+        self._ask()
+        db = await connect(self.db.dsn)
+        try:
+            with failures("read"):
+                await db.transaction(isolation="repeatable_read", readonly=True).start()
+                await db.fetchval("SELECT 1")  # the moment is that of the first statement
+            async with deadline():
+                yield _Snapshot(self.db, db)
+        finally:
+            db.terminate()
+
     async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
         """See `Log`."""
         check_prefix(prefix)
@@ -212,6 +248,21 @@ class PostgresLog:
     def _ask(self) -> None:
         if self._closed:
             raise StoreError("the store is closed")
+
+
+class _Snapshot(PostgresLog):
+    """All that is read comes from one transaction. Its connection is closed by whoever opened it."""
+
+    def __init__(self, db: Database, connection: Any) -> None:
+        super().__init__(db, Seen())
+        self._connection = connection
+
+    async def _fetch(self, sql: str, *args: object) -> list[Any]:
+        with failures("read"):
+            return await self._connection.fetch(sql, *args)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def _number(n: int) -> int:

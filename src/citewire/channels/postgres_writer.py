@@ -342,7 +342,11 @@ class Writer:
                 raise
             if len(calls) == 1:
                 refused = InputError("an id that the log has already")
-                return [refused if _class(error) == "23" else StoreError(f"cannot write this: {error}")]
+                return [
+                    refused
+                    if _class(error) == "23"
+                    else StoreError("the database refused what was written", detail=error)
+                ]
             return [result for call in calls for result in await self._done(db, [call])]
 
     async def _at_once(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any] | None:

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -30,7 +31,6 @@ from citewire.channels.store import (
     Entry,
     Head,
     Row,
-    Slot,
     StoreError,
     StoreInUse,
     Values,
@@ -56,11 +56,16 @@ _Needs: TypeAlias = tuple[str, Sequence[str]]
 
 # Enough to share the sync among many, few enough that the first of them does not wait long.
 _GROUP = 512
-_HEADS_KEPT = 10_000
+_HEADS_KEPT = 2000
 # What a change is taken for while it waits: what it will write is known only once it is decided.
 _CHANGE_BYTES = 64 * 1024
 # Milliseconds that the writer waits for one who has locked the file, as sqlite3 has it.
 _BUSY_MS = 5000
+# Milliseconds that the writer waits for readers before it truncates the write-ahead log: longer than a page
+# of rows takes to read, shorter than writers would notice.
+_TRUNCATE_MS = 50
+# Seconds from one attempt to truncate it to the next while nothing is written.
+_TRUNCATE_AGAIN = 0.25
 
 _BEGIN = "INSERT INTO channel (name, epoch, floor_hash) VALUES (?, ?, ?) RETURNING no"
 _ADD_ROW = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, id) DO NOTHING"
@@ -68,7 +73,7 @@ _ADD_ROWS = Inserts("log", 7)
 _ROW = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? AND id = ?"
 _BETWEEN = """
 SELECT epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
-WHERE name = ? AND id > ? AND id < ? ORDER BY id
+WHERE name = ? AND id > ? AND id < ? AND n > floor ORDER BY id
 """
 _ERASE = """
 INSERT INTO erased (at, name, epoch, floor, floor_tick, floor_hash, n, tick, hash)
@@ -93,7 +98,7 @@ class _Writer:
         self._heads: dict[str, tuple[int, Head]] = {}
         self._slots = sqlite_slots.WriterSlots(db)
         self._rows: list[tuple[Any, ...]] = []
-        self._erasing = False
+        self.is_erasing = False
 
     def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         if self._rows:
@@ -141,7 +146,7 @@ class _Writer:
             self.db.execute("DELETE FROM slot WHERE channel = ?", (no,))
             self.db.execute("DELETE FROM log WHERE channel = ?", (no,))
             self.db.execute("DELETE FROM channel WHERE no = ?", (no,))
-            self._erasing = True
+            self.is_erasing = True
 
     def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]]) -> CitewireError | None:
         self._settle_slots()
@@ -153,7 +158,7 @@ class _Writer:
         self.db.execute("DELETE FROM log WHERE channel = ? AND n <= ?", (no, n))
         spans = [(no, *each) for each in ranges]
         self.db.executemany("DELETE FROM slot WHERE channel = ? AND key > ? AND key < ?", spans)
-        self._erasing = True
+        self.is_erasing = True
         return None
 
     def _settle_slots(self) -> None:
@@ -196,15 +201,18 @@ class _Writer:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
-        if self._erasing:
-            self._empty_the_wal()
+        if self.is_erasing:
+            self.truncate_wal()
         return results
 
-    def _empty_the_wal(self) -> None:
-        """So that what was erased is not left there; while someone reads it, with the next write instead."""
-        self.db.execute("PRAGMA busy_timeout = 0")
+    def truncate_wal(self) -> None:
+        """Remove erased content from the write-ahead log.
+
+        A reader may still use the log: after a short wait `is_erasing` stays true, to try again later.
+        """
+        self.db.execute(f"PRAGMA busy_timeout = {_TRUNCATE_MS}")
         with suppress(sqlite3.Error):  # nothing that was committed has failed
-            self._erasing = bool(self.db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0])
+            self.is_erasing = bool(self.db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0])
         self.db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
     def _head(self, channel: str) -> tuple[int, Head] | None:
@@ -236,13 +244,15 @@ class SqliteStore(SqliteLog):
     """`Store` and `Slots` in a data folder, which no other has. Made, used and closed in one event loop."""
 
     def __init__(self, folder: Path, now: Callable[[], int] = now_ms) -> None:
-        self._lock = _lock(folder)
+        self._lock, path = _lock(folder), folder / "log.sqlite"
         try:
-            db, readable = _open(folder / "log.sqlite")
+            db = _open(path)
         except BaseException:
             os.close(self._lock)
             raise
-        super().__init__(readable)
+        super().__init__(partial(connect, path))
+        self.write_failure: StoreError | None = None
+        """Why the last write failed; None where it did not."""
         self._writer = _Writer(db, now)
         self._room = Room()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -275,13 +285,6 @@ class SqliteStore(SqliteLog):
         """See `Slots`."""
         asked = check_keys(channel, keys)
         return await self._read(lambda db: sqlite_slots.values(db, channel, asked))
-
-    async def slots(
-        self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
-    ) -> tuple[Slot, ...]:
-        """See `Slots`."""
-        span = check_span(channel, after, before)
-        return await self._read(lambda db: sqlite_slots.between(db, span, limit, reverse))
 
     async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """See `Slots`."""
@@ -323,9 +326,17 @@ class SqliteStore(SqliteLog):
 
     def _write_all(self) -> None:
         """The writer's life: until None comes, write what is waiting."""
-        while job := self._jobs.get():
+        while job := self._next_job():
             group = [job, *self._waiting()]
             self._loop.call_soon_threadsafe(self._settle, group, self._commit(group))
+
+    def _next_job(self) -> _Job | None:
+        """Wait for a job. Meanwhile remove what was erased from the write-ahead log, once nobody reads it."""
+        while self._writer.is_erasing:
+            with suppress(Empty):
+                return self._jobs.get(timeout=_TRUNCATE_AGAIN)
+            self._writer.truncate_wal()
+        return self._jobs.get()
 
     def _waiting(self) -> list[_Job]:
         group: list[_Job] = []
@@ -347,10 +358,11 @@ class SqliteStore(SqliteLog):
             if len(group) > 1:
                 return [result for job in group for result in self._commit([job])]
             if isinstance(error, sqlite3.Error):
-                return [StoreError(f"cannot write to the store: {error}")]
+                return [StoreError("cannot write to the store", detail=error)]
             return [error]
 
     def _settle(self, group: list[_Job], results: list[Any]) -> None:
+        self.write_failure = results[-1] if isinstance(results[-1], StoreError) else None
         for job, result in zip(group, results, strict=True):
             self._room.free(job.entries, job.size)
             if job.future.done():  # cancelled: the caller has left
@@ -368,7 +380,7 @@ def _lock(folder: Path) -> int:
     except ImportError:
         raise StoreError("this system has no flock, without which a data folder cannot be guarded") from None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -382,22 +394,22 @@ def _lock(folder: Path) -> int:
             os.close(lock)
             raise
     except OSError as error:
-        raise StoreError(f"cannot write to the data folder {folder}: {error.strerror}") from error
+        raise StoreError("cannot write to the data folder", detail=f"{folder}: {error.strerror}") from error
     return lock
 
 
-def _open(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """The one connection that writes, with the tables as this version wants them, and one that reads."""
+def _open(path: Path) -> sqlite3.Connection:
+    """The one connection that writes, with the tables as this version wants them."""
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db)
-            return db, connect(path)
+            return db
         except BaseException:
             db.close()
             raise
     except sqlite3.Error as error:
-        raise StoreError(f"cannot open {path}: {error}") from error
+        raise StoreError("cannot open the store", detail=f"{path}: {error}") from error
 
 
 def _prepare(db: sqlite3.Connection) -> None:
@@ -405,6 +417,8 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.executescript("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; BEGIN IMMEDIATE; COMMIT;")
     if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
         raise StoreError("the file system of the data folder does not allow a write-ahead log")
+    # A crash may have left erased content in it.
+    db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
     for hashed in (content_hash, first_hash, row_hash):
         db.create_function(hashed.__name__, -1, hashed, deterministic=True)
     migrate(db, steps())

@@ -8,24 +8,31 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice, starmap, takewhile
 from pathlib import Path
 from typing import TypeVar
 
+from citewire.channels import sqlite_slots
+from citewire.channels.snapshot import deadline
 from citewire.channels.store import (
+    Chain,
     Cursor,
     Erased,
+    Extent,
     Head,
     Link,
     Row,
+    Slot,
     StoreError,
     at_most,
     check_cursor,
     check_name,
     check_prefix,
+    check_span,
     cursor_at,
     head_at,
     page,
@@ -43,11 +50,15 @@ _END = """
 SELECT no, epoch, floor, coalesce((SELECT max(n) FROM log WHERE log.channel = channel.no), floor)
 FROM channel WHERE name = ?
 """
+_EXTENTS = """
+SELECT name, epoch, floor, coalesce((SELECT max(n) FROM log WHERE log.channel = channel.no), floor)
+FROM channel WHERE name > ? ORDER BY name LIMIT ?
+"""
 _FLOOR = "SELECT name, epoch, floor, floor_tick, floor_hash FROM channel WHERE name = ?"
 _NAMES = "SELECT name FROM channel WHERE name > ? AND name >= ? ORDER BY name"
 _NAMED = """
 SELECT epoch, n, tick, id, kind, data, before FROM channel JOIN log ON log.channel = channel.no
-WHERE name = ? AND id = ?
+WHERE name = ? AND id = ? AND n > floor
 """
 _ROWS = "SELECT n, tick, id, kind, data, before FROM log WHERE channel = ? AND n > ? ORDER BY n"
 _TICK = "SELECT tick FROM log WHERE channel = ? AND n = ?"
@@ -59,11 +70,14 @@ WHERE epoch = ? AND link.n > ? ORDER BY link.n LIMIT ?
 
 
 class SqliteLog:
-    """`Log` over a connection that reads. Made, used and closed in one event loop."""
+    """`Log` over a connection that reads. Made, used and closed in one event loop.
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    `connect` opens such a connection; a snapshot has one of its own.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._readable = db
+        self._connect, self._readable = connect, connect()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="citewire-reader")
         self._closed = False
 
@@ -79,15 +93,9 @@ class SqliteLog:
         writable = os.access(folder, os.W_OK, effective_ids=as_we_are)
         alone = not writable and not path.with_name("log.sqlite-wal").exists()
         try:
-            db = connect(path, alone=alone)
-            try:
-                _check_version(db)
-            except BaseException:
-                db.close()
-                raise
+            return SqliteLog(partial(_connect_checked, path, alone))
         except sqlite3.Error as error:
-            raise StoreError(f"cannot open {path}: {error}") from error
-        return SqliteLog(db)
+            raise StoreError("cannot open the log", detail=f"{path}: {error}") from error
 
     async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
         """See `Log`."""
@@ -117,6 +125,39 @@ class SqliteLog:
         check_name(channel)
         return await self._read(partial(_floor, channel=channel))
 
+    async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
+        """See `Log`."""
+        check_prefix(after)
+        asked = after, at_most(limit)
+        return await self._read(lambda db: tuple(starmap(Extent, db.execute(_EXTENTS, asked))))
+
+    async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
+        """See `Log`."""
+        names = tuple(channels)
+        found = await self._read(lambda db: [_chain(db, name) for name in names])
+        return tuple(chain for chain in found if chain)
+
+    async def slots(
+        self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
+    ) -> tuple[Slot, ...]:
+        """See `Log`."""
+        span = check_span(channel, after, before)
+        return await self._read(lambda db: sqlite_slots.between(db, span, limit, reverse))
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[SqliteLog]:
+        """See `Log`: one transaction that reads. The write-ahead log cannot shrink while it is open."""
+        self._ask()
+        try:
+            snapshot = _Snapshot(self._connect)
+        except sqlite3.Error as error:
+            raise StoreError("cannot read the store", detail=error) from error
+        try:
+            async with deadline():
+                yield snapshot
+        finally:
+            await snapshot.close()
+
     async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
         """See `Log`."""
         check_prefix(prefix)
@@ -145,11 +186,32 @@ class SqliteLog:
         try:
             return await self._loop.run_in_executor(self._reader, _at_one_moment, work, self._readable)
         except sqlite3.Error as error:
-            raise StoreError(f"cannot read the store: {error}") from error
+            raise StoreError("cannot read the store", detail=error) from error
 
     def _ask(self) -> None:
         if self._closed:
             raise StoreError("the store is closed")
+
+
+class _Snapshot(SqliteLog):
+    """All that is read comes from one transaction."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connect)
+        try:
+            self._readable.execute("BEGIN")
+            # The moment is that of the first read.
+            self._readable.execute("SELECT count(*) FROM (SELECT no FROM channel LIMIT 1)").fetchone()
+        except BaseException:
+            self._readable.close()
+            raise
+
+    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        self._ask()
+        try:
+            return await self._loop.run_in_executor(self._reader, work, self._readable)
+        except sqlite3.Error as error:
+            raise StoreError("cannot read the store", detail=error) from error
 
 
 def _at_one_moment(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connection) -> _T:
@@ -165,6 +227,17 @@ def connect(path: Path, *, alone: bool = False) -> sqlite3.Connection:
     """A connection that may only read."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _connect_checked(path: Path, alone: bool) -> sqlite3.Connection:
+    """A connection that may only read, to a file of the version that this citewire reads."""
+    db = connect(path, alone=alone)
+    try:
+        _check_version(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _check_version(db: sqlite3.Connection) -> None:
@@ -220,6 +293,11 @@ def _heads(db: sqlite3.Connection, prefix: str, after: str, limit: int) -> tuple
     names = takewhile(lambda name: name.startswith(prefix), names)
     heads = (found[1] for name in names if (found := head_of(db, name)))
     return tuple(islice(heads, at_most(limit)))
+
+
+def _chain(db: sqlite3.Connection, channel: str) -> Chain | None:
+    floor, found = _floor(db, channel), head_of(db, channel)
+    return Chain(floor, found[1]) if floor and found else None
 
 
 def _rows(db: sqlite3.Connection, channel: str, after: Cursor | None, limit: int) -> tuple[Row, ...]:

@@ -13,8 +13,11 @@ from itertools import starmap
 from citewire.channels.sqlite_inserts import Inserts
 from citewire.channels.store import Slot, Values, slot_page
 
-# Some hundreds of messages that are being annotated or appended to, with their summaries.
-_BYTES_KEPT = 32 * 1024 * 1024
+# Memory for slots that were seen: thousands of messages that are being annotated or appended to. The slots
+# used longest ago go first.
+BYTES_KEPT = 8 * 1024 * 1024
+# What one takes beside the bytes of its key and value: a tuple, a number, headers, its place in a dict.
+OVERHEAD = 300
 # Keys in one query: SQLite takes some thousands.
 _AT_ONCE = 1000
 
@@ -63,8 +66,8 @@ class WriterSlots:
         _PUT.run(self._db, [slot for slot in slots if slot[2] is not None])
         self._db.executemany(_TAKE, (slot[:2] for slot in slots if slot[2] is None))
         self._changed.clear()
-        if self._size > _BYTES_KEPT:
-            self.forget()
+        while self._size > BYTES_KEPT:
+            self._drop(next(iter(self._seen)))
 
     def forget(self) -> None:
         """Know nothing: what was not flushed never was."""
@@ -72,9 +75,19 @@ class WriterSlots:
         self._changed.clear()
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that are taken by what was seen, about."""
+        return self._size
+
     def _keep(self, no: int, key: str, value: bytes | None) -> None:
+        self._drop((no, key))
         self._seen[no, key] = value
-        self._size += len(key) + len(value or b"")
+        self._size += len(key) + len(value or b"") + OVERHEAD
+
+    def _drop(self, at: tuple[int, str]) -> None:
+        if at in self._seen:
+            self._size -= len(at[1]) + len(self._seen.pop(at) or b"") + OVERHEAD
 
 
 def _values(db: sqlite3.Connection, no: int, keys: Sequence[str]) -> Values:

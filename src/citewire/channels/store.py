@@ -16,6 +16,7 @@ import secrets
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from importlib.resources import files
 from itertools import islice
@@ -180,6 +181,22 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         return serial_of(self.tick, self.epoch)
 
 
+class Chain(NamedTuple):
+    """Where the rows of a channel begin (after the floor) and end (with the head)."""
+
+    floor: Head
+    head: Head
+
+
+class Extent(NamedTuple):
+    """Which rows a channel has: those after number `floor`, up to number `n`."""
+
+    channel: str
+    epoch: str
+    floor: int
+    n: int
+
+
 class Erased(msgspec.Struct, frozen=True, gc=False):
     """A channel that was dropped, as the `no`th: its chain runs from the floor to the head. `at` is in ms."""
 
@@ -261,6 +278,30 @@ class Log(Protocol):
         """
         ...
 
+    async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
+        """Which rows there are of the channels whose names come after `after`, by name. It reads no row."""
+        ...
+
+    async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
+        """The floors and heads of those of these channels that are there, in this order."""
+        ...
+
+    async def slots(
+        self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
+    ) -> tuple[Slot, ...]:
+        """Up to `limit` slots whose keys lie between the two, by key (in code point order) or backwards.
+
+        Fewer where they are large or very many, as with `read`; none only when there are none.
+        """
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Log]:
+        """The log as it is at one moment: nothing that is written meanwhile shows in it.
+
+        A StoreError ends the block after `snapshot.SNAPSHOT_SECONDS`.
+        """
+        ...
+
     async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
         """The dropped channels whose names began so, after the one with this `no`, as they were dropped."""
         ...
@@ -324,15 +365,6 @@ class Slots(Protocol):
 
     async def values(self, channel: str, keys: Sequence[str]) -> Values:
         """The slots with these keys, all of one moment."""
-        ...
-
-    async def slots(
-        self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
-    ) -> tuple[Slot, ...]:
-        """Up to `limit` slots whose keys lie between the two, by key (in code point order) or backwards.
-
-        Fewer where they are large or very many, as with `Store.read`; none only when there are none.
-        """
         ...
 
     async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:

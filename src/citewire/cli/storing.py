@@ -55,7 +55,7 @@ def copy(
             fail("a Postgres database needs `pip install 'citewire[postgres]'`")
         done = asyncio.run(copied(folder, data or folder, address, _Progress().tell))
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     was = "copied" if done.is_new else "there already"
     write_out(f"{was}: {_shown(done.rows)}\nverified: read back as they were, every chain whole\n")
     if done.needs_secret:

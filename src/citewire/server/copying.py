@@ -56,7 +56,7 @@ _TABLES = {
     "vault": _table("name data", "data"),
 }
 _ROOMS = ("sources", "attachments")
-_KEPT = ("keys.json", "secret")
+_KEPT = ("audit.key", "keys.json", "secret")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # What is held at once, whichever comes first; one row more may be large.
 _ROWS, _BYTES = 10_000, 8 << 20
@@ -171,7 +171,7 @@ def _everything(log: Path, data: Path) -> Iterator[Item]:
         raise StoreError(f"cannot read the bytes of sources: {error.strerror or error}") from error
     vault = Files(data)
     for name in _KEPT:
-        if (kept := vault.read(name, secret=name == "secret")) is not None:
+        if (kept := vault.read(name, secret=name != "keys.json")) is not None:
             yield "vault", (name, kept)
 
 

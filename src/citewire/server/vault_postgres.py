@@ -84,7 +84,7 @@ class PostgresVault:
         except psycopg.Error as exc:
             # What the library itself says may quote the address, and a password in it.
             why = exc.diag.message_primary or type(exc).__name__
-            raise StoreError(f"the keys in the database cannot be had: {why}") from None
+            raise StoreError("the keys in the database cannot be had", detail=why) from None
 
     def where(self, name: str = "") -> str:
         """See `Vault`."""

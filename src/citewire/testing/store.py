@@ -231,6 +231,37 @@ class StoreContract(Suite[Store]):
 
         asyncio.run(run())
 
+    def test_a_snapshot_is_of_one_moment(self) -> None:
+        """Nothing that is appended, begun or dropped meanwhile shows in it; the store itself goes on."""
+
+        async def run() -> None:
+            async with self.opened(lambda: 5) as store:
+                for name in "abc":
+                    await store.append(name, entries("1", "2"))
+                extents, chains = await store.extents(), await store.chains(["a", "none", "b", "c"])
+                assert [
+                    (each.head.channel, each.head.epoch, each.floor.n, each.head.n) for each in chains
+                ] == [*extents]
+                async with store.snapshot() as snapshot:
+                    await store.append("a", entries("3"))
+                    await store.drop("b")
+                    await store.append("d", entries("1"))
+                    assert await snapshot.extents() == extents
+                    assert await snapshot.chains(["a", "b", "c", "d"]) == chains
+                    for chain in chains:
+                        rows = await snapshot.read(chain.head.channel)
+                        assert head_at(chain.head.channel, rows[-1]) == chain.head
+                        assert await snapshot.floor(chain.head.channel) == chain.floor
+                    assert await snapshot.head("d") is None
+                    assert await snapshot.erased("") == ()
+                    assert await snapshot.extents("a", 1) == extents[1:2]
+                assert [extent.channel for extent in await store.extents()] == ["a", "c", "d"]
+                assert len(await store.read("a")) == 3
+                [erased] = await store.erased("")
+                assert erased.head == chains[1].head
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize("name", ["", "\0", "a\0b", "\ud800", "x" * 513, "é" * 257])
     def test_names_no_store_could_keep(self, name: str) -> None:
         """They are refused wherever they come in, and nothing is kept."""

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -23,11 +24,12 @@ from typer.testing import CliRunner, Result
 from app import App, opened_app
 from chromium import chromium
 from citewire import cli
-from citewire.agui.events import RunInput
-from citewire.audit.chain import Digest
+from citewire.agui.events import RunInput, write_json
+from citewire.audit.chain import Digest, export
 from citewire.audit.checking import Report, check, compare
 from citewire.audit.record import Told, told
 from citewire.audit.sheet import line_of
+from citewire.audit.signing import AuditKey
 from citewire.audit.thread import channel_of, date_of, thread_of
 from citewire.audit.which import Which
 from citewire.channels.memory import MemoryStore
@@ -97,25 +99,36 @@ def _citations(records: list[Json]) -> list[Json]:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder in which all this has happened."""
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A data folder in which all this has happened, as a crash left it; and the lines of an export of it.
+
+    No head covers the threads, so that what the chains show by themselves can be seen.
+    """
+    running = tmp_path_factory.mktemp("running") / "data"
     folder = tmp_path_factory.mktemp("audit") / "data"
 
-    async def main() -> None:
-        async with opened_app(folder, agent="test_audit:agent") as app:
+    async def main() -> list[bytes]:
+        async with opened_app(running, agent="test_audit:agent") as app:
+            await app.server.trail.sign()
             await _fill(app)
+            shutil.copytree(running, folder)
+            key, made = app.server.trail.key, datetime.now(UTC).isoformat(timespec="milliseconds")
+            async with app.server.hub.store.snapshot() as snapshot:
+                return [line async for line in export(snapshot, Which(), made, "test", key)]
 
-    asyncio.run(main())
-    return folder
+    return folder, asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def exported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+def data(crashed: tuple[Path, list[bytes]]) -> Path:
+    """The folder that was left."""
+    return crashed[0]
+
+
+@pytest.fixture(scope="module")
+def exported(crashed: tuple[Path, list[bytes]]) -> list[bytes]:
     """The lines of an export of everything."""
-    file = tmp_path_factory.mktemp("export") / "all.jsonl"
-    done = audit("export", "--data", data, "-o", file)
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
-    return file.read_bytes().splitlines(keepends=True)
+    return crashed[1]
 
 
 def audit(*arguments: str | Path) -> Result:
@@ -302,13 +315,41 @@ def test_beside_a_server(tmp_path: Path) -> None:
             assert count == 6
             file = tmp_path / "out.jsonl"
             await asyncio.to_thread(audit, "export", "--data", tmp_path, "-o", file)
-            done = await asyncio.to_thread(audit, "verify", file, "--data", tmp_path)
-            assert (done.exit_code, done.stderr) == (0, "")
+            trusted = ("--public-key", app.server.trail.key.public)
+            done = await asyncio.to_thread(audit, "verify", file, "--data", tmp_path, *trusted)
+            assert done.exit_code == 0, done.output
             assert (await app.ask("DELETE", "/threads/shop")).status == 204
             # What was exported before is still what was there.
-            done = await asyncio.to_thread(audit, "verify", file, "--data", tmp_path)
+            done = await asyncio.to_thread(audit, "verify", file, "--data", tmp_path, *trusted)
             assert done.exit_code == 0, done.stdout
             assert not file.with_name("out.jsonl.part").exists()
+
+    asyncio.run(main())
+
+
+def test_an_export_is_of_one_moment(tmp_path: Path) -> None:
+    """Threads that are deleted, written to or begun while it is made do not break it."""
+
+    async def main() -> None:
+        async with opened_app(tmp_path, agent="test_audit:agent") as app:
+            await _fill(app)
+            store = app.server.hub.store
+            lines: list[bytes] = []
+            async with store.snapshot() as snapshot:
+                async for line in export(snapshot, Which(), "2027-01-01", "test"):
+                    if not lines:
+                        assert (await app.ask("DELETE", "/threads/shop")).status == 204
+                        again: Json = {"threadId": "quiet", "runId": "again", "messages": []}
+                        assert (await app.ask("POST", "/agui", again)).status == 200
+                        assert (await app.ask("POST", "/agui", again | {"threadId": "gone"})).status == 200
+                    lines.append(line)
+            report = check(lines)
+            await compare(report, store)
+            assert [each for each in report.breaks if "export has not" not in each.what] == []
+            assert {chain.thread for chain in report.chains.values() if not chain.deleted} >= {
+                "shop",
+                "quiet",
+            }
 
     asyncio.run(main())
 
@@ -339,7 +380,7 @@ def test_what_cannot_be_done(
 def _remade(lines: list[bytes]) -> list[bytes]:
     """With the digest of what it is now, as somebody would make it who knows how."""
     digest = Digest()
-    return [*map(digest.take, lines[:-1]), digest.end]
+    return [*map(digest.take, lines[:-1]), write_json(digest.end) + b"\n"]
 
 
 def _at(lines: list[bytes], *words: bytes) -> int:
@@ -470,11 +511,25 @@ def test_what_was_tampered_with(
 def test_an_export_that_is_whole(exported: list[bytes], data: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.jsonl"
     file.write_bytes(b"".join(exported))
-    done = audit("verify", file, "--data", data)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert re.match(r"whole: 4 threads \(1 deleted\), \d+ rows, 5 citations, made 20", done.stdout)
-    done = audit("verify", file)
-    assert (done.exit_code, done.stderr) == (0, "note: not compared with the store; --data DIR does that\n")
+    public = audit("key", "show", "--data", data).stdout.strip()
+    trusted = tmp_path / "audit.pub"
+    trusted.write_text(public + "\n")
+    for arguments in (["--data", data], []):
+        for key in (public, trusted):
+            done = audit("verify", file, *arguments, "--public-key", key)
+            assert done.exit_code == 0, done.output
+            assert re.match(r"whole: 4 threads \(1 deleted\), \d+ rows, 5 citations, made 20", done.stdout)
+            assert "signed by the trusted key " in done.stdout
+        # Without a trusted key nothing is ever in order.
+        done = audit("verify", file, *arguments)
+        assert done.exit_code == 3
+        assert "signed by the unknown key " in done.stdout
+    done = audit("verify", file, "--public-key", AuditKey.create().public)
+    assert done.exit_code == 1
+    assert "broken: signature: it is signed by the unknown key " in done.stdout
+    file.write_bytes(b"".join(_remade(exported)))
+    done = audit("verify", file, "--public-key", public)
+    assert (done.exit_code, done.stdout) == (1, "broken: signature: the export is not signed\n")
 
 
 @pytest.mark.parametrize("keep", [1, 2, 30, -2, -1])
@@ -556,10 +611,9 @@ def test_compared_with_the_store(exported: list[bytes], data: Path, tmp_path: Pa
     asyncio.run(forget())
     assert not compared(exported, older)
     again = audit("export", "--data", older).stdout_bytes.splitlines(keepends=True)
-    assert compared(again, data) == [
-        *("thread quiet: the store does not know it",),
-        "thread quiet: it was not deleted",
-    ]
+    first, *others = compared(again, data)
+    assert first.startswith("the audit log: the store has only ")
+    assert others == ["thread quiet: the store does not know it", "thread quiet: it was not deleted"]
 
 
 @given(st.data())
@@ -649,12 +703,15 @@ def test_the_commands_of_the_page_run(data: Path, tmp_path: Path, monkeypatch: p
     """One after the other, over the folder that is taken where none is named."""
     page = (Path(__file__).parents[1] / "docs/audit.md").read_text("utf-8")
     commands = re.findall(r"^\$ citewire audit (.+)$", page, re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 13
     shutil.copytree(data, tmp_path / ".citewire")
     monkeypatch.chdir(tmp_path)
     for command in commands:
-        done = audit(*command.split())
+        words, _, output = command.partition(" > ")
+        done = audit(*words.split())
         assert done.exit_code == 0, done.output
+        if output:
+            (tmp_path / output).write_text(done.stdout)
 
 
 def test_the_protocol_says_how_to_check_it(exported: list[bytes]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from citewire import codec
+from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import ShapeError
 
@@ -25,6 +26,8 @@ class Held(Struct, frozen=True, omit_defaults=True):
     origin: str = ""
     sha256: str | None = None
     url: str | None = None
+    added_at: str | None = None
+    by: Actor | None = None
 
 
 class Sources(Struct, frozen=True, tag="sources"):

@@ -1,7 +1,8 @@
 """An export that shows when it was changed: JSON Lines with every row, what the rows say, and a digest.
 
-The rows of a thread are there with the hashes that chain them, without their content where that was erased.
-After them stands what they come to, the runs and the citations; the last line is a digest of all before it.
+First comes the audit log with its signed heads. The rows of a thread are there with the hashes that chain
+them, without their content where that was erased. After them stands what they come to, the runs and the
+citations; the last line is a digest of all before it, signed with the audit key.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from msgspec import Struct
 
 from citewire.agui.events import write_json
 from citewire.audit import record
+from citewire.audit import statements as audit_log
 from citewire.audit.catalog import CHANNEL, SourcesFold
 from citewire.audit.citation import Citation
-from citewire.audit.record import Chain
-from citewire.audit.thread import PREFIX, ThreadFold, date_of, thread_of
+from citewire.audit.signing import AuditKey, Signed
+from citewire.audit.statements import Mark, mark_of
+from citewire.audit.thread import PREFIX, ThreadFold, channel_of, date_of, thread_of
 from citewire.audit.which import Which
-from citewire.channels.store import Head, Link, Log, Row
+from citewire.channels.store import Chain, Link, Log, Row
+from citewire.errors import ShapeError
 
-__all__ = ["FORMAT", "ChainLine", "Digest", "EndLine", "ExportLine", "RowLine", "export", "said"]
+__all__ = [
+    "ALWAYS_SHOWN", "FORMAT", "ChainLine", "Digest", "EndLine", "ExportLine", "RowLine", "export", "said",
+]  # fmt: skip
 
-FORMAT = 1
+FORMAT = 2
+ALWAYS_SHOWN = frozenset({"begin", "head", "key"})
+"""The kinds of rows of the audit log whose content is in every export."""
+_ABOUT_CHANNELS = audit_log.Position | audit_log.Tombstone | audit_log.Removal
 # Bytes of a thread that are held in memory before it is known whether they are asked for.
 _HELD = 8 << 20
 
@@ -36,14 +45,6 @@ class ExportLine(Struct, frozen=True, tag="export"):
     made: str
     by: str
     which: Which
-
-
-class Mark(Struct, frozen=True):
-    """A place in a chain: the number, tick and hash of a row."""
-
-    n: int
-    tick: int
-    hash: str
 
 
 class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
@@ -70,8 +71,11 @@ class RowLine(Struct, frozen=True, omit_defaults=True, tag="row"):
     content: str | None = None
 
 
-class EndLine(Struct, frozen=True, tag="end"):
-    """The last line: how many there are before it, and the sha256 of all their bytes."""
+class EndLine(Signed, frozen=True, tag="end"):
+    """The last line: how many there are before it, and the sha256 of all their bytes, signed.
+
+    Without a key there is no signature, and anybody could have written it.
+    """
 
     lines: int
     sha256: str
@@ -90,21 +94,28 @@ class Digest:
         return line
 
     @property
-    def end(self) -> bytes:
-        """The line that ends it."""
-        return _line(EndLine(self.lines, self._hash.hexdigest()))
+    def end(self) -> EndLine:
+        """What the last line says, before it is signed."""
+        return EndLine(lines=self.lines, sha256=self._hash.hexdigest())
 
 
-async def export(log: Log, which: Which, made: str, by: str) -> AsyncIterator[bytes]:
-    """The lines of an export, each with its end. It holds no more than a thread at a time."""
+async def export(
+    log: Log, which: Which, made: str, by: str, key: AuditKey | None = None
+) -> AsyncIterator[bytes]:
+    """The lines of an export of a snapshot, each with its end, signed with the key if there is one.
+
+    It holds no more than a thread at a time.
+    """
     digest = Digest()
     async for line in _lines(log, ExportLine(FORMAT, made, by, which)):
         yield digest.take(line)
-    yield digest.end
+    yield _line(key.sign(digest.end) if key else digest.end)
 
 
 async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
     yield _line(first)
+    async for line in _audit_lines(log, first.which):
+        yield line
     sources, shown = SourcesFold(), set[int]()
     if chain := await record.chain_of(log, CHANNEL):
         yield _chain_line(chain)
@@ -135,6 +146,36 @@ async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
             after = links[-1].n
 
 
+async def _audit_lines(log: Log, which: Which) -> AsyncIterator[bytes]:
+    """The audit log; of threads that nobody asked for, only the hashes."""
+    chain = await record.chain_of(log, audit_log.CHANNEL)
+    if chain is None:
+        return
+    wanted = await _wanted(log, which)
+    yield _chain_line(chain)
+    async for row in record.rows_of(log, chain):
+        yield _row_line(row) if wanted is None or _is_shown(row, wanted) else _link_line(row.link)
+
+
+async def _wanted(log: Log, which: Which) -> set[str] | None:
+    """The channels that an export holds; None for all."""
+    if which == Which():
+        return None
+    if which.thread is not None:
+        return {CHANNEL, channel_of(which.thread)}
+    return {CHANNEL, *[thread.chain.head.channel async for thread in record.told(log, which)]}
+
+
+def _is_shown(row: Row, wanted: set[str]) -> bool:
+    if row.kind in ALWAYS_SHOWN:
+        return True
+    try:
+        about = audit_log.statement_in(row)
+    except ShapeError:
+        return True  # whoever checks the export is to see what it is
+    return isinstance(about, _ABOUT_CHANNELS) and about.channel in wanted
+
+
 def said(
     fold: ThreadFold, citations: Iterable[Citation], sources: SourcesFold, shown: set[int]
 ) -> Iterator[bytes]:
@@ -152,14 +193,10 @@ def _line(value: Struct) -> bytes:
     return write_json(value) + b"\n"
 
 
-def _mark(head: Head) -> Mark:
-    return Mark(head.n, head.tick, head.hash.hex())
-
-
 def _chain_line(chain: Chain, deleted: str | None = None) -> bytes:
-    channel = chain.head.channel
-    thread = thread_of(channel) if channel.startswith(PREFIX) else None
-    return _line(ChainLine(channel, chain.head.epoch, _mark(chain.floor), _mark(chain.head), thread, deleted))
+    head = chain.head
+    thread = thread_of(head.channel) if head.channel.startswith(PREFIX) else None
+    return _line(ChainLine(head.channel, head.epoch, mark_of(chain.floor), mark_of(head), thread, deleted))
 
 
 def _row_line(row: Row) -> bytes:

@@ -1,31 +1,36 @@
-"""Whether an export is what was exported: its digest, its chains, and whether it says what its rows say.
+"""Whether an export is what was exported: its signature, digest and chains, and what it says of its rows.
 
-Whoever changes an export can also make its hashes anew. That cannot be told from the file alone, only by
-comparing where its chains end with the store.
+Whoever changes an export can also make its hashes anew, but cannot sign it. What was signed is compared with
+the public keys that the verifier trusts, and with heads that were kept elsewhere.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import msgspec
 
+from citewire.audit import statements as audit_log
+from citewire.audit.audit_fold import NAME, AuditFold, known_of_audit_log
 from citewire.audit.catalog import SourcesFold
-from citewire.audit.chain import FORMAT, ChainLine, Digest, ExportLine, RowLine, said
+from citewire.audit.chain import ALWAYS_SHOWN, FORMAT, ChainLine, Digest, EndLine, ExportLine, RowLine, said
+from citewire.audit.chain_check import ChainCheck
+from citewire.audit.findings import Findings
 from citewire.audit.record import chain_of, erased, threads
+from citewire.audit.signing import Trust
+from citewire.audit.statements import SignedHead
 from citewire.audit.thread import PREFIX, ThreadFold, date_of, thread_of
 from citewire.audit.which import Which
-from citewire.channels.store import Cursor, Link, Log, Row, first_hash
+from citewire.channels.store import Cursor, Link, Log, Row
 from citewire.errors import CitewireError, InputError
 
-__all__ = ["Break", "Report", "check", "compare"]
+__all__ = ["Report", "check", "compare"]
 
 _Line = ChainLine | RowLine
 _line: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
-_first = msgspec.json.Decoder(ExportLine)
+_first, _end = msgspec.json.Decoder(ExportLine), msgspec.json.Decoder(EndLine)
 _SAID = (b'{"type":"citation"', b'{"type":"run"', b'{"type":"sources"')
 _NOT_OURS = "no export of `citewire audit export --format jsonl`: other formats have no chain to check"
 
@@ -34,96 +39,23 @@ class _Numbered(msgspec.Struct):
     n: int
 
 
-class Break(NamedTuple):
-    """Where something is wrong, and what."""
-
-    where: str
-    what: str
-
-
-class Report:
+class Report(Findings):
     """What came of a check."""
 
-    def __init__(self, first: ExportLine) -> None:
+    def __init__(self, first: ExportLine, trust: Trust | None = None) -> None:
+        super().__init__(trust)
         self.first = first
         self.chains: dict[str, ChainLine] = {}
-        self.rows = self.citations = 0
-        self.breaks: list[Break] = []
-
-    def broken(self, where: str, what: str) -> None:
-        """Something is wrong."""
-        self.breaks.append(Break(where, what))
-
-
-class _ChainCheck:
-    """The rows of one chain as they come, up to the first that does not fit."""
-
-    def __init__(self, line: ChainLine, report: Report) -> None:
-        self.line, self._report = line, report
-        self.name = _name(line)
-        self._n, self._hash = line.floor.n, line.floor.hash
-        self._awaited: int | None = None
-        self.is_whole = True
-        if line.epoch in report.chains:
-            self._stop("it is there twice")
-        if line.thread != (thread_of(line.channel) if line.channel.startswith(PREFIX) else None):
-            self._stop("the thread is not that of the channel")
-        if line.floor.n == 0 and line.floor.hash != first_hash(line.channel, line.epoch).hex():
-            self._stop("the chain does not begin as that of this channel does")
-
-    def _stop(self, what: str) -> None:
-        self.is_whole = False
-        self._report.broken(self.name, what)
-
-    def take(self, line: RowLine) -> Row | None:
-        """The row in a line, if it has its content and all up to it is well."""
-        row, link = _row(self.line.epoch, line)
-        if not self.is_whole:
-            self._look_back(line.n)
-            return None
-        if line.n <= self._n:
-            self._stop(f"row {line.n} is there twice or was inserted, after row {self._n}")
-        elif line.n > self._n + 1:
-            self._awaited = self._n + 1
-            self._stop(f"{_rows(self._n + 1, line.n - 1)} missing before row {line.n}")
-        elif line.before != self._hash:
-            is_first = self._n == self.line.floor.n
-            self._stop(f"row {line.n} is not the first" if is_first else _changed(self._n))
-        elif row is None and self._has_content(line.kind):
-            self._stop(f"row {line.n} is without its content, which was not deleted")
-        self._n, self._hash = line.n, link.hash.hex()
-        return row if self.is_whole else None
-
-    def _has_content(self, kind: str) -> bool:
-        return SourcesFold.tells(kind) if self.line.thread is None else self.line.deleted is None
-
-    def _look_back(self, n: int) -> None:
-        """What is missing where it belongs may come later."""
-        if n == self._awaited:
-            self._awaited = None
-            self._report.breaks[-1] = Break(self.name, f"row {n} is out of order")
-
-    def end(self) -> None:
-        """All rows were there."""
-        head = self.line.head
-        if not self.is_whole:
-            return
-        if self._n != head.n:
-            self._stop(f"it ends with row {self._n}, not with row {head.n}")
-        elif self._hash != head.hash:
-            self._stop(_changed(self._n))
+        self.citations = 0
+        self.is_signed = False
+        self.audit = AuditFold(self)
+        """What the audit log in the export says."""
 
 
 def _name(chain: ChainLine) -> str:
+    if chain.channel == audit_log.CHANNEL:
+        return NAME
     return chain.channel if chain.thread is None else f"thread {chain.thread}"
-
-
-def _rows(first: int, last: int) -> str:
-    return f"row {first} is" if first == last else f"rows {first} to {last} are"
-
-
-def _changed(n: int) -> str:
-    return f"row {n} was changed: it has not the hash that was recorded"
 
 
 def _row(epoch: str, line: RowLine) -> tuple[Row | None, Link]:
@@ -143,11 +75,12 @@ def _row(epoch: str, line: RowLine) -> tuple[Row | None, Link]:
 class _Check:
     """The lines of an export as they come."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, report: Report, kept: Sequence[SignedHead]) -> None:
+        self._report, self._kept = report, kept
         self._sources, self._shown = SourcesFold(), set[int]()
-        self._chain: _ChainCheck | None = None
-        self._fold: ThreadFold | SourcesFold | None = None
+        self._line: ChainLine | None = None
+        self._chain: ChainCheck | None = None
+        self._fold: ThreadFold | None = None
         self._expected: Iterator[bytes] | None = None
 
     def take(self, number: int, line: bytes) -> None:
@@ -166,17 +99,40 @@ class _Check:
 
     def _begin(self, line: ChainLine) -> None:
         self.end()
-        self._chain, self._expected = _ChainCheck(line, self._report), None
-        self._report.chains[line.epoch] = line
-        self._fold = self._sources if line.thread is None else ThreadFold(line.thread)
+        report, is_audit = self._report, line.channel == audit_log.CHANNEL
+        kept = [head for head in self._kept if head.n <= line.head.n]
+        known = known_of_audit_log(line.epoch, kept) if is_audit else report.audit.known(line.epoch)
+        chain = ChainCheck(_name(line), line.channel, line.epoch, (line.floor, line.head), report, known)
+        if line.epoch in report.chains:
+            chain.stop("it is there twice")
+        if line.thread != (thread_of(line.channel) if line.channel.startswith(PREFIX) else None):
+            chain.stop("the thread is not that of the channel")
+        if line.floor.n and not report.audit.explains(line.epoch, line.floor):
+            chain.stop("its first rows were cut off, and no signed statement says so")
+        self._line, self._chain, self._expected = line, chain, None
+        report.chains[line.epoch] = line
+        self._fold = None if line.thread is None else ThreadFold(line.thread)
 
     def _on_row(self, line: RowLine) -> None:
-        if self._chain is None or self._fold is None or self._expected is not None:
+        if self._chain is None or self._line is None or self._expected is not None:
             raise InputError("a row that is in no chain")
-        row = self._chain.take(line)
         self._report.rows += 1
-        if row:
-            self._fold.take(row)
+        row, link = _row(self._line.epoch, line)
+        is_whole = self._chain.take(link)
+        if is_whole and row is None and self._has_content(line.kind):
+            self._chain.stop(f"row {line.n} is without its content, which was not deleted")
+        elif self._line.channel == audit_log.CHANNEL:
+            self._report.audit.take(line.n, link.hash.hex(), audit_log.statement_in(row) if row else None)
+        elif is_whole and row:
+            (self._fold or self._sources).take(row)
+
+    def _has_content(self, kind: str) -> bool:
+        if self._line and self._line.channel == audit_log.CHANNEL:
+            return kind in ALWAYS_SHOWN or self._report.first.which == Which()
+        is_thread = self._line and self._line.thread is not None
+        return self._line is not None and (
+            self._line.deleted is None if is_thread else SourcesFold.tells(kind)
+        )
 
     def _on_said(self, number: int, line: bytes) -> None:
         self._report.citations += line.startswith(b'{"type":"citation"')
@@ -194,7 +150,7 @@ class _Check:
 
     def _lines(self) -> Iterator[bytes]:
         """What the rows of the chain say."""
-        if not isinstance(self._fold, ThreadFold):
+        if self._fold is None:
             return iter(())
         wanted = [each for each in self._fold.citations() if self._report.first.which.wants(each)]
         return said(self._fold, wanted, self._sources, self._shown)
@@ -210,26 +166,81 @@ class _Check:
             self._report.broken(self._chain.name, "a line is missing that tells what its rows say")
 
 
-def check(lines: Iterable[bytes]) -> Report:
-    """What is wrong with an export, whose lines these are. An `InputError` where it is none at all."""
+def check(lines: Iterable[bytes], trust: Trust | None = None, kept: Sequence[SignedHead] = ()) -> Report:
+    """What is wrong with an export, whose lines these are. An `InputError` where it is none at all.
+
+    `kept` are heads that were kept elsewhere.
+    """
     rest, digest = iter(lines), Digest()
-    report = Report(_read_first(digest.take(next(rest, b""))))
-    checked, is_over = _Check(report), False
+    report = Report(_read_first(digest.take(next(rest, b""))), trust)
+    checked, is_over = _Check(report, kept), False
     for line in rest:
         if is_over:
             report.broken(f"line {digest.lines + 2}", "something comes after the end")
             break
         if line.startswith(b'{"type":"end"'):
             is_over = True
-            if line != digest.end:
-                report.broken("digest", "it is another one: something was changed, added or left out")
+            _check_end(report, line, digest)
         else:
             digest.take(line)
             checked.take(digest.lines, line)
     checked.end()
     if not is_over:
         report.broken("end", "the last line is missing: the file was cut off")
+    _check_covered(report)
+    _check_kept(report, kept)
     return report
+
+
+def _check_end(report: Report, line: bytes, digest: Digest) -> None:
+    """The digest, and who signed it."""
+    try:
+        end = _end.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        report.broken("digest", "the last line cannot be read")
+        return
+    if (end.lines, end.sha256) != (digest.end.lines, digest.end.sha256):
+        report.broken("digest", "it is another one: something was changed, added or left out")
+    if end.key or end.signature:
+        if problem := report.trust.problem(end):
+            report.broken("signature", problem)
+        report.is_signed = True
+    elif not report.trust.is_empty:
+        report.broken("signature", "the export is not signed")
+
+
+def _check_covered(report: Report) -> None:
+    """What is signed must be there if all was exported; what was deleted must be signed."""
+    audit, chains = report.audit, report.chains
+    missing = audit.positions.keys() - chains.keys() if report.first.which == Which() else set[str]()
+    for channel in sorted(audit.positions[epoch].channel for epoch in missing):
+        if channel.startswith(PREFIX):
+            report.broken(f"thread {thread_of(channel)}", "a signed head has it, the export has not")
+    began = min((head.at for head in audit.heads), default="")
+    dates = {stone.epoch: date_of(stone.at * 1000) for stone in audit.tombstones.values()}
+    for epoch, chain in chains.items():
+        if chain.deleted != dates.get(epoch, chain.deleted):
+            said_at = chain.deleted or "no time"
+            report.broken(_name(chain), f"it was deleted at {dates[epoch]}, not at {said_at}")
+        is_old = epoch not in audit.positions and (chain.deleted or "") < began
+        if chain.deleted and audit.heads and not is_old and not audit.deletion(epoch):
+            report.broken(_name(chain), "it was deleted, and no signed statement says by whom")
+
+
+def _check_kept(report: Report, kept: Sequence[SignedHead]) -> None:
+    """Heads that were kept elsewhere must be signed, and those of this audit log be in it."""
+    chains = {each.epoch: each for each in report.chains.values() if each.channel == audit_log.CHANNEL}
+    is_sound = report.is_signed and not report.trust.is_empty and not report.breaks
+    for head in kept:
+        if problem := report.trust.problem(head):
+            report.broken(f"head {head.number}, kept elsewhere", problem)
+        chain = chains.get(head.epoch)
+        if chain is None:
+            report.broken(NAME, f"it is not the one that head {head.number} is of")
+        elif head.n > chain.head.n and is_sound:
+            report.note(f"the export is older than head {head.number}, which says nothing of it")
+        elif head.n > chain.head.n:
+            report.broken(NAME, f"it ends with row {chain.head.n}, before head {head.number}, kept elsewhere")
 
 
 def _read_first(line: bytes) -> ExportLine:

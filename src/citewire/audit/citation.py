@@ -8,17 +8,20 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from citewire.agui.events import Json
+from citewire.channels.actor import Actor
 
 __all__ = ["Citation", "Found", "Review", "Run", "Verdict"]
 
 
 class Review(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What somebody who looked at a citation did."""
+    """What somebody who looked at a citation did. `at` is the server's time, `claimed_at` the client's."""
 
     who: str
     event: str
     at: str
     dwell_ms: int | None = None
+    claimed_at: str | None = None
+    by: Actor | None = None
 
 
 class Found(Struct, frozen=True, omit_defaults=True):
@@ -48,7 +51,10 @@ class Run(Struct, frozen=True, omit_defaults=True, tag="run"):
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """What became of what a citation quotes. `row` and `hash` are those of the row that says so."""
+    """What became of what a citation quotes. `row` and `hash` are those of the row that says so.
+
+    `origin` is set where a client brought the source.
+    """
 
     status: str
     at: str
@@ -59,6 +65,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     sha256: str | None = None
     page: int | None = None
     proof: str | None = None
+    origin: str | None = None
 
 
 class Citation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="citation"):

@@ -18,6 +18,7 @@ from citewire.audit.record import Told
 from citewire.audit.which import Which
 from citewire.channels.store import Log
 from citewire.rendering.safety import clean
+from citewire.verification.named_sources import ORIGIN_WARNINGS
 
 __all__ = ["page"]
 
@@ -120,6 +121,8 @@ def _citation(citation: Citation) -> str:
     verdict = citation.verdict
     place = f"{citation.source or 'no source'}{f', page {verdict.page}' if verdict and verdict.page else ''}"
     reason = f"<p>{_safe(verdict.reason)}</p>" if verdict and verdict.reason else ""
+    if verdict and (said := ORIGIN_WARNINGS.get(verdict.origin or "")):
+        reason += f"<p>{_safe(said)}</p>"
     proof = f"<p><code>{verdict.proof or verdict.hash[:32]}</code></p>" if verdict else ""
     before = ", ".join(each.status for each in citation.earlier)
     status = _safe(citation.status)

@@ -11,24 +11,17 @@ from citewire.audit.catalog import CHANNEL, SourcesFold
 from citewire.audit.citation import Citation
 from citewire.audit.thread import PREFIX, ThreadFold, channel_of, date_of, thread_of
 from citewire.audit.which import Which
-from citewire.channels.store import CursorLost, Erased, Head, Log, Row, StoreError
+from citewire.channels.store import Chain, Erased, Log, Row, StoreError
 from citewire.errors import CitewireError
 
 __all__ = [
-    "Chain", "Deleted", "Keep", "Told", "chain_of", "deleted", "erased", "rows_of", "sources", "threads",
+    "Deleted", "Keep", "Told", "chain_of", "deleted", "erased", "rows_of", "sources", "threads",
     "told",
 ]  # fmt: skip
 
 _PAGE = 1000
 
 Keep: TypeAlias = Callable[[Row], object]
-
-
-class Chain(NamedTuple):
-    """Where the rows of a channel begin and end."""
-
-    floor: Head
-    head: Head
 
 
 class Told(NamedTuple):
@@ -70,6 +63,8 @@ async def rows_of(log: Log, chain: Chain) -> AsyncIterator[Row]:
     after, end = chain.floor.cursor, chain.head.n
     while after.n < end:
         rows = await log.read(chain.head.channel, after, min(_PAGE, end - after.n))
+        if not rows:  # the end of the channel is not what it says
+            return
         for row in rows:
             yield row
         after = rows[-1].cursor
@@ -93,16 +88,14 @@ async def threads(log: Log, which: Which) -> AsyncIterator[Chain]:
 async def told(log: Log, which: Which, begin: Callable[[], Keep] = lambda: bool) -> AsyncIterator[Told]:
     """The threads in which something is asked for, and all of them when nothing narrow is.
 
-    `begin` is called with each thread that is looked into, and says where to put its rows.
+    The log is a snapshot. `begin` is called with each thread that is looked into, and says where to put
+    its rows.
     """
     async for chain in threads(log, which):
         keep, fold = begin(), ThreadFold(thread_of(chain.head.channel))
-        try:
-            async for row in rows_of(log, chain):
-                _take(fold, row)
-                keep(row)
-        except CursorLost:  # deleted meanwhile: it comes with those
-            continue
+        async for row in rows_of(log, chain):
+            _take(fold, row)
+            keep(row)
         citations = [each for each in fold.citations() if which.wants(each)]
         if citations or not which.is_narrow:
             yield Told(chain, fold, citations)

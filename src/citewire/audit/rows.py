@@ -54,6 +54,7 @@ class Note(Struct, frozen=True):
     sha256: str | None = None
     page: int | None = None
     proof: str | None = None
+    origin: str | None = None
 
 
 class Verification(Struct, frozen=True, rename="camel"):
@@ -78,6 +79,7 @@ class Look(Struct, frozen=True, rename="camel"):
     event: str = ""
     at: str = ""
     dwell_ms: int | None = None
+    claimed_at: str | None = None
 
 
 class Told(Struct, frozen=True):
@@ -96,6 +98,7 @@ class Posted(Struct, frozen=True, rename="camel"):
     review: Look
     client_id: str | None = None
     account: str | None = None
+    person: str | None = None
 
 
 class Over(Struct, frozen=True, rename="camel"):

@@ -16,7 +16,7 @@ __all__ = ["COLUMNS", "line_of", "sheet"]
 
 COLUMNS = (
     "thread", "run", "message", "key", "at", "by", "asked by", "quote", "source", "sha256", "page", "status",
-    "reason", "judged at", "proof", "row", "hash", "looked at by",
+    "reason", "judged at", "proof", "row", "hash", "looked at by", "origin",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def _cells(citation: Citation) -> tuple[object, ...]:
         citation.asked_by, citation.quote, citation.source, verdict and verdict.sha256,
         verdict and verdict.page, citation.status, *judged,
         "; ".join(f"{review.who} {review.event} {review.at}" for review in citation.reviews),
+        verdict and verdict.origin,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from citewire.agui.events import Json
 from citewire.agui.retrieved import Retrieved, in_input, in_result
 from citewire.audit import rows
 from citewire.audit.citation import Citation, Found, Review, Run, Verdict
+from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import CitewireError, InputError
 
@@ -103,7 +104,8 @@ class ThreadFold:
                 self._on_record(row)
             case "review":
                 given = rows.read(row.data, rows.Posted)
-                self._review(given, _who(given.client_id, given.account))
+                by = Actor(given.account, given.client_id, given.person)
+                self._review(row, given, by.name, by)
             case "over" if self._runs:
                 self._runs[-1].outcome = rows.read(row.data, rows.Over).outcome
             case _:
@@ -142,16 +144,19 @@ class ThreadFold:
                 self._verdicts.setdefault(at, []).append(_verdict(row, judged.verification))
             case "review":
                 who = self._runs[-1].who if self._runs else ""
-                self._review(rows.convert(value, rows.Told), who)
+                self._review(row, rows.convert(value, rows.Told), who)
             case _:  # of a later version
                 pass
 
-    def _review(self, given: rows.Told | rows.Posted, who: str) -> None:
+    def _review(self, row: Row, given: rows.Told | rows.Posted, who: str, by: Actor | None = None) -> None:
+        """The time of a review is that of its row; what the client says of it stands beside it."""
         look = given.review
+        claimed = look.claimed_at if isinstance(given, rows.Posted) else look.at or None
         looks = self._reviews.setdefault((given.message_id, given.key), {})
         # What stands in the state is told again with each run, whoever asks for that.
         if look not in looks or isinstance(given, rows.Posted):
-            looks.setdefault(look, {})[Review(who, look.event, look.at, look.dwell_ms)] = None
+            at = date_of(row.tick)
+            looks.setdefault(look, {})[Review(who, look.event, at, look.dwell_ms, claimed, by)] = None
 
     def runs(self, sources_at: SourcesAt) -> Iterator[Run]:
         """The runs, in order."""
@@ -184,7 +189,7 @@ def _verdict(row: Row, given: rows.Verification) -> Verdict:
     note, proof = given.citewire, _PROOF.search(given.citewire.proof or "")
     return Verdict(
         note.status, given.verified_at or date_of(row.tick), row.n, row.hash.hex(), note.reason, note.source,
-        note.sha256, note.page, proof and proof[1],
+        note.sha256, note.page, proof and proof[1], note.origin,
     )  # fmt: skip
 
 

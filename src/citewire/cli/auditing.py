@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from citewire import __version__
-from citewire.cli.output import fail, say, write_out
+from citewire.cli.audit_keys import KeyFile, existing_key, find_key, keys_app
+from citewire.cli.output import fail, say, write_bytes, write_out
 from citewire.cli.serving import load_settings
 from citewire.errors import CitewireError
 from citewire.text import for_log
@@ -24,17 +25,20 @@ from citewire.text import for_log
 if TYPE_CHECKING:
     from citewire.audit.checking import Report
     from citewire.audit.citation import Citation
+    from citewire.audit.findings import Findings
+    from citewire.audit.signing import AuditKey, Trust
+    from citewire.audit.statements import SignedHead
     from citewire.audit.which import Which
     from citewire.channels.store import Log
+    from citewire.server.settings import Settings
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
 _audit = typer.Typer(help="Who cited what, from which source, with which verdict, and who looked at it.")
 app.add_typer(_audit, name="audit")
+_audit.add_typer(keys_app, name="key")
 
-# Characters that are written at once.
-_BATCH = 1 << 18
 # Bytes of the longest line of an export: a row of the most that a store takes, with all of it escaped.
 _LONGEST = 128 << 20
 _MARKS = {"verified": "✓", "partial": "~", "altered": "≠", "missed": "✗", "pending": "…", "skipped": "-"}
@@ -117,48 +121,175 @@ def export(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = "-",
     data: _Data = None,
     store: _Store = None,
+    key_file: KeyFile = None,
+    heads: Annotated[
+        str | None,
+        typer.Option("--audit-heads", metavar="FILE", help="A file to which the signed head is appended."),
+    ] = None,
 ) -> None:
     """Write the record down: as JSON Lines with its chain of hashes, as CSV, or as a page to print.
 
     A thread of which anything fits is in the JSON Lines with all its rows, so that its chain can be checked.
+    A signed head is written into the store first, unless a server has the data folder.
     """
     which = _which(thread=thread, source=source, status=status, client=client, since=since, until=until)
     made = datetime.now(UTC).isoformat(timespec="milliseconds")
-    _print(data, store, lambda log: _exported(log, which, form, made), output)
+    key = (
+        existing_key(data, store, key_file) if form is _Format.jsonl else _key_of_head(data, store, key_file)
+    )
+    if form is _Format.jsonl and key is None:
+        say("note: there is no audit key here, so the export is not signed")
+    if key:
+        _run(_write_head(load_settings(None, {"data": data, "store": store, "audit_heads": heads}), key))
+    _print(data, store, lambda log: _exported(log, which, form, made, key), output)
 
 
-@_audit.command()
+def _key_of_head(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
+    """The audit key for an export that is not signed itself, and needs none."""
+    try:
+        return find_key(data, store, key_file)
+    except CitewireError as exc:
+        _say_no_head(exc.explanation)
+        return None
+
+
+async def _write_head(settings: Settings, key: AuditKey) -> None:
+    """Write a signed head for an export into the store, or say why there is none."""
+    from citewire.channels.store import StoreInUse  # noqa: PLC0415
+    from citewire.server.export_head import write_export_head  # noqa: PLC0415
+
+    async with _opened(settings):
+        pass  # there is a log of this version: nothing is made, and an older one is not changed
+    try:
+        await write_export_head(settings, key)
+    except StoreInUse as exc:
+        _say_no_head(f"{exc.explanation}; the server writes heads on its schedule")
+    except CitewireError as exc:
+        _say_no_head(exc.explanation)
+
+
+def _say_no_head(why: str) -> None:
+    say(f"note: no signed head was kept for this export: {why}")
+
+
+@_audit.command(
+    epilog="""**Examples**
+
+`citewire audit verify record.jsonl --public-key audit.pub`
+
+`citewire audit verify --data .citewire --head head.json --public-key audit.pub`"""
+)
 def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An export in JSON Lines; - is stdin.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="An export in JSON Lines; - is stdin.")
+    ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="Compare with the store in this folder, too.")
+        str | None, typer.Option("--data", metavar="DIR", help="Check the store in this folder, too.")
     ] = None,
     store: _Store = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option("--head", metavar="FILE", help="A signed head kept elsewhere."),
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option("--public-key", metavar="KEY|FILE", help="A key that is trusted, see `audit key show`."),
+    ] = None,
 ) -> None:
-    """Check that an export was not changed: its digest, its chains, and what it says of its rows.
+    """Check that an export, a store or both were not changed since they were signed.
 
-    Exit 1 where it was, with the places. What was changed with great care, all hashes made anew, shows only
-    when it is compared with the store.
+    Exit 1 where they were, with the places; 3 where all fits and no trusted key has signed it.
     """
-    from citewire.audit.checking import check, compare  # noqa: PLC0415  # `--help` need not wait for it
+    if file is None and not (data or store):
+        fail("give an export, or a store with --data")
+    trust, kept = _trust(public_key or []), [_head(each) for each in head or []]
+    report = None if file is None else _checked(file, trust, kept)
+    from citewire.audit.findings import Findings  # noqa: PLC0415
 
-    async def compared(report: Report) -> None:
-        async with _opened(data, store) as log:
-            await compare(report, log)
+    findings = report or Findings(trust)
+    if data or store:
+        _run(_check_store(data, store, findings, report, kept))
+    for broken in findings.breaks:
+        write_out(f"broken: {for_log(broken.where, 600)}: {for_log(broken.what, 200)}\n")
+    for note in findings.notes:
+        say(f"note: {note}")
+    if findings.breaks:
+        raise typer.Exit(1)
+    write_out(_whole(report) if report else f"whole: the store has {_count(findings.rows, 'row')}\n")
+    _say_who_signed(trust)
+
+
+def _say_who_signed(trust: Trust) -> None:
+    from citewire.audit.signing import key_id  # noqa: PLC0415
+
+    for key in sorted(trust.known):
+        write_out(f"signed by the trusted key {key_id(key)}\n")
+    if trust.known and not trust.unknown:
+        return
+    for key in sorted(trust.unknown):
+        write_out(f"signed by the unknown key {key_id(key)}\n")
+    if not trust.unknown:
+        write_out("not signed\n")
+    say("note: nothing tells who signed it; --public-key names a key that is trusted")
+    raise typer.Exit(3)
+
+
+def _checked(file: str, trust: Trust, kept: list[SignedHead]) -> Report:
+    from citewire.audit.checking import check  # noqa: PLC0415  # `--help` need not wait for it
 
     try:
-        report = check(_lines(file))
+        return check(_lines(file), trust, kept)
     except CitewireError as exc:
-        fail(f"{file}: {exc}")
-    if data or store:
-        _run(compared(report))
-    for broken in report.breaks:
-        write_out(f"broken: {for_log(broken.where, 600)}: {for_log(broken.what, 200)}\n")
-    if report.breaks:
-        raise typer.Exit(1)
-    write_out(_whole(report))
-    if not (data or store):
-        say("note: not compared with the store; --data DIR does that")
+        fail(f"{file}: {exc.explanation}")
+
+
+async def _check_store(
+    data: str | None, store: str | None, findings: Findings, report: Report | None, kept: list[SignedHead]
+) -> None:
+    from citewire.audit.checking import compare  # noqa: PLC0415
+    from citewire.audit.store_check import check_store  # noqa: PLC0415
+    from citewire.server.kept_data import check_bytes, check_keys  # noqa: PLC0415
+
+    settings = load_settings(None, {"data": data, "store": store})
+    async with _opened(settings) as log, log.snapshot() as snapshot:
+        if report:
+            await compare(report, snapshot)
+        fold = await check_store(snapshot, findings, kept)
+        await check_bytes(snapshot, settings, findings)
+    await check_keys(settings, fold.api_keys, findings)
+
+
+def _trust(keys: list[str]) -> Trust:
+    from citewire.audit.signing import Trust  # noqa: PLC0415
+
+    lines = [line for key in keys for line in _key_lines(key)]
+    try:
+        return Trust(lines)
+    except CitewireError as exc:
+        fail(f"--public-key: {exc.explanation}")
+
+
+def _key_lines(key: str) -> list[str]:
+    """A public key as it is, or those in a file."""
+    if key.startswith("ed25519:"):
+        return [key]
+    return [line for line in _read(key).decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _head(file: str) -> SignedHead:
+    from citewire.audit.statements import read_head  # noqa: PLC0415
+
+    try:
+        return read_head(_read(file))
+    except CitewireError as exc:
+        fail(f"{file}: {exc.explanation}")
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as exc:
+        fail(f"{file}: {exc.strerror or exc}")
 
 
 def _whole(report: Report) -> str:
@@ -176,23 +307,22 @@ def _which(**given: str | None) -> Which:
     try:
         return Which.of(**given)
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(work)
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
 
 
 @asynccontextmanager
-async def _opened(data: str | None, store: str | None) -> AsyncGenerator[Log]:
+async def _opened(settings: Settings) -> AsyncGenerator[Log]:
     """The log, to be read."""
     from citewire.channels.sqlite_log import SqliteLog  # noqa: PLC0415
     from citewire.server.nodes import open_log  # noqa: PLC0415
 
-    settings = load_settings(None, {"data": data, "store": store})
     log = SqliteLog.open(settings.store_folder) if settings.dsn is None else await open_log(settings.dsn)
     try:
         yield log
@@ -201,14 +331,14 @@ async def _opened(data: str | None, store: str | None) -> AsyncGenerator[Log]:
 
 
 @contextmanager
-def _sink(output: str) -> Generator[Callable[[str], object]]:
+def _sink(output: str) -> Generator[Callable[[bytes], object]]:
     """Where to write; a file is there once it is whole."""
     if output == "-":
-        yield write_out
+        yield write_bytes
         return
     part = Path(f"{output}.part")
     try:
-        with part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        with part.open("wb") as file:
             yield file.write
         part.replace(output)
     except OSError as exc:
@@ -220,34 +350,27 @@ def _sink(output: str) -> Generator[Callable[[str], object]]:
 def _print(
     data: str | None, store: str | None, pieces: Callable[[Log], AsyncIterator[str]], output: str = "-"
 ) -> None:
-    """Write the pieces out as they come."""
+    """Write the pieces out, all of one moment."""
+    from citewire.audit.spool import pieces_of, spool  # noqa: PLC0415
 
     async def work() -> None:
-        async with _opened(data, store) as log:
-            async for text in _batches(pieces(log)):
-                write(text)
+        async with _opened(load_settings(None, {"data": data, "store": store})) as log:
+            file = await spool(log, pieces)
+        async for piece in pieces_of(file):
+            write(piece)
 
     with _sink(output) as write:
         _run(work())
 
 
-async def _batches(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    held, size = list[str](), 0
-    async for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= _BATCH:
-            yield "".join(held)
-            held, size = [], 0
-    yield "".join(held)
-
-
-async def _exported(log: Log, which: Which, form: _Format, made: str) -> AsyncIterator[str]:
+async def _exported(
+    log: Log, which: Which, form: _Format, made: str, key: AuditKey | None
+) -> AsyncIterator[str]:
     match form:
         case _Format.jsonl:
             from citewire.audit.chain import export  # noqa: PLC0415
 
-            async for line in export(log, which, made, f"citewire {__version__}"):
+            async for line in export(log, which, made, f"citewire {__version__}", key):
                 yield line.decode()
         case _Format.csv:
             from citewire.audit.sheet import sheet  # noqa: PLC0415

@@ -17,21 +17,23 @@ from citewire.audit.chain import export
 from citewire.audit.citation import Citation
 from citewire.audit.page import page
 from citewire.audit.sheet import sheet
+from citewire.audit.signing import AuditKey
+from citewire.audit.spool import Pieces, pieces_of, spool
 from citewire.audit.thread import AGENT, ThreadFold, date_of
 from citewire.audit.which import Which
 from citewire.channels.store import CursorLost, Log, Row
 from citewire.documents.document import Box
 from citewire.documents.errors import DocumentError
+from citewire.server.audit_trail import AuditTrail
 from citewire.server.catalog import Catalog
 from citewire.server.http import Call, Conflict, NotFound, Operation, Page
 from citewire.server.journal import channel_of
-from citewire.server.proofs import Record
+from citewire.server.proof_page import Record
 
 __all__ = ["LookingBack"]
 
 # Threads that one request about a source looks into: each is read from its first row to its last.
 _THREADS = 20
-_BATCH = 1 << 16
 # Tenths of a second: what happens of one kind in the same one is one step.
 _TENTH = len("2026-11-16T09:30:00.0")
 _HARMLESS = {
@@ -40,8 +42,6 @@ _HARMLESS = {
     "cache-control": "no-store",
 }
 _Word = Annotated[str, Meta(max_length=2048)]
-
-Pieces: TypeAlias = AsyncIterator[bytes] | AsyncIterator[str]
 
 
 class Step(Struct, frozen=True):
@@ -109,10 +109,13 @@ class AuditQuery(Struct, frozen=True):
 
 
 class LookingBack:
-    """The operations on what is on record. `agent` is the client id of what the agent says."""
+    """The operations on what is on record. `agent` is the client id of what the agent says.
 
-    def __init__(self, log: Log, catalog: Catalog, agent: str) -> None:
-        self._log, self._catalog, self._agent = log, catalog, agent
+    `trail` signs a head for every export.
+    """
+
+    def __init__(self, log: Log, catalog: Catalog, agent: str, trail: AuditTrail) -> None:
+        self._log, self._catalog, self._agent, self._trail = log, catalog, agent, trail
 
     def operations(self) -> list[Operation]:
         """What can be asked of it."""
@@ -175,8 +178,10 @@ class LookingBack:
         name = f"citewire-{made[:19].replace(':', '')}.{query.format}"
         media, pieces = _FORMS[query.format]
         headers = {**_HARMLESS, "content-disposition": f'attachment; filename="{name}"'}
-        written = _batches(pieces(self._log, which, made, f"citewire {__version__}"))
-        return StreamingResponse(written, media_type=media, headers=headers)
+        await self._trail.sign()
+        by, key = f"citewire {__version__}", self._trail.key
+        file = await spool(self._log, lambda log: pieces(log, which, made, by, key))
+        return StreamingResponse(pieces_of(file), media_type=media, headers=headers)
 
     async def _rows(self, thread_id: str) -> AsyncIterator[Row]:
         """The rows of a thread; none where there is none, or it goes meanwhile."""
@@ -232,24 +237,17 @@ def _verdict(row: Row) -> Record | None:
     return msgspec.convert(value, Record) if value.get("type") == "verdict" else None
 
 
-def _csv(log: Log, which: Which, _made: str, _by: str) -> AsyncIterator[str]:
+def _csv(log: Log, which: Which, _made: str, _by: str, _key: AuditKey) -> AsyncIterator[str]:
     return sheet(log, which)
 
 
-_Form: TypeAlias = Callable[[Log, Which, str, str], Pieces]
+def _html(log: Log, which: Which, made: str, by: str, _key: AuditKey) -> AsyncIterator[str]:
+    return page(log, which, made, by)
+
+
+_Form: TypeAlias = Callable[[Log, Which, str, str, AuditKey], Pieces]
 _FORMS: dict[str, tuple[str, _Form]] = {
     "jsonl": ("application/jsonl", export),
     "csv": ("text/csv", _csv),
-    "html": ("text/html", page),
+    "html": ("text/html", _html),
 }
-
-
-async def _batches(pieces: Pieces) -> AsyncIterator[bytes]:
-    """The pieces as bytes, not one by one."""
-    held = bytearray()
-    async for piece in pieces:
-        held += piece.encode("utf-8", "backslashreplace") if isinstance(piece, str) else piece
-        if len(held) >= _BATCH:
-            yield bytes(held)
-            held.clear()
-    yield bytes(held)

@@ -1,0 +1,113 @@
+"""Check the rows of one channel one by one: their hashes, their order, and what signed heads say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from citewire.audit.findings import Break, Findings
+from citewire.audit.statements import Mark
+from citewire.channels.store import Link, first_hash
+
+__all__ = ["ChainCheck", "Known"]
+
+
+class Known(NamedTuple):
+    """What is known of a channel from elsewhere: the hashes of some of its rows, and who says so.
+
+    Rows after the last of them were written `since` a time in milliseconds, 0 where that is not known.
+    """
+
+    hashes: Mapping[int, str] = {}
+    says: str = "a signed head"
+    since: int = 0
+
+    @property
+    def last(self) -> int:
+        """The number of the last row whose hash is known."""
+        return max(self.hashes, default=0)
+
+
+class ChainCheck:
+    """The rows of one chain as they come, up to the first that does not fit."""
+
+    def __init__(
+        self, name: str, channel: str, epoch: str, ends: tuple[Mark, Mark], findings: Findings, known: Known
+    ) -> None:
+        self.name, self._findings, self._known = name, findings, known
+        self.floor, self.head = ends
+        self.n, self.hash, self._tick = self.floor.n, self.floor.hash, self.floor.tick
+        self._sure, self._last_known, self._awaited = self.floor.n, known.last, 0
+        self.is_whole = True
+        if self.floor.n == 0 and self.floor.hash != first_hash(channel, epoch).hex():
+            self.stop("the chain does not begin as that of this channel does")
+        self._compare()
+
+    def stop(self, what: str) -> None:
+        """Say what is wrong; nothing that comes later can be checked."""
+        self.is_whole = False
+        self._findings.broken(self.name, what)
+
+    def take(self, link: Link) -> bool:
+        """Whether all is well up to and with this row."""
+        if not self.is_whole:
+            self._look_back(link.n)
+            return False
+        if link.n <= self.n:
+            self.stop(f"row {link.n} is there twice or was inserted, after row {self.n}")
+        elif link.n > self.n + 1:
+            self._awaited = self.n + 1
+            self.stop(f"{_rows(self.n + 1, link.n - 1)} missing before row {link.n}")
+        elif link.before.hex() != self.hash:
+            is_first = self.n == self.floor.n
+            self.stop(f"row {link.n} is not the first" if is_first else _changed(self.n))
+        self._check_time(link)
+        self.n, self.hash, self._tick = link.n, link.hash.hex(), link.tick
+        self._compare()
+        return self.is_whole
+
+    def _check_time(self, link: Link) -> None:
+        if not self.is_whole:
+            return
+        if link.tick <= self._tick:
+            self.stop(f"row {link.n} is dated before row {self.n}")
+        elif link.n > self._last_known and link.tick < self._known.since * 1000:
+            self.stop(f"row {link.n} is dated before the last head, after which it was written")
+
+    def _compare(self) -> None:
+        """Compare the row that we have come to with what is known of it."""
+        expected = self._known.hashes.get(self.n)
+        if expected is None or not self.is_whole:
+            return
+        if expected != self.hash:
+            first = self._sure + 1
+            what = f"row {self.n}" if first >= self.n else f"a row from {first} to {self.n}"
+            self.stop(f"{what} was changed: {self._known.says} has another hash of row {self.n}")
+        self._sure = self.n
+
+    def _look_back(self, n: int) -> None:
+        """What is missing where it belongs may come later."""
+        if n == self._awaited:
+            self._awaited = 0
+            self._findings.breaks[-1] = Break(self.name, f"row {n} is out of order")
+
+    def end(self) -> None:
+        """All rows were there."""
+        if not self.is_whole:
+            return
+        if self.n != self.head.n:
+            self.stop(f"it ends with row {self.n}, not with row {self.head.n}")
+        elif self.hash != self.head.hash:
+            self.stop(_changed(self.n))
+        elif self._last_known > self.n:
+            self.stop(
+                f"{_rows(self.n + 1, self._last_known)} missing at its end: {self._known.says} has them"
+            )
+
+
+def _rows(first: int, last: int) -> str:
+    return f"row {first} is" if first == last else f"rows {first} to {last} are"
+
+
+def _changed(n: int) -> str:
+    return f"row {n} was changed: it has not the hash that was recorded"

@@ -1,0 +1,181 @@
+"""Ed25519 keys that sign statements of the audit log, and the list of public keys that a verifier trusts.
+
+A private key as text is its 32 bytes in base64url, then, after dots, the statements by which earlier keys
+introduced it. A public key as text is `ed25519:` and its 32 bytes in base64url.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from msgspec import Struct
+from msgspec.structs import replace
+
+from citewire.errors import CitewireError, InputError
+
+__all__ = ["AuditKey", "KeyIntroduced", "KeyProblem", "Signed", "Trust", "check_public_key", "key_id"]
+
+_PREFIX = "ed25519:"
+_BYTES = 32
+# No signature of one purpose can stand for another.
+_DOMAIN = b"citewire audit statement 1\n"
+
+_S = TypeVar("_S", bound="Signed")
+
+
+class KeyProblem(CitewireError):
+    """An audit key that cannot be used."""
+
+    code = "bad_audit_key"
+
+
+class Signed(Struct, frozen=True, kw_only=True):
+    """A statement that the holder of `key` has signed.
+
+    The signature is over the JSON of the statement with an empty signature: all fields in the order in which
+    they are declared, without blanks.
+    """
+
+    key: str = ""
+    signature: str = ""
+
+    def text(self) -> bytes:
+        """The bytes that are signed."""
+        return _DOMAIN + msgspec.json.encode(replace(self, signature=""))
+
+
+class KeyIntroduced(Signed, frozen=True, tag="key"):
+    """A public key that takes the place of the one that signs this."""
+
+    public: str
+    at: str
+
+
+class AuditKey:
+    """A private key. It signs, and never shows itself."""
+
+    def __init__(self, seed: bytes, introductions: tuple[KeyIntroduced, ...] = ()) -> None:
+        self._seed, self._private = seed, Ed25519PrivateKey.from_private_bytes(seed)
+        self.public = _public_text(self._private.public_key().public_bytes_raw())
+        self.introductions = introductions
+        if introductions and introductions[-1].public != self.public:
+            raise KeyProblem("the audit key is not the one that was introduced last")
+
+    @classmethod
+    def create(cls) -> AuditKey:
+        """A new key at random."""
+        return cls(secrets.token_bytes(_BYTES))
+
+    @classmethod
+    def parse(cls, text: str) -> AuditKey:
+        """The key that was written as `text`. Raises `KeyProblem`, which says nothing of the text."""
+        seed, *introduced = text.strip().split(".")
+        try:
+            statements = (msgspec.json.decode(_decoded(each), type=KeyIntroduced) for each in introduced)
+            return cls(_decoded(seed, _BYTES), tuple(statements))
+        except (ValueError, msgspec.MsgspecError):
+            raise KeyProblem("this is no audit key: `citewire audit key create` makes one") from None
+
+    def write(self) -> str:
+        """The key as text, to be kept where nobody else can read it."""
+        return ".".join(
+            [_encoded(self._seed), *(_encoded(msgspec.json.encode(s)) for s in self.introductions)]
+        )
+
+    def rotate(self, at: str) -> AuditKey:
+        """A new key, introduced by this one."""
+        seed = secrets.token_bytes(_BYTES)
+        introduced = self.sign(KeyIntroduced(public=AuditKey(seed).public, at=at))
+        return AuditKey(seed, (*self.introductions, introduced))
+
+    def sign(self, statement: _S) -> _S:
+        """The statement with our signature."""
+        named = replace(statement, key=self.public)
+        return replace(named, signature=_encoded(self._private.sign(named.text())))
+
+    def __repr__(self) -> str:
+        return f"AuditKey({key_id(self.public)})"
+
+
+class Trust:
+    """The public keys that a verifier trusts. Without any, whoever signed is unknown.
+
+    A key that a trusted one introduces is trusted as well.
+    """
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._keys = {check_public_key(key) for key in keys}
+        self.is_empty = not self._keys
+        self.unknown: set[str] = set()
+        """The public keys that have signed something and are not trusted."""
+        self.known: set[str] = set()
+        """The trusted keys that have signed something."""
+
+    def problem(self, statement: Signed) -> str | None:
+        """What is wrong with the signature of a statement.
+
+        A sound signature of an unknown key is a problem only where some key is trusted: without any, nothing
+        more can be said, and `unknown` tells so.
+        """
+        if not _is_signed(statement):
+            return "its signature is wrong"
+        if statement.key in self._keys:
+            self.known.add(statement.key)
+            return None
+        self.unknown.add(statement.key)
+        return None if self.is_empty else f"it is signed by the unknown key {key_id(statement.key)}"
+
+    def introduce(self, statement: KeyIntroduced) -> str | None:
+        """Trust the key that a trusted one introduces; what is wrong with the statement."""
+        problem = self.problem(statement)
+        if problem is None and not self.is_empty:
+            self._keys.add(statement.public)
+        return problem
+
+
+def key_id(public: str) -> str:
+    """The short name of a public key, for people."""
+    return sha256(public.encode()).hexdigest()[:16]
+
+
+def check_public_key(text: str) -> str:
+    """A public key as text, in the one way that it is written. Raises `InputError`."""
+    text = text.strip()
+    try:
+        if text.startswith(_PREFIX) and _public_text(_decoded(text[len(_PREFIX) :], _BYTES)) == text:
+            return text
+    except ValueError:
+        pass
+    raise InputError("a public audit key is written as `citewire audit key show` prints it: ed25519:…")
+
+
+def _is_signed(statement: Signed) -> bool:
+    try:
+        public = Ed25519PublicKey.from_public_bytes(_decoded(check_public_key(statement.key)[8:], _BYTES))
+        public.verify(_decoded(statement.signature), statement.text())
+    except (InputError, InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _public_text(raw: bytes) -> str:
+    return _PREFIX + _encoded(raw)
+
+
+def _encoded(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decoded(text: str, size: int | None = None) -> bytes:
+    """Raises ValueError, also where the same bytes are written in another way."""
+    data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encoded(data) != text or size not in (None, len(data)):
+        raise ValueError("not base64url")
+    return data

@@ -1,0 +1,58 @@
+"""Write a record of one moment into a temporary file, so that a slow reader of it holds up nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from tempfile import SpooledTemporaryFile
+from typing import IO, TypeAlias
+
+from citewire.channels.store import Log, StoreError
+
+__all__ = ["Pieces", "pieces_of", "spool"]
+
+Pieces: TypeAlias = AsyncIterator[bytes] | AsyncIterator[str]
+
+# Bytes that are held in memory before a file is made, and that are written or read at once.
+_HELD, _BATCH = 8 << 20, 1 << 18
+
+
+async def spool(log: Log, write: Callable[[Log], Pieces]) -> IO[bytes]:
+    """Write all that `write` gives of one snapshot of the log into a file that nobody else can open.
+
+    The snapshot has ended when it returns. Raises `StoreError`.
+    """
+    file = SpooledTemporaryFile(_HELD)  # noqa: SIM115 - whoever reads it closes it
+    try:
+        async with log.snapshot() as snapshot:
+            async for batch in _batches(write(snapshot)):
+                await _in_thread(file, batch)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+async def pieces_of(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """What a file holds, bit by bit; then it is closed."""
+    with file:
+        while piece := await asyncio.to_thread(file.read, _BATCH):
+            yield piece
+
+
+async def _in_thread(file: IO[bytes], batch: bytes) -> None:
+    try:
+        await asyncio.to_thread(file.write, batch)
+    except OSError as exc:
+        raise StoreError(f"the record cannot be written to a temporary file: {exc.strerror}") from exc
+
+
+async def _batches(pieces: Pieces) -> AsyncIterator[bytes]:
+    held = bytearray()
+    async for piece in pieces:
+        held += piece.encode("utf-8", "backslashreplace") if isinstance(piece, str) else piece
+        if len(held) >= _BATCH:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held)

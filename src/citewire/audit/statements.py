@@ -1,0 +1,159 @@
+"""The rows of the channel `audit:`: what is known of the whole store, signed from time to time.
+
+| kind | data |
+|---|---|
+| `position` | a `Position`: how far a channel had come when the store was last looked at |
+| `tombstone` | a `Tombstone`: a channel that was dropped |
+| `removal` | a `Removal`, signed: rows are about to be removed, and by whom |
+| `key` | a `KeyIntroduced`, signed by the key before it |
+| `api-key` | an `ApiKey`: a key of the server that was made or revoked |
+| `head` | a `SignedHead`: the hash of all rows before it, and so of all positions |
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from citewire.audit.signing import KeyIntroduced, Signed
+from citewire.channels.actor import Actor
+from citewire.channels.store import Chain, Erased, Extent, Head, Row
+from citewire.errors import ShapeError
+
+__all__ = [
+    "CHANNEL", "ApiKey", "Mark", "Position", "Removal", "SignedHead", "Statement", "Tombstone", "mark_of",
+    "read_head", "statement_in",
+]  # fmt: skip
+
+CHANNEL = "audit:"
+_T = TypeVar("_T")
+
+
+class Mark(Struct, frozen=True):
+    """A place in a chain: the number, tick and hash of a row."""
+
+    n: int
+    tick: int
+    hash: str
+
+
+class Position(Struct, frozen=True):
+    """Where the chain of a channel began and ended."""
+
+    channel: str
+    epoch: str
+    floor: Mark
+    head: Mark
+
+    @classmethod
+    def of(cls, chain: Chain) -> Position:
+        """The position of a channel as it is."""
+        return cls(chain.head.channel, chain.head.epoch, mark_of(chain.floor), mark_of(chain.head))
+
+    @property
+    def extent(self) -> Extent:
+        """Which rows the channel had."""
+        return Extent(self.channel, self.epoch, self.floor.n, self.head.n)
+
+
+class Tombstone(Struct, frozen=True):
+    """A channel that was dropped as the `no`th, at a time in milliseconds."""
+
+    no: int
+    at: int
+    channel: str
+    epoch: str
+    floor: Mark
+    head: Mark
+
+    @classmethod
+    def of(cls, erased: Erased) -> Tombstone:
+        """What is left of a dropped channel."""
+        floor, head = erased.floor, erased.head
+        return cls(erased.no, erased.at, head.channel, head.epoch, mark_of(floor), mark_of(head))
+
+
+class Removal(Signed, frozen=True, tag="removal"):
+    """Rows of a channel up to the `n`th, whose hash this is, are removed: all of them, or the oldest."""
+
+    what: Literal["deleted", "trimmed"]
+    channel: str
+    epoch: str
+    n: int
+    hash: str
+    at: str
+    by: Actor
+
+
+class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A key of the server as it is from now on. Times are seconds since 1970."""
+
+    name: str
+    capability: dict[str, list[str]]
+    created: int
+    created_by: Actor = Actor()
+    revoked: int | None = None
+    revoked_by: Actor | None = None
+
+
+class SignedHead(Signed, frozen=True, tag="head"):
+    """The `number`th head: the channel `audit:` had the hash `hash` after row `n`, at this time.
+
+    `previous` is the sha256 of the head before it, empty for the first. All positions of the store are in
+    these rows, so whoever keeps one head can tell whether any row before it was changed.
+    """
+
+    number: int
+    at: str
+    epoch: str
+    n: int
+    hash: str
+    previous: str
+
+    @property
+    def digest(self) -> str:
+        """The sha256 by which the next head refers to this one."""
+        return sha256(msgspec.json.encode(self)).hexdigest()
+
+
+Statement = Position | Tombstone | Removal | KeyIntroduced | ApiKey | SignedHead
+_KINDS: dict[str, type[Statement]] = {
+    "position": Position,
+    "tombstone": Tombstone,
+    "removal": Removal,
+    "key": KeyIntroduced,
+    "api-key": ApiKey,
+    "head": SignedHead,
+}
+
+
+def mark_of(head: Head) -> Mark:
+    """The place of a row, with its hash as text."""
+    return Mark(head.n, head.tick, head.hash.hex())
+
+
+def statement_in(row: Row) -> Statement | None:
+    """What a row of the audit log says; None where it is of a later version. Raises `ShapeError`."""
+    kind = _KINDS.get(row.kind)
+    return None if kind is None else _read(row.data, kind)
+
+
+def read_head(text: bytes) -> SignedHead:
+    """A head as it is kept elsewhere: JSON, or the last line of a file of heads. Raises `ShapeError`."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        return _read(text, SignedHead)
+    except ShapeError:
+        if not lines:
+            raise
+    return _read(lines[-1], SignedHead)
+
+
+def _read(data: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise ShapeError(f"not a statement of the audit log: {exc}") from exc

@@ -1,0 +1,185 @@
+"""Whether a store is what was signed: every row, tombstone, floor and summary, against the signed heads.
+
+All rows at or before the last signed head are covered. Of rows that came later only their own chains and
+dates can be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from citewire.audit.audit_fold import NAME, AuditFold, known_of_audit_log
+from citewire.audit.chain_check import ChainCheck, Known
+from citewire.audit.findings import Findings
+from citewire.audit.record import rows_of
+from citewire.audit.statements import CHANNEL, Mark, SignedHead, Statement, Tombstone, mark_of, statement_in
+from citewire.audit.thread import PREFIX, date_of, thread_of
+from citewire.channels.fold import ANNOTATION, MESSAGE, Event, event_of, replay
+from citewire.channels.store import PAGE_ROWS, Chain, Link, Log, Row, Slot
+from citewire.errors import ShapeError
+
+__all__ = ["check_store"]
+
+# The slots that follow from the rows of a channel: see `channels.fold`.
+_FOLDED = ("c:", "m:", "s:", "v:", "x:")
+_CHANNELS = "channel:"
+
+
+async def check_store(log: Log, findings: Findings, kept: Sequence[SignedHead] = ()) -> AuditFold:
+    """Check all that a snapshot of a store holds. Adds to the findings; what its audit log says."""
+    fold = await _check_audit_log(log, findings, kept)
+    seen = set[str]()
+    after = ""
+    while extents := await log.extents(after, PAGE_ROWS):
+        for extent in extents:
+            seen.add(extent.epoch)
+            [chain] = await log.chains([extent.channel])
+            if extent.channel != CHANNEL:
+                await _check_channel(log, chain, fold, findings)
+        after = extents[-1].channel
+    await _check_tombstones(log, fold, findings, seen)
+    for epoch, position in fold.positions.items():
+        if epoch not in seen:
+            findings.broken(_name(position.channel), "a signed head has it, and it is gone from the store")
+    return fold
+
+
+async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHead]) -> AuditFold:
+    """Check the audit log itself, with what was kept of it elsewhere."""
+    fold = AuditFold(findings)
+    for head in kept:
+        if problem := findings.trust.problem(head):
+            findings.broken(f"head {head.number}, kept elsewhere", problem)
+    found = await log.chains([CHANNEL])
+    if not found:
+        findings.broken(NAME, "there is none")
+        return fold
+    [chain] = found
+    epoch = chain.head.epoch
+    for head in kept:
+        if head.epoch != epoch:
+            findings.broken(NAME, f"it is not the one that head {head.number}, kept elsewhere, is of")
+    checked = _checked(chain, findings, known_of_audit_log(epoch, kept))
+    if chain.floor.n:
+        checked.stop("its first rows were cut off")
+    async for row in rows_of(log, chain):
+        findings.rows += 1
+        checked.take(row.link)
+        fold.take(row.n, row.hash.hex(), _statement(row, findings))
+    checked.end()
+    if not fold.heads:
+        findings.broken(NAME, "it has no signed head")
+    return fold
+
+
+def _statement(row: Row, findings: Findings) -> Statement | None:
+    try:
+        return statement_in(row)
+    except ShapeError as exc:
+        findings.broken(NAME, f"row {row.n} cannot be read: {exc.message}")
+        return None
+
+
+async def _check_channel(log: Log, chain: Chain, fold: AuditFold, findings: Findings) -> None:
+    """Check the rows of a channel that is there, and what follows from them."""
+    epoch, floor = chain.head.epoch, mark_of(chain.floor)
+    checked = _checked(chain, findings, fold.known(epoch))
+    noted = fold.positions.get(epoch)
+    if noted and noted.channel != chain.head.channel:
+        checked.stop(f"a signed head has it as {_name(noted.channel)}")
+    if floor.n and not fold.explains(epoch, floor):
+        checked.stop("its first rows were cut off, and no signed statement says so")
+    is_folded, events = chain.head.channel.startswith(_CHANNELS), list[Event]()
+    async for row in rows_of(log, chain):
+        findings.rows += 1
+        if checked.take(row.link) and is_folded and row.kind in {MESSAGE, ANNOTATION}:
+            try:
+                events.append(event_of(row))
+            except msgspec.MsgspecError:
+                checked.stop(f"row {row.n} cannot be read")
+    checked.end()
+    if is_folded and checked.is_whole:
+        await _check_slots(log, chain.head.channel, events, findings)
+
+
+async def _check_slots(log: Log, channel: str, events: Sequence[Event], findings: Findings) -> None:
+    """Compare the messages and summaries that are kept with what the rows add up to."""
+    expected = replay(events)
+    found = {slot.key: slot.value async for slot in _slots(log, channel)}
+    for key in sorted(expected.keys() | found.keys()):
+        if expected.get(key) != found.get(key):
+            what = {"m": "the message", "s": "the summary of the message"}.get(key[0], "the slot")
+            findings.broken(_name(channel), f"{what} {key[2:]} is not what its rows add up to")
+
+
+async def _slots(log: Log, channel: str) -> AsyncIterator[Slot]:
+    for prefix in _FOLDED:
+        after = prefix
+        while found := await log.slots(channel, after, f"{prefix[0]};"):
+            for slot in found:
+                yield slot
+            after = found[-1].key
+
+
+async def _check_tombstones(log: Log, fold: AuditFold, findings: Findings, seen: set[str]) -> None:
+    """Check what is left of the channels that were dropped, and that it is signed who dropped them."""
+    left, after = dict(fold.tombstones), 0
+    while found := await log.erased("", after):
+        for stone in map(Tombstone.of, found):
+            name, noted = _name(stone.channel), left.pop(stone.no, None)
+            seen.add(stone.epoch)
+            if noted and noted != stone:
+                findings.broken(name, _difference(noted, stone))
+            elif noted is None and stone.at < fold.since:
+                findings.broken(name, "its deletion is dated before the last head, which does not know of it")
+            await _check_links(log, stone, fold, findings)
+        after = found[-1].no
+    for stone in left.values():
+        findings.broken(
+            _name(stone.channel), "a signed head says that it was deleted, of which nothing is left"
+        )
+
+
+def _difference(noted: Tombstone, stone: Tombstone) -> str:
+    if noted.at != stone.at:
+        then, now = date_of(noted.at * 1000), date_of(stone.at * 1000)
+        return f"it was deleted at {then}; that was changed to {now}"
+    return "what is left of it after its deletion was changed"
+
+
+async def _check_links(log: Log, stone: Tombstone, fold: AuditFold, findings: Findings) -> None:
+    name, epoch = _name(stone.channel), stone.epoch
+    known = fold.known(epoch)._replace(since=0)
+    checked = ChainCheck(name, stone.channel, epoch, (stone.floor, stone.head), findings, known)
+    async for link in _links(log, epoch, stone.floor):
+        findings.rows += 1
+        checked.take(link)
+    checked.end()
+    removal = fold.deletion(epoch)
+    if removal is None:
+        if fold.has_to_explain(stone):
+            findings.broken(name, "it was deleted, and no signed statement says by whom")
+    elif stone.channel.startswith(PREFIX):
+        findings.note(f"{name} was deleted at {date_of(stone.at * 1000)} by {removal.by.name or 'somebody'}")
+
+
+async def _links(log: Log, epoch: str, floor: Mark) -> AsyncIterator[Link]:
+    after = floor.n
+    while links := await log.links(epoch, after):
+        for link in links:
+            yield link
+        after = links[-1].n
+
+
+def _checked(chain: Chain, findings: Findings, known: Known) -> ChainCheck:
+    head = chain.head
+    ends = mark_of(chain.floor), mark_of(head)
+    return ChainCheck(_name(head.channel), head.channel, head.epoch, ends, findings, known)
+
+
+def _name(channel: str) -> str:
+    if channel == CHANNEL:
+        return NAME
+    return f"thread {thread_of(channel)}" if channel.startswith(PREFIX) else f"channel {channel}"

@@ -1,0 +1,21 @@
+"""Open the vault of a server for a command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from citewire.server.settings import Settings
+    from citewire.server.vault import Vault
+
+__all__ = ["open_vault"]
+
+
+def open_vault(settings: Settings) -> Vault:
+    """Where the keys of a server are: its data folder, or the database that servers share."""
+    from citewire.server.nodes import vault_of  # noqa: PLC0415  # `--help` need not wait for it
+    from citewire.server.vault import Files  # noqa: PLC0415
+
+    return Files(Path(settings.data)) if settings.dsn is None else asyncio.run(vault_of(settings))

@@ -1,0 +1,95 @@
+"""Whether what is kept beside the log is what the log says: the bytes of sources, and the API keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from citewire.audit.findings import Findings
+from citewire.audit.record import chain_of, rows_of
+from citewire.audit.statements import ApiKey
+from citewire.channels.store import Log
+from citewire.server.audit_trail import api_key_of
+from citewire.server.blobs import Blobs
+from citewire.server.holdings import CHANNEL, Holdings
+from citewire.server.keys import read_keys
+from citewire.server.nodes import vault_of
+from citewire.server.settings import Settings
+
+__all__ = ["check_bytes", "check_keys"]
+
+_PIECE = 1 << 20
+
+
+async def check_bytes(log: Log, settings: Settings, findings: Findings) -> None:
+    """Hash the bytes of every source that somebody needs, and compare that with what the log says."""
+    holdings, chain = Holdings(), await chain_of(log, CHANNEL)
+    if chain is None:
+        return
+    async for row in rows_of(log, chain):
+        holdings.apply(row)
+    for digest, sources in holdings.known.items():
+        if holdings.needs(digest):
+            name = next(iter(sources.values())).name
+            found = await _digest(_pieces(settings, digest))
+            if found is None:
+                findings.broken(f"source {name}", f"its bytes {digest[:16]}… are gone")
+            elif found != digest:
+                findings.broken(f"source {name}", f"its bytes are not {digest[:16]}…, as were added")
+
+
+async def _digest(pieces: AsyncIterator[bytes]) -> str | None:
+    hashed, is_there = sha256(), False
+    async for piece in pieces:
+        hashed.update(piece)
+        is_there = True
+    return hashed.hexdigest() if is_there else None
+
+
+async def _pieces(settings: Settings, digest: str) -> AsyncIterator[bytes]:
+    """The bytes as they are kept; none where they are not. Of an empty file one empty piece."""
+    if settings.dsn is not None:
+        async for piece in _database_pieces(settings.dsn, digest):
+            yield piece
+        return
+    path = Blobs(Path(settings.data) / "sources").path(digest)
+    if not path.is_file():
+        return
+    yield b""
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+
+
+async def _database_pieces(dsn: str, digest: str) -> AsyncIterator[bytes]:
+    from citewire.channels.database import connect, failures  # noqa: PLC0415  # needs the extra `postgres`
+
+    db = await connect(dsn)
+    try:
+        with failures("read"):
+            named = "FROM citewire.{} WHERE room = 'sources' AND sha256 = $1"
+            if not await db.fetchval(f"SELECT count(*) {named.format('blob')}", digest):
+                return
+            count = await db.fetchval(f"SELECT count(*) {named.format('blob_part')}", digest)
+        yield b""
+        for part in range(count):
+            with failures("read"):
+                sql = f"SELECT data {named.format('blob_part')} AND part = $2"
+                yield await db.fetchval(sql, digest, part) or b""
+    finally:
+        db.terminate()
+
+
+async def check_keys(settings: Settings, recorded: Mapping[str, ApiKey], findings: Findings) -> None:
+    """Compare the API keys with what the audit log says of them."""
+    rows = await asyncio.to_thread(read_keys, await vault_of(settings))
+    kept = {row.name: api_key_of(row) for row in rows}
+    for name, key in recorded.items():
+        if name not in kept:
+            findings.broken(f"key {name}", "the audit log has it, and it is gone")
+        elif kept[name] != key and not (key.revoked is None and kept[name].revoked is not None):
+            findings.broken(f"key {name}", "it is not what the audit log says")
+    for name in sorted(kept.keys() - recorded.keys()):
+        findings.note(f"the key {name} is not in the audit log yet")

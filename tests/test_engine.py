@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -14,13 +15,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
+from citewire.documents.load import load
 from citewire.verification import kept, worker
-from citewire.verification.engine import Engine, Limits, Reading
+from citewire.verification.engine import Engine, Limits
 from citewire.verification.library import Checked, Library
 from citewire.verification.match import Searchable
 from citewire.verification.near import Near
+from citewire.verification.reading import Reading
 from citewire.verification.sketches import sketch
 from citewire.verification.sources import Given, Source
 from citewire.verification.verifier import Asked, Verifier
@@ -139,6 +143,8 @@ def test_it_says_what_the_library_says(count: int) -> None:
         Asked("unknown", "The fee", source="nobody.txt"),
         Asked("everywhere", "due on day"),
     ]
+    # Verdicts come as they are known: what is asked twice needs ids of its own.
+    asked = [replace(each, id=f"{number} {each.id}") for number, each in enumerate(asked)]
     library = Library(SOURCES[:count])
     expected = {each.id: library.check(each.quote, each.source, each.near, each.id) for each in asked}
     assert run(asked, SOURCES[:count], workers=2) == expected
@@ -325,14 +331,15 @@ def test_without_text_or_sources() -> None:
         pytest.param("leave", "the search ended with status 3", id="exit"),
         pytest.param("fill", "it takes too much memory", id="memory"),
         pytest.param("hang", "not done within 20 s", id="hang"),
-        pytest.param("bug", "the search failed: ValueError: a bug", id="bug"),
+        pytest.param("bug", r"the search failed \(error id [0-9a-f]{16}\)", id="bug"),
     ],
 )
 @pytest.mark.usefixtures("poisoned")
 def test_what_kills_a_worker_is_skipped_and_all_else_is_done(word: str, reason: str) -> None:
     asked = [*(fee(n, source=f"part{n}") for n in range(6)), poison(word), *(fee(n) for n in range(6, 9))]
     found = run([*asked, Asked("last", "Chapter 1", source="part1")], limits=Limits(seconds=20))
-    assert (found[word].status, found[word].reason) == ("skipped", reason)
+    assert found[word].status == "skipped"
+    assert re.fullmatch(reason, found[word].reason or "")
     assert {checked.status for key, checked in found.items() if key != word} == {"verified"}
 
 
@@ -450,7 +457,8 @@ def test_a_document_is_read_and_indexed_once(tmp_path: Path, monkeypatch: pytest
     asked = [Asked("q", "The words of a file are kept")]
     first = run(asked, source, cache=Cache(tmp_path))
     entries = sorted(path.name[64:] for path in tmp_path.glob("v*/*"))
-    assert entries == ["-search2", "-text"]
+    assert entries == ["-text"]
+    assert [path.parent.name for path in tmp_path.glob("v*/*/*/meta.msgpack")] == ["search2"]
     monkeypatch.setattr("citewire.documents.reader._COMMAND", ("-c", "raise SystemExit(1)"))
     assert run(asked, source, cache=Cache(tmp_path)) == first
     assert sorted(path.name[64:] for path in tmp_path.glob("v*/*")) == entries
@@ -468,7 +476,9 @@ def test_what_is_kept_has_a_version() -> None:
     "text", ["", "a", "The fee is 40 dol-\nlars.", "日本語の文書です。" * 9, "é\u0301" * 50]
 )
 def test_what_is_kept_is_what_was_made(text: str, tmp_path: Path) -> None:
-    made, again = (kept.Kept.of(text, Cache(tmp_path)) for _ in range(2))
+    cache, key = Cache(tmp_path), "0" * 64
+    cache.put(key, load(text.encode() or b" "))
+    made, again = (kept.Kept.of(text, cache, key) for _ in range(2))
     ours, theirs = made.searchable, again.searchable
     assert (theirs.text, theirs.view.text, theirs.view.joints) == (text, ours.view.text, ours.view.joints)
     for one, other in zip(
@@ -552,3 +562,28 @@ def test_where_nothing_is_quoted_the_closest_passage_is_context() -> None:
     assert (near.source, near.page) == ("part4.txt", 1)
     assert "fee of member 4 is 44 dollars" in near.text
     assert found["far"].context is found["none"].context is None
+
+
+def test_what_a_client_posted_takes_no_name_of_a_source() -> None:
+    """A quote that names the source is judged by the source; a posted text of its own name says so."""
+
+    async def main() -> list[Checked]:
+        policy = Given("Refunds take 30 days.", "policy.txt")
+        forged = Given("Refunds take 90 days.", "policy.txt", origin="posted")
+        letter = Given("The lamp broke in May.", "letter.txt", origin="posted")
+        async with Engine([policy], workers=1) as engine:
+            await engine.add(forged, letter, scope="run")
+            asked = [
+                Asked("named", "Refunds take 90 days.", source="policy.txt", scope="run"),
+                Asked("true", "Refunds take 30 days.", scope="run"),
+                Asked("own", "The lamp broke in May.", source="letter.txt", scope="run"),
+                Asked("loose", "Refunds take 90 days.", scope="run"),
+            ]
+            found = {checked.id: checked async for checked in engine.check(asked)}
+            return [found[each.id] for each in asked]
+
+    named, true, own, loose = asyncio.run(main())
+    assert (named.status, true.status, own.status) == ("altered", "verified", "verified")
+    assert named.warnings == true.warnings == ()
+    posted = "the source was posted with the question"
+    assert (posted in own.warnings, posted in loose.warnings) == (True, True)

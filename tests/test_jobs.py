@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from citewire.channels.database import connect
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Entry, Row
+from citewire.server import nodes
 from citewire.server.jobs.committed import AfterCommit
 from citewire.server.jobs.question import LARGEST, Handed, Manifest, Posed, read, sha256_of, write
 from citewire.server.jobs.queue import QUEUE, Queue, prepare
@@ -31,6 +34,7 @@ from citewire.verification.sources import Given
 from citewire.verification.verifier import Asked, in_order
 from postgres import Postgres
 from served import QUOTE
+from traces import traces, traces_in_tables
 from working import ANSWERED, ASKED, CUT, DOING, FEES, JOBS, LEAVE, MADE, STUCK, Node, Working, node, on_node
 
 # Workers are started like by people, which takes seconds on a busy machine.
@@ -404,3 +408,118 @@ def test_a_quote_is_asked_for_once_its_citation_is_kept() -> None:
         assert len(await store.read("run:t")) == 1
 
     asyncio.run(main())
+
+
+def test_what_came_with_a_run_goes_with_it(dsn: str, tmp_path: Path) -> None:
+    """From the tables, from the folder of the node and from that of the worker; another run keeps its own."""
+    worker = tmp_path / "worker"
+
+    def quote(words: str, scope: str) -> Asked:
+        return Asked(words, words, scope=scope, alone=True)
+
+    async def main(one: Node) -> None:
+        await one.upload(FEES, "fees.pdf")
+        for scope in ("run", "other"):
+            await one.verifier.add(Given(NOTE, "note"), scope=scope)
+        async with Working(dsn, tmp_path, data=worker):
+            assert statuses(await one.check(quote("before the ninth of May", "run"))) == ["verified"]
+            assert await traces_in_tables(one.store.db, "ninth of May") == [
+                "citewire.verdict",
+                "citewire.given",
+            ]
+            await one.verifier.forget("run")
+            both = [quote("before the ninth of May", "other"), quote("Nobody pays before", "other")]
+            assert statuses(await one.check(*both)) == ["verified"] * 2
+            await one.verifier.forget("other")
+            assert await traces_in_tables(one.store.db, "ninth of May") == []
+            # The worker forgets it once the job is over.
+            await one.until(JOBS, 0)
+            assert statuses(await one.check(*fees(1))) == ["verified"]
+            assert traces(tmp_path, "ninth of May") == []
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_question_that_nobody_answered_goes_with_its_run(dsn: str, tmp_path: Path) -> None:
+    """And can be asked again: what a worker says of the one before does not count any more."""
+
+    async def main(one: Node) -> None:
+        await one.verifier.add(Given(NOTE, "note"), scope="run")
+        asking = asyncio.create_task(one.check(Asked("q", "before the ninth of May", scope="run")))
+        await one.until(ASKED, 1)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await one.verifier.forget("run")
+        assert await traces_in_tables(one.store.db, "ninth of May") == []
+        await one.verifier.add(Given(NOTE, "note"), scope="run")
+        again = asyncio.create_task(one.check(Asked("q", "before the ninth of May", scope="run")))
+        await one.until(ASKED, 1)
+        async with Queue.open(dsn) as queue:
+            [key] = [row[0] for row in await one.store.db.fetch("SELECT key FROM citewire.verdict")]
+            job = await one.one("SELECT job FROM citewire.verdict")
+            await queue.answer({key: write(Checked(None, "skipped", "gone"))}, job - 1)
+        async with Working(dsn, tmp_path):
+            assert statuses(await again) == ["verified"]
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_what_a_dead_node_left_is_forgotten(dsn: str, tmp_path: Path) -> None:
+    """What living ones have is touched again and again."""
+
+    async def main(one: Node) -> None:
+        async with Queue.open(dsn) as queue:
+            for scope in ("dead", "alive"):
+                await queue.hand(scope, {sha256_of(NOTE.encode()): NOTE.encode()})
+            await one.store.db.execute("UPDATE citewire.given SET at = at - interval '2 hours'")
+            await queue.touch(["alive"])
+            await queue.tidy()
+            assert [row[0] for row in await one.store.db.fetch("SELECT scope FROM citewire.given")] == [
+                "alive"
+            ]
+
+    on_node(dsn, tmp_path, main)
+
+
+def test_a_worker_keeps_no_copy_of_a_source_that_is_gone(dsn: str, tmp_path: Path) -> None:
+    worker = tmp_path / "worker"
+
+    async def main(one: Node) -> None:
+        await one.upload(NOTE.encode(), "note.txt")
+        await one.upload(FEES, "fees.pdf")
+        async with Working(dsn, tmp_path, data=worker):
+            assert statuses(await one.check(Asked("q", "before the ninth of May"))) == ["verified"]
+        assert traces(worker, "ninth of May")
+        [source] = [held for held in one.catalog.holdings() if held.name == "note.txt"]
+        await one.catalog.remove(source.id)
+        await one.store.db.execute("UPDATE citewire.blob SET touched = touched - interval '1 hour'")
+        await one.catalog.sweep(0)
+        async with Working(dsn, tmp_path, data=worker):
+            async with asyncio.timeout(60):
+                while traces(worker, "ninth of May"):
+                    await one.one("SELECT pg_sleep(0.02)")
+            assert statuses(await one.check(*fees(1))) == ["verified"]
+        assert traces(worker, "ninth of May") == traces(tmp_path / "node", "ninth of May") == []
+
+    on_node(dsn, tmp_path, main)
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_the_temporary_folder_of_a_worker_that_was_killed_goes(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    left = tmp_path / "citewire-worker-left"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "note").write_text(NOTE)
+    os.utime(left / "lock", (0, 0))
+
+    async def main(one: Node) -> None:
+        with nodes.own_folder(left) if is_locked else nullcontext():
+            async with Working(dsn, tmp_path) as worker:
+                assert left.exists() is is_locked
+                assert await worker.end() == 0
+
+    on_node(dsn, tmp_path, main)
+    assert len([*tmp_path.glob("citewire-worker-*")]) == is_locked

@@ -294,7 +294,7 @@ def test_a_reader_that_dies(reader: str, code: str, said: str) -> None:
         read_in_child(
             bytes(1 << 20), f"bad_readers:{reader}", timeout=LATE, memory=1 << 30, started=started.append
         )
-    assert (caught.value.code, said in caught.value.message) == (code, True), caught.value
+    assert (caught.value.code, said in caught.value.explanation) == (code, True), caught.value
     assert started[0].returncode is not None
 
 

@@ -136,6 +136,31 @@ def test_another_citewire(tmp_path: Path) -> None:
     with_real(tmp_path, main)
 
 
+def test_what_a_client_posted_takes_no_name_of_the_verifier(tmp_path: Path) -> None:
+    """Neither of what was added here nor of what the verifier has itself, and its verdict says so."""
+
+    async def main(server: Real) -> None:
+        await server.app.ask("POST", "/sources?name=rules.txt", b"Dogs are welcome in the park.")
+        async with server.verifier("verify", deadline=None, timeout=60) as verifier:
+            await verifier.add(NOTE)
+            forged = f"{WORDS.replace('seven', 'six')}. Cats are welcome in the park."
+            names = ("note.txt", "rules.txt", "letter.txt")
+            await verifier.add(*(Given(forged, name, origin="posted") for name in names), scope="s")
+            cats, six = "Cats are welcome in the park", WORDS.replace("seven", "six")
+            found = await verdicts(
+                verifier,
+                Asked("a", six, "note.txt", scope="s"),
+                Asked("b", cats, likely=("rules.txt",), scope="s"),
+                Asked("c", cats, likely=("letter.txt",), scope="s"),
+            )
+            assert of(found) == {"a": "altered", "b": "altered", "c": "verified"}, found
+            assert [each.origin for each in found] == [None, None, "posted"]
+            assert found[2].source == "letter.txt (posted)"
+            assert found[2].warnings == ("the source was posted with the question",)
+
+    with_real(tmp_path, main)
+
+
 def kept(folder: Path) -> int:
     """How many files the server keeps for its callers."""
     return sum(path.is_file() for path in (folder / "attachments").glob("??/*"))
@@ -325,11 +350,11 @@ def test_it_does_not_wait_longer_than_anybody_would() -> None:
 @pytest.mark.parametrize(
     ("said", "requests", "reason"),
     [
-        ((500,), 3, "the verifier answered HTTP 500: no luck"),
-        ((502, 503), 3, "the verifier answered HTTP 503: no luck"),
-        ((400,), 1, "the verifier answered HTTP 400: no luck"),
-        ((401,), 1, "the verifier answered HTTP 401: no luck"),
-        ((302,), 1, "the verifier answered HTTP 302: no luck"),
+        ((500,), 3, "the verifier answered HTTP 500 (error id "),
+        ((502, 503), 3, "the verifier answered HTTP 503 (error id "),
+        ((400,), 1, "the verifier answered HTTP 400 (error id "),
+        ((401,), 1, "the verifier answered HTTP 401 (error id "),
+        ((302,), 1, "the verifier answered HTTP 302 (error id "),
         ((404,), 1, "no source is called att"),
         ((b"",), 1, "the answer of the verifier is no JSON object"),
         ((b"<html>",), 1, "the answer of the verifier is no JSON object"),
@@ -344,7 +369,9 @@ def test_it_does_not_wait_longer_than_anybody_would() -> None:
 def test_a_failure_is_told_of_the_quote(said: tuple[Said, ...], requests: int, reason: str) -> None:
     peer = Peer(*said)
     [checked] = told(peer, ONE)
-    assert (checked.status, checked.reason, len(peer.asked)) == ("skipped", reason, requests)
+    assert (checked.status, len(peer.asked)) == ("skipped", requests)
+    assert (checked.reason or "").startswith(reason)
+    assert "no luck" not in (checked.reason or "")  # what the verifier says is in the log
 
 
 @pytest.mark.parametrize(

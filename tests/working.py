@@ -41,16 +41,17 @@ FEES = make_pdf(
 class Working:
     """`citewire worker` in a process of its own. No process that it starts may be left, however it ends."""
 
-    def __init__(self, dsn: str, folder: Path, concurrency: int = 1) -> None:
+    def __init__(self, dsn: str, folder: Path, concurrency: int = 1, data: Path | None = None) -> None:
         self._dsn, self._folder, self._concurrency = dsn, folder, concurrency
+        self._data = [] if data is None else ["--data", str(data)]
         self.log = folder / "worker.log"
         self._process: Process | None = None
 
     async def __aenter__(self) -> Self:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                str(SCRIPT), "worker", "--concurrency", str(self._concurrency), cwd=self._folder,
-                stdout=PIPE, stderr=log,
+                str(SCRIPT), "worker", "--concurrency", str(self._concurrency), *self._data,
+                cwd=self._folder, stdout=PIPE, stderr=log,
                 env=environment(CITEWIRE_STORE=self._dsn, CITEWIRE_WORKERS="1", CITEWIRE_READERS="1"),
             )  # fmt: skip
         assert self._process.stdout
@@ -151,10 +152,7 @@ JOBS = "SELECT count(*) FROM citewire_jobs.procrastinate_jobs"
 DOING = "SELECT count(DISTINCT worker_id) FROM citewire_jobs.procrastinate_jobs WHERE status = 'doing'"
 MADE = "SELECT last_value FROM citewire_jobs.procrastinate_jobs_id_seq"
 LEAVE = "UPDATE procrastinate_jobs SET status = 'doing'"
-STUCK = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%citewire.verdict%'"
-)
-CUT = (
-    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-    " WHERE wait_event_type = 'Lock' AND query LIKE '%citewire.verdict%'"
-)
+# Only a worker that writes a verdict counts: its clean-up waits for the same table.
+_WRITES = "wait_event_type = 'Lock' AND query LIKE 'WITH written AS (UPDATE citewire.verdict%'"
+STUCK = f"SELECT count(*) FROM pg_stat_activity WHERE {_WRITES}"
+CUT = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {_WRITES}"

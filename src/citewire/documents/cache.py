@@ -4,6 +4,9 @@ An entry is a folder with its metadata as msgpack and its arrays as `.npy` files
 It is made aside and renamed, so whoever looks sees all of it or nothing, and of several who make the same
 one the first wins. An entry that does not hold what it should counts as missing, and so does everything
 where nothing can be written: a cache makes things faster, and never makes them fail.
+
+What is made of a document, such as its search index, is an entry within the entry of the document. It goes
+with the document, and cannot be written any more once the document is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,19 +28,20 @@ from numpy.typing import NDArray
 from citewire.codec import prepare
 from citewire.documents.document import Document
 
-__all__ = ["VERSION", "Cache", "Packed", "default_folder"]
+__all__ = ["NO_LIMIT", "VERSION", "Cache", "Packed", "default_folder"]
 
 # Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
-VERSION = 2
+VERSION = 3
 
-LIMIT = 4 << 30
+LIMIT, NO_LIMIT = 4 << 30, 1 << 62
 # The share of the limit that one process writes before it looks again what others have written.
 _LOOK_AFTER = 1 / 16
 # Seconds after which what is still aside was left there by a writer that was killed, and for which what was
 # used may be in use: others open it by its key.
 _STALE = 3600
 
-_KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?")
+_KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?(?:/[a-z0-9-]{1,32})?")
+_SHA256 = len("0" * 64)
 _META, _ASIDE = "meta.msgpack", ".aside-"
 
 prepare(Document)
@@ -84,14 +88,20 @@ def default_folder() -> Path:
 class Cache:
     """Entries in `folder`, of about `limit` bytes in all: those not used for longest go first.
 
-    A key is a sha256 in hex and, after a hyphen, what else the entry depends on. Any number of threads and
-    processes may use one folder.
+    A key is a sha256 in hex and, after a hyphen, what else the entry depends on; of what was made of a
+    document, the key of the document, a slash and a name. Any number of threads and processes may use one
+    folder. With `make=False` it is somebody else's to make and to remove, and never made again here.
     """
 
-    def __init__(self, folder: Path | None = None, *, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path | None = None, *, limit: int = LIMIT, make: bool = True) -> None:
         self.folder = folder or default_folder()
-        self.limit = limit
+        self.limit, self._make = limit, make
         self._unlooked = 0.0
+
+    @property
+    def home(self) -> Path:
+        """The folder in which the entries of this version are."""
+        return self.folder / f"v{VERSION}"
 
     def is_usable(self) -> bool:
         """Whether anything can be written there."""
@@ -110,9 +120,26 @@ class Cache:
             self._drop(self._entry(key))
             return None
 
-    def keys(self, sha256: str) -> list[str]:
-        """What there is that was made of these bytes."""
-        return [entry.name for entry in (self.folder / f"v{VERSION}").glob(f"{sha256}*")]
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of this key."""
+        return (self._entry(key) / _META).exists()
+
+    def discard(self, sha256: str) -> None:
+        """Forget all that was made of these bytes."""
+        for entry in self.home.glob(f"{sha256}*"):
+            self._drop(entry)
+
+    def prune(self, is_needed: Callable[[str], bool]) -> None:
+        """Forget what was made of bytes that nobody needs, by their sha256, and what older versions made."""
+        for entry in self.folder.glob("v*/*"):
+            is_current = entry.parent == self.home
+            if not entry.name.startswith(_ASIDE) and not (is_current and is_needed(entry.name[:_SHA256])):
+                self._drop(entry)
+
+    def remove_unfinished(self) -> None:
+        """Remove what a writer that was killed has left. Only for who has the folder alone, at the start."""
+        for entry in self.folder.glob(f"v*/{_ASIDE}*"):
+            shutil.rmtree(entry, ignore_errors=True)
 
     def drop(self, key: str) -> None:
         """Forget what is there."""
@@ -141,7 +168,7 @@ class Cache:
         if size > self.limit:
             return
         # Not there, not ours, full, or somebody was faster.
-        with suppress(OSError), self._aside() as aside:
+        with suppress(OSError), self._aside(entry.parent) as aside:
             (aside / _META).write_bytes(msgpack.encode((len(packed.arrays), packed.meta)))
             for n, array in enumerate(packed.arrays):
                 np.save(aside / f"{n}.npy", array, allow_pickle=False)
@@ -154,13 +181,14 @@ class Cache:
     def _entry(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
             raise ValueError(f"not a key: {key!r}")
-        return self.folder / f"v{VERSION}" / key
+        return self.home / key
 
     @contextmanager
-    def _aside(self) -> Generator[Path]:
-        home = self.folder / f"v{VERSION}"
-        # For the user only: sources may be confidential.
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _aside(self, home: Path | None = None) -> Generator[Path]:
+        home = home or self.home
+        if self._make and home == self.home:
+            # For the user only: sources may be confidential.
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=home))
         try:
             yield aside
@@ -190,4 +218,5 @@ class Cache:
         for entry in self.folder.glob("v*/*"):
             # Others may drop it meanwhile.
             with suppress(OSError):
-                yield entry.stat().st_mtime, sum(file.stat().st_size for file in entry.iterdir()), entry
+                size = sum(file.stat().st_size for file in entry.rglob("*"))
+                yield entry.stat().st_mtime, size, entry

@@ -115,12 +115,15 @@ class _Job(Struct, frozen=True):
 
 class _Drawn(Struct, frozen=True):
     image: bytes = b""
-    error: tuple[str, str] | None = None
+    error: tuple[str, str, str] | None = None
+    """The code, the message and the detail of what was raised."""
 
     def result(self) -> bytes | DocumentError:
-        code, message = self.error or ("", "")
+        if self.error is None:
+            return self.image
+        code, message, detail = self.error
         kinds = {kind.code: kind for kind in (Encrypted, ReaderFailed)}
-        return kinds.get(code, DocumentError)(message) if self.error else self.image
+        return kinds.get(code, DocumentError)(message, detail=detail)
 
 
 prepare(_Drawn)
@@ -164,7 +167,7 @@ def draw_all_in_child(
             stderr=subprocess.DEVNULL, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, start_new_session=True,
         )  # fmt: skip
     except OSError as exc:
-        raise ReaderFailed(f"no process to draw it in: {exc}") from exc
+        raise ReaderFailed("no process to draw it in", detail=exc) from exc
     try:
         started(child)
         made, _ = child.communicate(job, timeout=timeout)
@@ -192,7 +195,7 @@ def serve() -> None:
         with _opened(job.data) as file:
             made += [_attempted(file, crop) for crop in job.crops]
     except DocumentError as exc:
-        made = [_Drawn(error=(exc.code, exc.message))] * len(job.crops)
+        made = [_Drawn(error=(exc.code, exc.message, exc.detail))] * len(job.crops)
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
     # Past whatever libraries do at exit: the result is out.
@@ -203,9 +206,9 @@ def _attempted(file: Any, crop: Crop) -> _Drawn:
     try:
         return _Drawn(_drawn(file, crop))
     except DocumentError as exc:
-        return _Drawn(error=(exc.code, exc.message))
+        return _Drawn(error=(exc.code, exc.message, exc.detail))
     except Exception as exc:  # noqa: BLE001  # the root of a process: what a file shows is told of that file
-        return _Drawn(error=(ReaderFailed.code, f"the drawing failed: {type(exc).__name__}: {exc}"))
+        return _Drawn(error=(ReaderFailed.code, "the drawing failed", f"{type(exc).__name__}: {exc}"))
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _checked(url: str, base: httpx2.URL | None = None) -> httpx2.URL:
         parsed = base.join(url) if base else httpx2.URL(url)
         host = parsed.raw_host.decode("ascii")
     except (httpx2.InvalidURL, ValueError) as exc:
-        raise BadUrl(f"not a URL: {exc}") from exc
+        raise BadUrl("not a URL") from exc
     if parsed.scheme not in _PORTS:
         raise BadUrl("only http and https URLs are fetched")
     # Browsers take a backslash for a slash, so there are two opinions on where the host ends.
@@ -199,7 +199,9 @@ def _get(url: httpx2.URL, limit: int, clock: _Clock, route: Route) -> Fetched | 
     except httpcore2.TimeoutException as exc:
         raise FetchTimeout("no answer in time") from exc
     except (httpcore2.NetworkError, httpcore2.ProtocolError, zlib.error) as exc:
-        raise FetchError(f"the transfer failed: {exc}") from exc
+        is_certificate = "CERTIFICATE_VERIFY_FAILED" in str(exc)
+        why = "the certificate of the host is not valid" if is_certificate else "the transfer failed"
+        raise FetchError(why, detail=exc) from exc
     return Fetched(data, str(url), said.get(b"content-type"))
 
 

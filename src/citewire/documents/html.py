@@ -43,7 +43,28 @@ _DEEPEST = 512
 _LONGEST_PATH = 64
 
 _SPACES = re.compile(r"[ \t\n\f\r]{2,}|[\t\n\f\r]")
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+# An attribute, as browsers cut it: possessive, so that no text has a second reading.
+_VALUE = r"""(?:\s*+=\s*+(?:"[^"]*+"?|'[^']*+'?|[^\s>"'][^\s>]*+)?+)?+"""
+_ATTRIBUTE = rf"[\s/]*+[^\s/>][^\s/>=]*+{_VALUE}"
+# The group has an attribute that says what is hidden; no other one is looked at here.
+_TELLING = re.compile(
+    rf"[\s/]*+(?:((?:id|class|style|hidden)(?=[\s/>=]|\Z){_VALUE})|[^\s/>][^\s/>=]*+{_VALUE})", re.IGNORECASE
+)
+# A comment, an element whose text has no tags, or a tag with its attributes. What has no end goes to the end
+# of the page, so that a page is gone through once.
+_TAG = re.compile(
+    rf"<!--.*?(?:-->|\Z)|<(?P<raw>script|style|textarea|title|xmp|iframe|noembed|noframes|noscript)\b"
+    rf".*?(?:</(?P=raw)\b|\Z)|<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:{_ATTRIBUTE})*+)",
+    re.DOTALL | re.IGNORECASE,
+)
+# Attributes of a page from which on only those that tell something are left: the parser compares each with
+# all others of its element, and its name with many of the page. 50,000 in one element take it 14 s.
+_MANY_ATTRIBUTES = 10_000
+# The parser opens these again in each paragraph after they were left open, all of them.
+_FORMATTING = {
+    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
+}  # fmt: skip
+_MOST_FORMATTING = 16
 _META = re.compile(rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 # Where browsers stop looking for it, and some room for a long comment before it.
 _META_WITHIN = 4096
@@ -125,39 +146,68 @@ def _codec(label: str) -> str | None:
 
 
 def _flattened(html: str) -> str:
-    """The same page, with tags that are too deep turned into line breaks, or into nothing if inline.
+    """The same page without what the parser would take for ever for: tags that are too deep, and attributes
+    that are too many.
 
-    Only the name of a tag is replaced: `<br` and `<wbr` may have any attributes, and have no content.
+    Of a tag that is too deep only the name is replaced, by that of a line break, or of nothing if inline:
+    `<br` and `<wbr` may have any attributes, and have no content.
     """
-    if html.count("<") <= _DEEPEST:
+    many = html.count("=") > _MANY_ATTRIBUTES
+    if html.count("<") <= _MOST_FORMATTING and not many:
         return html
     pieces: list[str] = []
-    done = 0
-    stack: list[str] = []
-    open_tags: Counter[str] = Counter()
+    done, tags = 0, _OpenTags()
     for tag in _TAG.finditer(html):
-        name = tag[2].lower()
-        if name in _SHALLOW or (tag[1] and not open_tags[name]):
+        if not tag["name"]:
             continue
-        depth = len(stack)
-        if tag[1]:
-            depth = _close(name, stack, open_tags)
-        else:
-            stack.append(name)
-            open_tags[name] += 1
-        if depth >= _DEEPEST:
-            pieces += html[done : tag.start(2)], "br" if name in _GAPS else "wbr"
-            done = tag.end(2)
+        name = tag["name"].lower()
+        new_name, attributes = tags.take(name, bool(tag["slash"])), tag["attributes"]
+        new_attributes = _telling(attributes) if many and attributes else attributes
+        if new_name != name or new_attributes != attributes:
+            pieces += html[done : tag.start("name")], new_name, new_attributes
+            done = tag.end()
     return "".join((*pieces, html[done:])) if pieces else html
 
 
-def _close(name: str, stack: list[str], open_tags: Counter[str]) -> int:
-    """Close the innermost `name` and all that is open in it; how deep it was."""
-    last = ""
-    while last != name:
-        last = stack.pop()
-        open_tags[last] -= 1
-    return len(stack)
+def _telling(attributes: str) -> str:
+    """The attributes that say whether an element is hidden; of each name the first, as browsers do."""
+    found: dict[str, str] = {}
+    for attribute in filter(None, _TELLING.findall(attributes)):
+        found.setdefault(attribute[:2].lower(), attribute)
+    return "".join(f" {each}" for each in found.values())
+
+
+class _OpenTags:
+    """The elements that are open at a place of a page, by their tags."""
+
+    def __init__(self) -> None:
+        self._stack: list[str] = []
+        self._counts: Counter[str] = Counter()
+        self._formatting = 0
+
+    def take(self, name: str, is_end: bool) -> str:
+        """The name of the next tag, or that of an element without content where it is too deep."""
+        if name in _SHALLOW or (is_end and not self._counts[name]):
+            return name
+        depth, formatting = len(self._stack), self._formatting
+        if is_end:
+            depth, formatting = self._close(name)
+        else:
+            self._stack.append(name)
+            self._counts[name] += 1
+            self._formatting += name in _FORMATTING
+        if depth < _DEEPEST and (name not in _FORMATTING or formatting < _MOST_FORMATTING):
+            return name
+        return "br" if name in _GAPS else "wbr"
+
+    def _close(self, name: str) -> tuple[int, int]:
+        """Close the innermost `name` and all in it; how deep it was, and in how many that format."""
+        last = ""
+        while last != name:
+            last = self._stack.pop()
+            self._counts[last] -= 1
+            self._formatting -= last in _FORMATTING
+        return len(self._stack), self._formatting
 
 
 class _Walk:

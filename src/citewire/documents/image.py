@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from citewire.documents.document import Document, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.ocr import MOST_PICTURES, NOTHING, Ocr, Reading, fitting
+from citewire.documents.ocr import MOST_PICTURES, NOTHING, Ocr, OcrTurn, Reading, fitting
 from citewire.model import Problem
 
 __all__ = ["picture", "read_image"]
@@ -39,11 +39,13 @@ class _Sheet(NamedTuple):
     height: int = 0
 
 
-def read_image(data: bytes, *, sha256: str, name: str | None = None, ocr: str | None = None) -> Document:
+def read_image(
+    data: bytes, *, sha256: str, name: str | None = None, ocr: str | None = None, turn: OcrTurn | None = None
+) -> Document:
     """What the picture says, in the languages `ocr`; without them, a document without words and a problem
     that says so. Raises DocumentError."""
     problems: list[Problem] = []
-    reader = Ocr(ocr, problems)
+    reader = Ocr(ocr, problems, turn)
     with warnings.catch_warnings():
         # Of large pictures, which are measured here; and of oddities in metadata.
         warnings.simplefilter("ignore")
@@ -80,7 +82,7 @@ def picture(data: bytes, page: int) -> Image.Image:
             image.seek(page - 1)
             return _upright(image).convert("RGB")
         except _DAMAGE as exc:
-            raise DocumentError(f"the picture is damaged: {exc}") from exc
+            raise DocumentError("the picture is damaged", detail=exc) from exc
 
 
 def _opened(data: bytes) -> tuple[Image.Image, int]:
@@ -93,7 +95,7 @@ def _opened(data: bytes) -> tuple[Image.Image, int]:
     except Image.DecompressionBombError as exc:
         raise DocumentError(f"it is a picture of more than {MOST_PIXELS:,} pixels") from exc
     except _DAMAGE as exc:
-        raise DocumentError(f"it is a damaged picture: {exc}") from exc
+        raise DocumentError("it is a damaged picture", detail=exc) from exc
     # Cameras put a small copy or a second view behind the picture.
     if count == 1 or image.format == "MPO":
         return image, 1
@@ -102,13 +104,20 @@ def _opened(data: bytes) -> tuple[Image.Image, int]:
     return image, count
 
 
+def _damage(error: Exception) -> str:
+    """What is wrong with a picture, in our words: those of the library may tell of this machine."""
+    if isinstance(error, DocumentError):
+        return error.message
+    return "it is damaged: truncated" if "truncated" in str(error) else "it is damaged"
+
+
 def _sheet(image: Image.Image, index: int, reader: Ocr, problems: list[Problem]) -> _Sheet:
     where = f"page {index + 1}"
     try:
         image.seek(index)
         grey = _upright(image).convert("L")
     except (*_DAMAGE, DocumentError) as exc:
-        problems.append(Problem("bad_page", where, f"the picture is damaged or too large: {exc}"))
+        problems.append(Problem("bad_page", where, f"the picture cannot be read: {_damage(exc)}"))
         return _Sheet(NOTHING)
     longer = max(grey.size)
     scale = fitting(*grey.size, min(_MOST_SCALE, max(1, -(-_SHARP // longer))))

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document, Kind
 from citewire.documents.errors import DocumentError, Encrypted
-from citewire.documents.ocr import MOST_PICTURES, SECONDS, languages
+from citewire.documents.ocr import MOST_PICTURES, SECONDS, OcrTurn, languages
+from citewire.documents.ocr_pages import PageCache, forget_pages
 from citewire.documents.reader import TIMEOUT, read_in_child
 from citewire.documents.text import decode
 from citewire.model import Problem
@@ -33,7 +34,7 @@ from citewire.model import Problem
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
-__all__ = ["is_image", "load", "load_kept", "read", "sniff"]
+__all__ = ["is_image", "load", "load_kept", "read", "sniff", "url_name"]
 
 # Bytes of a file. What is fetched has a limit of its own.
 LIMIT = 256 << 20
@@ -130,11 +131,15 @@ def load_kept(
     pictures = sum(problem.code in _TO_LOOK_AT for problem in document.problems)
     if pictures and (ocr := languages()):
         # A second time, now that it is known how long it may take.
-        look = partial(look, timeout=TIMEOUT + SECONDS * min(pictures, MOST_PICTURES), ocr=ocr)
+        seconds = TIMEOUT + SECONDS * min(pictures, MOST_PICTURES)
+        folder = str(cache.folder) if cache else None
+        look = partial(look, timeout=seconds, ocr=ocr, ocr_folder=folder)
         seen = f"{key}-ocr-{hashlib.sha256(ocr.encode()).hexdigest()[:8]}"
         try:
             document = _once(cache, seen, look)
             key = seen
+            if cache:
+                forget_pages(cache, sha256)
         except DocumentError as exc:
             failed = Problem(exc.code, "$", f"its pictures were not read: {exc.message}")
             document = replace(document, problems=(*document.problems, failed))
@@ -158,9 +163,13 @@ def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], Fetche
     if fetch is None:
         from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
     came = fetch(source)
-    where = urlsplit(came.url)
-    name = unquote(where.path.rpartition("/")[2]) or where.netloc
-    return _Given(came.data, name, came.url, came.content_type or "")
+    return _Given(came.data, url_name(came.url), came.url, came.content_type or "")
+
+
+def url_name(url: str) -> str:
+    """What a document at a URL is called."""
+    where = urlsplit(url)
+    return unquote(where.path.rpartition("/")[2]) or where.netloc
 
 
 def _file(path: Path) -> bytes:
@@ -176,7 +185,8 @@ def _file(path: Path) -> bytes:
     except FileNotFoundError as exc:
         raise DocumentError("there is no such file") from exc
     except (OSError, ValueError) as exc:
-        raise DocumentError(f"it cannot be opened: {getattr(exc, 'strerror', None) or exc}") from exc
+        why = getattr(exc, "strerror", None) or "its name cannot be used"
+        raise DocumentError(f"it cannot be opened: {why}") from exc
 
 
 def _charset(content_type: str) -> str | None:
@@ -194,13 +204,15 @@ def _hint(name: str, content_type: str) -> Kind | None:
 
 def read(
     data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: Kind | None,
-    ocr: str | None = None,
+    ocr: str | None = None, ocr_folder: str | None = None, ocr_seconds: float | None = None,
 ) -> Document:  # fmt: skip
-    """What `load` has done in the child."""
+    """What `load` has done in the child. Pages that tesseract has read are kept in the cache in `ocr_folder`;
+    after `ocr_seconds` it raises `OcrUnfinished`, and goes on from there the next time."""
     kind = sniff(data, hint)
     more = {"url": url, "charset": charset} if kind == "html" else {}
     if kind in {"pdf", "image"}:
-        more = {"ocr": ocr}
+        pages = PageCache(ocr_folder, sha256, ocr) if ocr and ocr_folder else None
+        more = {"ocr": ocr, "turn": OcrTurn(pages, ocr_seconds)}
     if charset and kind in {"markdown", "text"}:
         data = decode(data, charset).encode("utf-8", "replace")
     module = import_module(f"citewire.documents.{_READERS[kind]}")

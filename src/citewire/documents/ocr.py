@@ -14,9 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,8 @@ __all__ = [
     "SECONDS",
     "Ocr",
     "OcrFailed",
+    "OcrTurn",
+    "OcrUnfinished",
     "Reading",
     "die_with_parent",
     "fitting",
@@ -56,6 +60,18 @@ class OcrFailed(DocumentError):
     code = "ocr_failed"
 
 
+class OcrTimeout(DocumentError):
+    """Tesseract took too long for one page."""
+
+    code = "ocr_timeout"
+
+
+class OcrUnfinished(DocumentError):
+    """The time of this turn is over. The pages that were read are kept, and the next turn reads more."""
+
+    code = "ocr_unfinished"
+
+
 class Reading(NamedTuple):
     """A text that ends with a line break, and for each of its characters the box of its word and how sure."""
 
@@ -65,6 +81,8 @@ class Reading(NamedTuple):
 
 
 NOTHING = Reading("\n", np.full((1, 4), np.nan, np.float32), np.zeros(1, np.uint8))
+# A page on which time ran out is kept like this: it would take as long in the next turn.
+_TOO_SLOW = NOTHING._replace(text="")
 
 
 def languages() -> str | None:
@@ -77,12 +95,46 @@ def fitting(width: float, height: float, scale: float) -> float:
     return min(scale, _MOST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
 
 
+class Pages(Protocol):
+    """**Protocol:** keeps what was read of each page of one source, for later turns."""
+
+    def get(self, where: str) -> Reading | None:
+        """What was read of a page; None where it was not read yet."""
+        ...
+
+    def put(self, where: str, reading: Reading) -> bool:
+        """Keep what was read of a page, and tell whether it is kept."""
+        ...
+
+
+class OcrTurn:
+    """One turn of reading the pictures of a source. It ends after `seconds`, if `pages` has kept anything."""
+
+    def __init__(self, pages: Pages | None = None, seconds: float | None = None) -> None:
+        self._pages = pages
+        self._until = math.inf if seconds is None else time.monotonic() + seconds
+        self._has_gained = False
+
+    def read(self, where: str, read: Callable[[], Reading]) -> Reading:
+        """What `read` makes of a page, or has made of it in an earlier turn. Raises `OcrUnfinished`."""
+        reading = self._pages.get(where) if self._pages else None
+        if reading is None and self._has_gained and time.monotonic() >= self._until:
+            raise OcrUnfinished("tesseract has not read all pages yet")
+        if reading is None:
+            reading = _read_in_time(read)
+            if self._pages:
+                self._has_gained |= self._pages.put(where, reading)
+        if not reading.text:
+            raise OcrTimeout(f"a picture not read within {SECONDS:g} s")
+        return reading if reading.text.strip() else NOTHING
+
+
 class Ocr:
     """Reads the pictures of one source in the languages given; without one it says that they are not read."""
 
-    def __init__(self, languages: str | None, problems: list[Problem]) -> None:
+    def __init__(self, languages: str | None, problems: list[Problem], turn: OcrTurn | None = None) -> None:
         self.languages = languages
-        self._problems = problems
+        self._problems, self._turn = problems, turn or OcrTurn()
         self._left = MOST_PICTURES
 
     def read(self, where: str, picture: Callable[[], Image], dpi: int | None = None) -> Reading:
@@ -98,16 +150,24 @@ class Ocr:
                 self._problems.append(Problem("too_many_pages", where, message))
             return NOTHING
         try:
-            reading = _read(picture(), self.languages, dpi)
-        except subprocess.TimeoutExpired:
-            self._problems.append(Problem("ocr_timeout", where, f"a picture not read within {SECONDS:g} s"))
+            reading = self._turn.read(where, partial(_read, picture, self.languages, dpi))
+        except OcrTimeout as exc:
+            self._problems.append(Problem(exc.code, where, exc.message))
             return NOTHING
         if reading is NOTHING:
             self._problems.append(Problem("no_words", where, "the page is a picture without words"))
         return reading
 
 
-def _read(picture: Image, languages: str, dpi: int | None) -> Reading:
+def _read_in_time(read: Callable[[], Reading]) -> Reading:
+    try:
+        return read()
+    except subprocess.TimeoutExpired:
+        return _TOO_SLOW
+
+
+def _read(take_picture: Callable[[], Image], languages: str, dpi: int | None) -> Reading:
+    picture = take_picture()
     reading = _recognised(picture, languages, dpi)
     if reading is NOTHING or reading.confidence.mean() >= _UPSIDE_DOWN:
         return reading
@@ -133,7 +193,7 @@ def _recognised(picture: Image, languages: str, dpi: int | None) -> Reading:
         said = " ".join(exc.stderr.decode("utf-8", "replace").split())
         raise OcrFailed(f"tesseract ended with status {exc.returncode}: {said[:300]}") from exc
     except OSError as exc:
-        raise OcrFailed(f"tesseract cannot be run: {exc}") from exc
+        raise OcrFailed("tesseract cannot be run", detail=exc) from exc
     # It goes on with the others, and says what they make of it.
     lacking = _LACKING.search(done.stderr.decode("utf-8", "replace"))
     if lacking:

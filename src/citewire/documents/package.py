@@ -63,7 +63,7 @@ class Package:
         try:
             self._zip = ZipFile(BytesIO(data))
         except (BadZipFile, ValueError, OSError, NotImplementedError) as exc:
-            raise DocumentError(f"this Office file is damaged: {exc}") from exc
+            raise DocumentError("this Office file is damaged", detail=exc) from exc
         # Names of parts differ in case from one writer to the next. Pictures and the like are never read.
         parts = [info for info in self._zip.infolist() if info.filename.lower().endswith((".xml", ".rels"))]
         _check(parts)
@@ -80,7 +80,7 @@ class Package:
         try:
             return self._parser(self._zip.read(info))
         except (BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, SyntaxError) as exc:
-            raise DocumentError(f"this part of the Office file is damaged: {exc}", part) from exc
+            raise DocumentError("this part of the Office file is damaged", part, detail=exc) from exc
 
     def try_read(self, part: str) -> Xml | None:
         try:

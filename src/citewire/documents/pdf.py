@@ -39,7 +39,7 @@ from citewire.documents.lines import (
     repeated,
     turn_ligatures,
 )
-from citewire.documents.ocr import NOTHING, Ocr, fitting
+from citewire.documents.ocr import NOTHING, Ocr, OcrTurn, fitting
 from citewire.model import Problem
 
 __all__ = ["MOST_PAGES", "read_pdf"]
@@ -106,15 +106,16 @@ _END = _Sheet(np.array([BREAK], np.uint32), np.full((1, 4), np.nan, np.float32))
 
 
 def read_pdf(
-    data: bytes, *, sha256: str, name: str | None = None, most_pages: int = MOST_PAGES, ocr: str | None = None
-) -> Document:
+    data: bytes, *, sha256: str, name: str | None = None, most_pages: int = MOST_PAGES,
+    ocr: str | None = None, turn: OcrTurn | None = None,
+) -> Document:  # fmt: skip
     """The document in a PDF file; what could not be read of it is in its `problems`.
 
     Pages that are pictures are read in the languages `ocr`, or not at all.
     Raises Encrypted if it needs a password, DocumentError if it is no PDF or has no page.
     """
     problems: list[Problem] = []
-    reader = Ocr(ocr, problems)
+    reader = Ocr(ocr, problems, turn)
     # A damaged file may place its characters at infinity.
     with np.errstate(all="ignore"), _opened(data) as file:
         count = int(_pdfium.FPDF_GetPageCount(file))

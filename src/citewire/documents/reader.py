@@ -62,7 +62,8 @@ class _Job(Struct, frozen=True):
 class _Made(Struct, frozen=True):
     meta: bytes = b""
     arrays: list[tuple[str, tuple[int, ...], memoryview]] = []
-    error: tuple[str, str] | None = None
+    error: tuple[str, str, str] | None = None
+    """The code, the message and the detail of what was raised."""
 
 
 prepare(_Made)
@@ -89,7 +90,7 @@ def read_in_child(
             env=os.environ | _ENVIRONMENT, start_new_session=True,
         )  # fmt: skip
     except OSError as exc:
-        raise ReaderFailed(f"no process to read it in: {exc}") from exc
+        raise ReaderFailed("no process to read it in", detail=exc) from exc
     try:
         started(child)
         made, _ = child.communicate(job, timeout=timeout)
@@ -128,8 +129,9 @@ def _unpacked(made: bytes, status: int) -> Document:
     except ValueError as exc:
         names = {-number: number.name for number in signal.Signals}
         raise ReaderFailed(f"the reader ended with {names.get(status, f'status {status}')}") from exc
-    code, message = result.error
-    raise {error.code: error for error in _kinds(DocumentError)}.get(code, DocumentError)(message)
+    code, message, detail = result.error
+    kind = {error.code: error for error in _kinds(DocumentError)}.get(code, DocumentError)
+    raise kind(message, detail=detail)
 
 
 def _kinds(error: type[DocumentError]) -> Iterator[type[DocumentError]]:
@@ -149,11 +151,11 @@ def serve() -> None:
     try:
         made = _read(job)
     except CitewireError as exc:
-        made = _Made(error=(exc.code, exc.message))
+        made = _Made(error=(exc.code, exc.message, exc.detail))
     except MemoryError:
-        made = _Made(error=(ReaderFailed.code, "reading it takes too much memory"))
+        made = _Made(error=(ReaderFailed.code, "reading it takes too much memory", ""))
     except Exception as exc:  # noqa: BLE001  # the root of a process: a bug that a file shows is told of that file
-        made = _Made(error=(ReaderFailed.code, f"the reader failed: {type(exc).__name__}: {exc}"))
+        made = _Made(error=(ReaderFailed.code, "the reader failed", f"{type(exc).__name__}: {exc}"))
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
     # Past whatever libraries do at exit: the result is out.

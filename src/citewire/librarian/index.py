@@ -2,6 +2,9 @@
 
 It can be made anew from the sources at any time: a file of another version, or one that is no index, is
 thrown away. All methods may be called from any thread.
+
+What is removed is overwritten in the file at once, but for the words in the full-text index: SQLite only
+marks them as deleted, until `purge` rewrites it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from citewire.librarian.terms import content_terms, words
 __all__ = ["MOST_CHARACTERS", "Index", "Weighed"]
 
 # Of the schema, and of how text becomes terms and passages: whoever changes one of them counts on.
-_VERSION = 1
+_VERSION = 2
 # `terms` holds what `terms.words` makes of a text, so the tokenizer has nothing to do but to split it.
 _SCHEMA = """
     CREATE TABLE sources (id TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
@@ -43,6 +46,10 @@ _RANKED = """
 """
 # Of a question, so that a book that somebody pastes is one like any other.
 MOST_CHARACTERS, _MOST_TERMS = 2_000, 32
+# Changes that a merge makes at least: one is the statement itself.
+_MERGED = 2
+# Pages that a step of `purge` writes, before it lets others have the index.
+_PAGES = 2_000
 # Passages from which on it takes longer to rank all that have a term than it is worth.
 _COMMON = 2_000
 
@@ -63,6 +70,8 @@ class Index:
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = Lock()
+        # Of what was removed before a crash, say.
+        self._has_traces = True
         try:
             self._connection = _open(path)
         except sqlite3.DatabaseError as exc:
@@ -103,6 +112,27 @@ class Index:
         with self._lock, self._connection:
             self._forget(source_id)
 
+    def purge(self) -> None:
+        """Have nothing left in the file of what was removed. Costs nothing where nothing was.
+
+        The segments of the full-text index are merged into one, which leaves out what was deleted.
+        """
+        if not self._has_traces:
+            return
+        self._has_traces = False
+        pages = -_PAGES  # the first step is to take all segments
+        while self._merge(pages):
+            pages = _PAGES
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
+
+    def _merge(self, pages: int) -> bool:
+        """Whether there was anything to merge, as the documentation of FTS5 says how to see it."""
+        with self._lock, self._connection as connection:
+            before = connection.total_changes
+            connection.execute("INSERT INTO terms (terms, rank) VALUES ('merge', ?)", (pages,))
+            return connection.total_changes - before >= _MERGED
+
     def sources(self) -> frozenset[str]:
         """The ids of what was added."""
         with self._lock:
@@ -141,6 +171,7 @@ class Index:
         return self._connection.execute(query, values).fetchone()
 
     def _forget(self, source_id: str) -> None:
+        self._has_traces = True
         for query in (
             "DELETE FROM terms WHERE rowid IN (SELECT n FROM passages WHERE source_id = ?)",
             "DELETE FROM passages WHERE source_id = ?",
@@ -159,6 +190,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
         if not is_new and version != _VERSION:
             raise sqlite3.DatabaseError("an index of another version")  # noqa: TRY301
         # A crash of the machine may cost the last sources, which are then read again.
+        connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         if is_new:

@@ -7,12 +7,13 @@ or a process does costs no other quote its verdict, and nothing is left running 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,25 +23,30 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.documents.cache import Cache
-from citewire.documents.document import Box, Document, Kind
+from citewire.documents.cache import NO_LIMIT, Cache
+from citewire.documents.document import Box, Document
 from citewire.documents.draw import Crop, Format
 from citewire.documents.errors import DocumentError
-from citewire.errors import CitewireError
+from citewire.documents.scratch import Scratch
+from citewire.error_reports import report_detail, report_error
 from citewire.model import Problem
 from citewire.text import for_log
-from citewire.verification.kept import Kept
+from citewire.verification.lanes import ACCOUNT, SERVER, ReadJob
 from citewire.verification.library import NO_TEXT, NOTHING_QUOTED, Checked
+from citewire.verification.named_sources import ORIGIN_WARNINGS, find_named, name_order, shown_name
 from citewire.verification.near import plain
 from citewire.verification.pictures import MARGIN
 from citewire.verification.pool import Pool
-from citewire.verification.readers import Readers, in_thread
+from citewire.verification.readers import Lanes, Readers, in_thread, usual_memory
+from citewire.verification.reading import Reading
 from citewire.verification.shelf import Answer, Numbered, Search
 from citewire.verification.sources import Given, Listed, Source, each_source, names
 from citewire.verification.verifier import Asked, as_known
 from citewire.verification.worker import Setup
 
-__all__ = ["Engine", "Limits", "Reading"]
+__all__ = ["Engine", "Limits"]
+
+_log = logging.getLogger("citewire.verification")
 
 # Seconds more for each character of a document that is opened: ten times what it takes.
 _OPENING = 5e-6
@@ -48,64 +54,28 @@ _MOST_WORKERS = 8
 # A quote that is longer is not remembered.
 _LONGEST = 2000
 _CLOSED, _REMOVED = "the engine was closed", "the source was removed"
-_NO_LIMIT = 1 << 62
 
 
 class Limits(Struct, frozen=True):
-    """Seconds for one quote, bytes for one worker, files that are read at once, quotes that one call has
-    under way, and results that are remembered."""
+    """Seconds for one quote, bytes for one worker, files that are read at once, bytes for all readers
+    together, sources of one caller that are not read yet, quotes that one call has under way, and results
+    that are remembered."""
 
     seconds: float = 20.0
     memory: int = 4 << 30
     readers: int = os.cpu_count() or 1
+    reader_memory: int = usual_memory()
+    unread: int = 1000
     waiting: int = 256
     results: int = 4096
-
-
-class Reading(Struct, eq=False):
-    """A source: once it was read, `key` is its place in the cache, or `problem` says why it has none.
-
-    One without any text has neither. `notes` are what is wrong with parts of it. `changed` is called when it
-    has `begun` to be read, and when it `is_read`.
-    """
-
-    number: int
-    listed: Listed
-    names: frozenset[str]
-    scope: str | None = None
-    key: str | None = None
-    problem: Problem | None = None
-    notes: tuple[Problem, ...] = ()
-    sha256: str | None = None
-    url: str | None = None
-    title: str | None = None
-    kind: Kind | None = None
-    pages: int | None = None
-    begun: bool = False
-    is_read: bool = False
-    changed: Callable[[Reading], object] = lambda _: None
-
-    @property
-    def name(self) -> str:
-        """What it is called in a report."""
-        return self.listed.name
-
-    def begin(self) -> None:
-        """Its turn has come."""
-        self.begun = True
-        self.changed(self)
-
-    def end(self) -> None:
-        """All is known of it that will be."""
-        self.is_read = True
-        self.changed(self)
 
 
 class Engine:
     """A `Verifier`: `async with Engine(sources) as engine: async for checked in engine.check(quotes)`.
 
     A quote that names a source that cannot be read is `skipped`. One that has no verdict `deadline` seconds
-    after it was taken is `pending`. Without a `cache` everything is read anew.
+    after it was taken is `pending`. Without a `cache` everything is read anew. What is made of the sources of
+    a scope is in a folder of its own, which goes with the scope, or with the next start after a crash.
     """
 
     def __init__(
@@ -126,14 +96,18 @@ class Engine:
         self._tasks: dict[Reading, asyncio.Task[None]] = {}
         self._results: OrderedDict[tuple[Any, ...], Checked] = OrderedDict()
         self._folder: Path | None = None
+        self._scopes: dict[str, Cache] = {}
         self._running = False
 
     async def __aenter__(self) -> Engine:
-        if self._cache is None or not self._cache.is_usable():
+        cache = self._cache
+        if cache is None or not cache.is_usable():
             self._folder = Path(tempfile.mkdtemp(prefix="citewire-"))
-            self._cache = Cache(self._folder, limit=_NO_LIMIT)
-        self._readers = Readers(self._cache, self._limits.readers)
-        setup = Setup(str(self._cache.folder), self._cache.limit, self._limits.memory)
+            cache = Cache(self._folder, limit=NO_LIMIT)
+        self._shared, self._scratch = cache, await in_thread(lambda: Scratch(cache.folder / "scratch"))
+        lanes = Lanes.within(self._limits.readers, self._limits.reader_memory)
+        self._readers = Readers(cache.folder, lanes, self._limits.unread)
+        setup = Setup(str(cache.folder), cache.limit, self._limits.memory)
         self._pool = Pool(self._count, setup)
         self._running = True
         try:
@@ -153,6 +127,7 @@ class Engine:
         self._running = False
         self._readers.close()
         self._pool.close()
+        self._scratch.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
         for task in self._tasks.values():
@@ -164,32 +139,45 @@ class Engine:
         """The processes that belong to it."""
         return [*self._readers.pids, *self._pool.pids]
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
-        """See `Verifier`."""
-        await self._add(sources, scope)
+    async def add(self, *sources: Source, scope: str | None = None, is_kept: bool = False) -> None:
+        """See `Verifier`. What is made of sources that somebody keeps is not forgotten with the scope."""
+        await self._add(sources, scope, is_kept)
 
-    async def _add(self, sources: Source | Iterable[Source], scope: str | None = None) -> None:
-        for listed in await in_thread(lambda: list(each_source(sources))):
-            self._start(listed, scope)
+    async def _add(
+        self, sources: Source | Iterable[Source], scope: str | None = None, is_kept: bool = False
+    ) -> None:
+        found = await in_thread(lambda: list(each_source(sources)))
+        if found and scope is not None and not is_kept and scope not in self._scopes:
+            self._scopes[scope] = self._scratch.make()
+        cache = self._shared if scope is None or is_kept else self._scopes.get(scope, self._shared)
+        for listed in found:
+            self._start(listed, cache, scope, ACCOUNT.get())
 
     def take(
         self,
         given: Given,
         changed: Callable[[Reading], object],
         bring: Callable[[], Awaitable[object]] | None = None,
+        account: str = SERVER,
     ) -> Reading:
-        """As `add`, for one source of no scope that may be removed again, and is there after `bring`."""
+        """As `add`, for one source of no scope that may be removed again, and is there after `bring`.
+
+        It is read on the account given, whoever calls.
+        """
         [listed] = each_source(given)
-        return self._start(listed, None, changed, bring)
+        return self._start(listed, self._shared, None, account, changed, bring)
 
     def _start(
         self,
         listed: Listed,
+        cache: Cache,
         scope: str | None,
+        account: str,
         changed: Callable[[Reading], object] = lambda _: None,
         bring: Callable[[], Awaitable[object]] | None = None,
     ) -> Reading:
-        reading = Reading(next(self._numbers), listed, listed.names, scope, changed=changed)
+        job = ReadJob(account)
+        reading = Reading(next(self._numbers), listed, listed.names, cache, scope, changed=changed, job=job)
         self._tasks[reading] = asyncio.create_task(self._read(reading, bring))
         self._readings.setdefault(scope, []).append(reading)
         return reading
@@ -199,42 +187,73 @@ class Engine:
         reading.changed = lambda _: None
         self._readings[None].remove(reading)
         self._removals += 1
+        self._results.clear()
         self._tasks.pop(reading).cancel()
         # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
-        task = asyncio.create_task(self._pool.forget(reading.number, self._limits.seconds))
-        self._leaving.add(task)
+        self._leave(self._pool.forget(reading.number, self._limits.seconds))
+
+    def _leave(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have this done by the end of the engine."""
+        self._leaving.add(task := asyncio.create_task(work))
         task.add_done_callback(self._leaving.discard)
+        return task
 
     async def discard(self, sha256: str) -> None:
-        """Forget what was made of these bytes, which no source has any more."""
-        if cache := self._cache:
-            await in_thread(lambda: _discard(cache, cache.keys(sha256)))
+        """Forget what was made of these bytes, which no source has any more, also if it is being made."""
+        await self.retry(sha256)
+        await in_thread(lambda: self._readers.discard(sha256, self._shared))
 
-    async def load(self, given: Given) -> Document:
-        """What a source says that is none of the engine's. Raises `DocumentError`."""
+    async def retry(self, sha256: str) -> None:
+        """Have these bytes read anew when they are next needed, also if a reader could not cope with them."""
+        await in_thread(lambda: self._readers.failures.forget(sha256))
+
+    def check_room(self) -> None:
+        """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
+        self._readers.check_room(ACCOUNT.get())
+
+    async def prune(self, is_needed: Callable[[str], bool]) -> None:
+        """Forget what was made of bytes that nobody needs, see `Cache.prune`."""
+        await in_thread(lambda: self._shared.prune(is_needed))
+
+    async def load(self, given: Given, *, anew: bool = False) -> Document:
+        """What a source says that is none of the engine's; `anew` it is read and takes the cache's place.
+
+        Raises `DocumentError`.
+        """
         [listed] = each_source(given)
-        return (await self._readers.read(listed))[1]
+        job = ReadJob(ACCOUNT.get(), is_urgent=True)
+        return (await self._readers.read(listed, self._shared, job, anew=anew))[1]
+
+    async def cached(self, reading: Reading) -> Document | None:
+        """As `document`, without its boxes and in a thread."""
+        return await in_thread(partial(self.document, reading, boxes=False))
 
     async def draw(self, given: Given, crop: Crop, sha256: str) -> bytes | None:
         """A picture of a source; None where it has no looks. Raises `DocumentError`."""
         [listed] = each_source(given)
-        return (await self._readers.draw(listed, [crop], sha256))[0]
+        return (await self._readers.draw(listed, [crop], sha256, ReadJob(ACCOUNT.get(), is_urgent=True)))[0]
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`."""
-        gone = self._readings.pop(scope, [])
+        gone, cache = self._readings.pop(scope, []), self._scopes.pop(scope, None)
         tasks = [self._tasks.pop(reading) for reading in gone]
+        for known in [each for each in self._results if each[0] == scope]:
+            del self._results[known]
+        # To the end, also when the caller is cancelled.
+        await asyncio.shield(self._leave(self._forget(tasks, cache)))
+
+    async def _forget(self, tasks: list[asyncio.Task[None]], cache: Cache | None) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        kept = {reading.key for readings in self._readings.values() for reading in readings}
-        unused = {reading.key for reading in gone if reading.key} - kept
-        if self._folder and self._cache and unused:
-            await in_thread(partial(_discard, self._cache, unused))
+        if cache is not None:
+            await in_thread(partial(self._scratch.remove, cache))
+            if self._running:
+                self._leave(self._pool.close_folder(str(cache.folder), self._limits.seconds))
 
     async def prewarm(self) -> None:
         """See `Verifier`."""
-        await self._read_all(self.known)
+        await self._wait(self.known)
 
     @property
     def known(self) -> tuple[Reading, ...]:
@@ -256,7 +275,8 @@ class Engine:
 
         async def draw(sha256: str, places: list[int]) -> None:
             crops = [_crop(found[at].boxes, form) for at in places]
-            made = await self._readers.draw(readings[sha256].listed, crops, sha256)
+            job = ReadJob(ACCOUNT.get(), is_urgent=True)
+            made = await self._readers.draw(readings[sha256].listed, crops, sha256, job)
             for at, picture in zip(places, made, strict=True):
                 drawn[at] = picture
 
@@ -265,7 +285,7 @@ class Engine:
 
     def document(self, reading: Reading, *, boxes: bool = True) -> Document | None:
         """What was read, if it has any text; `boxes` keep a file open."""
-        document = self._cache.get(reading.key) if self._cache and reading.key else None
+        document = reading.cache.get(reading.key) if reading.key else None
         if document is None:
             return None
         named = replace(document, name=reading.name, url=reading.url, lines=np.array(document.lines))
@@ -280,6 +300,13 @@ class Engine:
                 yield tasks.pop(task)
 
     async def _read_all(self, readings: Iterable[Reading]) -> None:
+        """As `_wait`, and have them read before what nobody waits for."""
+        waited = [each for each in readings if not each.is_read]
+        for each in waited:
+            each.job.hurry()
+        await self._wait(waited)
+
+    async def _wait(self, readings: Iterable[Reading]) -> None:
         """Wait for them, but for those that are gone. They go on being read when this is cancelled."""
         if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
             await asyncio.wait(tasks)
@@ -288,27 +315,35 @@ class Engine:
         try:
             if bring is not None:
                 await bring()
-            key, document = await self._readers.read(reading.listed, reading.begin)
+            key, document = await self._readers.read(reading.listed, reading.cache, reading.job, reading)
+            reading.begin()
             reading.notes, reading.sha256, reading.url = document.problems, document.sha256, document.url
             reading.title, reading.kind, reading.pages = document.title, document.kind, len(document.pages)
             reading.names |= names(document.name, document.url, document.title, document.sha256)
             if document.text.strip() and reading.scope is not None:
                 reading.key = key
             elif document.text.strip():
-                seconds = self._limits.seconds + len(document.text) * _OPENING
-                opened = await self._pool.open(Numbered(reading.number, key), seconds)
-                if opened.error:
-                    raise DocumentError(f"it cannot be searched: {opened.error}")  # noqa: TRY301
+                await self._open(reading, key, len(document.text))
                 reading.key = key
-        except CitewireError as exc:
-            reading.problem = Problem(exc.code, reading.name, exc.message)
         except asyncio.CancelledError:
             why = _REMOVED if self._running else _CLOSED
             reading.problem = Problem(DocumentError.code, reading.name, why)
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the source that shows it
-            reading.problem = Problem(DocumentError.code, reading.name, repr(exc))
+            report = report_error(exc, _log, code=DocumentError.code, message="it cannot be read")
+            reading.problem = Problem(report.code, reading.name, report.message)
         finally:
             reading.end()
+
+    async def _open(self, reading: Reading, key: str, length: int) -> None:
+        """Have a worker search it from now on. Raises `DocumentError`."""
+        named, seconds = Numbered(reading.number, key), self._limits.seconds + length * _OPENING
+        opened = await self._pool.open(named, seconds)
+        if opened.is_missing:
+            # Dropped just now, with another source that had the same bytes.
+            await self._readers.read(reading.listed, reading.cache, reading.job)
+            opened = await self._pool.open(named, seconds)
+        if opened.error:
+            raise DocumentError(f"it cannot be searched: {opened.error}", detail=opened.detail)
 
     async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
         """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
@@ -329,13 +364,41 @@ class Engine:
                 raise
             checked = Checked(None, "skipped", _CLOSED)
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the quote that shows it
-            checked = Checked(None, "skipped", f"the check failed: {exc!r}")
+            report = report_error(exc, _log, code="check_failed", message="the check failed")
+            checked = Checked(None, "skipped", report.message)
         return replace(checked, id=asked.id, quote=asked.quote)
 
     async def _checked(self, asked: Asked) -> Checked:
+        if asked.source is None and (early := await self._found_early(asked)):
+            return early
         readings, pinned = await self._meant(asked)
         if not asked.quote.strip():
             return await self._closest(asked, readings, pinned)
+        return await self._judged(asked, readings, pinned)
+
+    async def _found_early(self, asked: Asked) -> Checked | None:
+        """A verdict for a quote that names no source, where slow sources are not needed for it.
+
+        It waits for all but those that are slow to read. Only what is verified needs none of them.
+        """
+        every = self._searched(asked)
+        for each in every:
+            each.job.hurry()
+            await each.settled.wait()
+        read = [each for each in every if each.is_read]
+        likely = {name.casefold() for name in asked.likely}
+        unread = [each for each in every if not each.is_read]
+        if not unread or not read or not asked.quote.strip() or any(likely & each.names for each in unread):
+            return None
+        named = [each for each in read if likely & each.names]
+        ours = [each for each in named if each.origin is None]
+        if named and not ours:
+            return None  # what is not read yet may go by that name too
+        checked = await self._judged(asked, ours or read, bool(ours))
+        return checked if checked.status == "verified" else None
+
+    async def _judged(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
+        """What becomes of a quote in sources that are read; `pinned` where it names them."""
         if not readings:
             called = f"no source is called {for_log(asked.source, 80)}"
             return Checked(None, "skipped", "there is no source" if asked.source is None else called)
@@ -343,10 +406,11 @@ class Engine:
         if not readable:
             problem = readings[0].problem
             return Checked(None, "skipped", problem.message if problem else NO_TEXT, readings[0].name)
-        named, shared = _named(readable, pinned)
+        named, shared = self._named(readable, pinned)
+        scope = asked.scope if any(readable[each.number].scope for each in named) else None
         asked = replace(asked, near=asked.near.plain)
         meant = tuple((each.key, readable[each.number].name) for each in named)
-        known = (asked.quote, asked.near, meant, 0 if pinned else shared, self._removals)
+        known = (scope, asked.quote, asked.near, meant, 0 if pinned else shared, self._removals)
         checked = self._results.pop(known, None)
         if checked is None:
             checked = await self._found(asked, named, everywhere=not pinned and shared > 0, names=readable)
@@ -363,68 +427,100 @@ class Engine:
     async def _closest(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
         """Of a citation that quotes nothing: never a verdict, but where one may look."""
         readable = {reading.number: reading for reading in readings if reading.key}
-        named, shared = _named(readable, pinned)
+        named, shared = self._named(readable, pinned)
         search = Search(asked.claim[:_LONGEST], self._limits.seconds, closest=True)
-        answers = await self._pool.search(replace(search, documents=named)) if named and asked.claim else []
+        answers = await self._search(replace(search, documents=named)) if named and asked.claim else []
         if not pinned and shared and asked.claim:
-            answers += await self._pool.search(search)
+            answers += await self._search(search)
         best = min(answers, key=lambda answer: answer.rank, default=Answer())
         if best.checked is None or best.checked.context is None:
             return Checked(None, "skipped", NOTHING_QUOTED)
-        passage = replace(best.checked.context, source=self._name(best.number, readable))
+        passage = replace(best.checked.context, source=self._name(best.number, readable, asked))
         return replace(best.checked, context=passage)
 
     async def _meant(self, asked: Asked) -> tuple[list[Reading], bool]:
         """The sources to look in, read, and whether the quote names them."""
         wanted = [name.casefold() for name in (asked.likely if asked.source is None else (asked.source,))]
-        given = self.given(asked.scope) if asked.scope else ()
-        every = [*given, *(() if asked.alone else self.known)]
-        for _ in ("by what they are called", "by what they say they are"):
-            for name in wanted:
-                if named := [reading for reading in every if name in reading.names]:
+        every = self._searched(asked)
+        for readings, called in name_order(every, wanted):
+            for _ in ("by what they are called", "by what they say they are"):
+                if named := find_named(readings, called):
                     await self._read_all(named)
                     return named, True
-            await self._read_all(every)
+                await self._read_all(readings)
         return ([], True) if asked.source is not None else (every, False)
+
+    def _searched(self, asked: Asked) -> list[Reading]:
+        """All sources that a quote may be looked for in, those that came with its scope first."""
+        given = self.given(asked.scope) if asked.scope else ()
+        return [*given, *(() if asked.alone else self.known)]
 
     async def _found(
         self, asked: Asked, named: tuple[Numbered, ...], everywhere: bool, names: dict[int, Reading]
     ) -> Checked:
         search = Search(plain(asked.quote), self._limits.seconds, asked.near)
-        answers = await self._pool.search(replace(search, documents=named)) if named else []
+        answers = await self._search(replace(search, documents=named)) if named else []
         if everywhere and not any(answer.is_perfect for answer in answers):
             answers += await self._answers(search)
-        best = min(answers, key=lambda answer: (answer.rank, answer.number))
-        error = next((answer.error for answer in answers if answer.error), None)
-        if best.checked is None or (best.checked.status == "missed" and error):
-            return Checked(None, "skipped", error or _REMOVED)
+        brought = {number: reading.origin for number, reading in names.items() if reading.origin}
+        best = min(answers, key=lambda answer: (answer.rank, answer.number in brought, answer.number))
+        failed = next((answer for answer in answers if answer.error), None)
+        if failed and (best.checked is None or best.checked.status == "missed"):
+            report = report_detail(failed.detail, _log, code="search_failed", message=failed.error or "")
+            return Checked(None, "skipped", report.message)
+        if best.checked is None:
+            return Checked(None, "skipped", _REMOVED)
         if best.checked.source is None:
             return best.checked
-        name = self._name(best.number, names)
-        return replace(best.checked, source=name) if name else Checked(None, "skipped", _REMOVED)
+        name = self._name(best.number, names, asked)
+        if name is None:
+            return Checked(None, "skipped", _REMOVED)
+        origin = brought.get(best.number)
+        warnings = (*best.checked.warnings, *([ORIGIN_WARNINGS[origin]] if origin else []))
+        return replace(best.checked, source=name, warnings=warnings, origin=origin)
 
-    def _name(self, number: int, meant: dict[int, Reading]) -> str | None:
+    def _name(self, number: int, meant: dict[int, Reading], asked: Asked) -> str | None:
         """What a source is called, which may have come since it was said which are meant."""
         came = {reading.number: reading for reading in self.known} if number not in meant else meant
-        return came[number].name if number in came else None
+        return shown_name(came[number], self._searched(asked)) if number in came else None
+
+    async def _search(self, search: Search) -> list[Answer]:
+        """The answers of the workers. What was dropped from the cache meanwhile is read again, once."""
+        answers = await self._pool.search(search)
+        if any(answer.is_missing for answer in answers):
+            numbers = {document.number for document in search.documents}
+            readings = (reading for each in self._readings.values() for reading in each if reading.key)
+            named = [reading for reading in readings if not numbers or reading.number in numbers]
+            await asyncio.gather(*map(self._restore, named))
+            answers = await self._pool.search(search)
+        return answers
+
+    async def _restore(self, reading: Reading) -> None:
+        """Have a source in its cache again, if it is there itself."""
+        with suppress(DocumentError):
+            if reading.key and not reading.cache.has(reading.key):
+                await self._readers.read(reading.listed, reading.cache, reading.job)
+
+    def _named(self, readable: dict[int, Reading], pinned: bool) -> tuple[tuple[Numbered, ...], int]:
+        """The documents that a search has to name, and how many it need not.
+
+        Workers know those of no scope, and where among them a quote may be.
+        """
+        named = tuple(
+            Numbered(
+                number, reading.key or "", "" if reading.cache is self._shared else str(reading.cache.folder)
+            )
+            for number, reading in readable.items()
+            if pinned or reading.scope is not None
+        )
+        return named, sum(reading.scope is None for reading in readable.values())
 
     async def _answers(self, search: Search) -> list[Answer]:
         """Of all who were asked: where it is as it is, and only then exhaustively where it may be."""
-        quick = await self._pool.search(replace(search, thorough=False))
+        quick = await self._search(replace(search, thorough=False))
         if any(answer.is_perfect for answer in quick):
             return quick
-        return [*quick, *await self._pool.search(search)]
-
-
-def _named(readable: dict[int, Reading], pinned: bool) -> tuple[tuple[Numbered, ...], int]:
-    """Those that have to be named, and how many need not: workers know the ones of no scope, and where among
-    them a quote may be."""
-    named = tuple(
-        Numbered(number, reading.key or "")
-        for number, reading in readable.items()
-        if pinned or reading.scope is not None
-    )
-    return named, sum(reading.scope is None for reading in readable.values())
+        return [*quick, *await self._search(search)]
 
 
 def _crop(boxes: Sequence[Box], form: Format) -> Crop:
@@ -432,12 +528,3 @@ def _crop(boxes: Sequence[Box], form: Format) -> Crop:
     page = boxes[0].page
     here = tuple((box.left, box.top, box.right, box.bottom) for box in boxes if box.page == page)
     return Crop(page, here, format=form, margin=MARGIN)
-
-
-def _discard(cache: Cache, keys: Iterable[str]) -> None:
-    """Content that was given for a while takes no room on the disk any longer."""
-    for key in keys:
-        document = cache.get(key)
-        if document is not None:
-            cache.drop(Kept.key(document.text))
-        cache.drop(key)

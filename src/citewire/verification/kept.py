@@ -1,11 +1,9 @@
-"""What takes long to make of a text, kept in the cache, so that it is made once: also across runs.
+"""Cache of search indexes: each is in the cache entry of its document, and goes with it.
 
-Kept by the sha256 of the text, in arrays that are mapped, not read. Ten times as fast as making it.
+Its arrays are mapped, not read. Ten times as fast as making the index anew.
 """
 
 from __future__ import annotations
-
-import hashlib
 
 import numpy as np
 from msgspec import Struct, msgpack
@@ -28,15 +26,13 @@ class Kept(Struct, frozen=True):
     searchable: Searchable
     sketch: Sketch
 
-    @staticmethod
-    def key(text: str) -> str:
-        """Under which the cache has it."""
-        return f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}-search{VERSION}"
-
     @classmethod
-    def of(cls, text: str, cache: Cache) -> Kept:
-        """From the cache, or made and put there."""
-        key = cls.key(text)
+    def of(cls, text: str, cache: Cache, document: str, part: str = "") -> Kept:
+        """From the cache, or made and put there, beside the document with this key.
+
+        `part` names a text that is not the whole one of the document.
+        """
+        key = f"{document}/search{VERSION}{part}"
         packed = cache.read(key)
         if packed is None:
             searchable = Searchable(text)

@@ -6,6 +6,7 @@ numbers and deleted text come between is read as one, so a quote may go on over 
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -24,7 +25,7 @@ from citewire.verification.order import Reader
 from citewire.verification.policy import Difference, Finding, best, findings
 from citewire.verification.scanned import allow_for_misreading
 from citewire.verification.sketches import Sketches, sketch
-from citewire.verification.sources import names
+from citewire.verification.sources import Origin, names
 from citewire.verification.views import canonical
 
 __all__ = ["Checked", "Held", "Library"]
@@ -53,7 +54,9 @@ class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     """What became of one quote: where it stands, what differs, and what to be careful about.
 
     `start` and `end` are offsets in the text of the source, in code points, `ranges` what lies between them
-    without what the quote leaves out; `boxes` one rectangle a line.
+    without what the quote leaves out; `boxes` one rectangle a line. `sha256` is that of the bytes of the
+    source, `text_sha256` that of the text that was read from them, in UTF-8. `origin` is set where a client
+    brought the source.
     """
 
     id: str | None
@@ -72,12 +75,18 @@ class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     sha256: str | None = None
     ranges: tuple[tuple[int, int], ...] = ()
     context: Passage | None = None
+    text_sha256: str | None = None
+    origin: Origin | None = None
+
+
+def _plainly(text: str, _: str) -> Searchable:
+    return Searchable(text)
 
 
 class Held:
-    """A document that is searched; `search` makes its text searchable."""
+    """A document that is searched; `search` makes a text of it searchable, and is told which part it is."""
 
-    def __init__(self, document: Document, search: Callable[[str], Searchable] = Searchable) -> None:
+    def __init__(self, document: Document, search: Callable[[str, str], Searchable] = _plainly) -> None:
         self.document = document
         self._search = search
 
@@ -87,9 +96,13 @@ class Held:
         return self.document.name or self.document.url or self.document.sha256[:12]
 
     @cached_property
+    def _text_sha256(self) -> str:
+        return hashlib.sha256(self.document.text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
     def whole(self) -> Searchable:
         """Its text, whatever stands apart included."""
-        return self._search(self.document.text)
+        return self._search(self.document.text, "")
 
     @cached_property
     def _body(self) -> tuple[Searchable, list[int], list[int]] | None:
@@ -109,9 +122,9 @@ class Held:
                 theirs.append(at)
                 length += stop - at
             at = max(at, len(text) if aside is None else aside.end)
-        return (
-            None if len(pieces) < 2 and length == len(text) else (self._search("".join(pieces)), ours, theirs)
-        )
+        if len(pieces) < 2 and length == len(text):
+            return None
+        return self._search("".join(pieces), "-body"), ours, theirs
 
     @cached_property
     def _reader(self) -> Reader:
@@ -221,6 +234,7 @@ class Held:
             finding.edits,
             sha256=self.document.sha256,
             ranges=finding.ranges,
+            text_sha256=self._text_sha256,
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from citewire import codec
@@ -23,6 +23,8 @@ __all__ = ["Peer", "RemoteError"]
 _LARGEST = 64 << 20
 # Seconds before the second attempt, if nobody says otherwise; each later one waits twice as long.
 _PAUSE = 0.5
+# Characters of the body of a refusal that go to the log.
+_EXCERPT = 500
 _KEY = re.compile(r"[!-~]+")
 
 
@@ -31,8 +33,10 @@ class RemoteError(CitewireError):
 
     code = "verifier_failed"
 
-    def __init__(self, message: str, wait: float | None = None, status: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, wait: float | None = None, status: int | None = None, *, detail: object = ""
+    ) -> None:
+        super().__init__(message, detail=detail)
         self.wait, self.status = wait, status
 
 
@@ -126,8 +130,9 @@ async def _data(response: Response) -> bytes:
 def _answer(response: Response, data: bytes) -> Json:
     status = response.status_code
     if not response.is_success:
-        why = f"the verifier answered HTTP {status}{_excerpt(data)}"
-        raise RemoteError(why, _wait(response) if status == 429 or status >= 500 else None, status)
+        wait = _wait(response) if status == 429 or status >= 500 else None
+        why = f"the verifier answered HTTP {status}"
+        raise RemoteError(why, wait, status, detail=for_log(data.decode("utf-8", "replace"), _EXCERPT))
     try:
         said = codec.decode(data)
     except CitewireError:
@@ -135,15 +140,6 @@ def _answer(response: Response, data: bytes) -> Json:
     if not is_object(said):
         raise RemoteError("the answer of the verifier is no JSON object")
     return said
-
-
-def _excerpt(data: bytes) -> str:
-    """What the body of a refusal says, if it is one of the published shape."""
-    try:
-        said: Any = codec.decode(data)["error"]["message"]
-    except (CitewireError, KeyError, TypeError, IndexError):
-        return ""
-    return f": {for_log(said, 120)}"
 
 
 def _wait(response: Response) -> float:

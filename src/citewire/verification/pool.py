@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from citewire.verification.shelf import Answer, Numbered, Search
-from citewire.verification.worker import Forget, Open, Setup, Worker
+from citewire.verification.worker import Close, Forget, Open, Setup, Worker
 
 __all__ = ["Pool"]
 
@@ -42,6 +42,11 @@ class Pool:
         """Take a document from its worker, if that has it."""
         await self._ask(self._home(number), Forget(number, seconds))
 
+    async def close_folder(self, folder: str, seconds: float) -> None:
+        """Have no worker keep a document of this folder open."""
+        request = Close(folder, seconds)
+        await asyncio.gather(*(self._ask(number, request) for number in range(len(self._workers))))
+
     async def search(self, search: Search) -> list[Answer]:
         """The answers of those who were asked. Cancelled, what has not begun is not worked on."""
         if not search.documents:
@@ -53,7 +58,7 @@ class Pool:
     def _home(self, number: int) -> int:
         return number % len(self._workers)
 
-    async def _ask(self, number: int, request: Open | Forget | Search) -> Answer:
+    async def _ask(self, number: int, request: Open | Forget | Close | Search) -> Answer:
         self._busy[number] += 1
         try:
             asked = self._threads[number].submit(self._workers[number].ask, request)

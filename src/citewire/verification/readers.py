@@ -1,4 +1,9 @@
-"""Sources, read a few at a time: each in a thread, which waits for a child that can be killed."""
+"""Sources, read in children that can be killed, each within limits of time and memory.
+
+A source passes through lanes, see `Lanes`: what the cache has costs no child, most files take a moment, and
+the few that take long, take much memory or have to be looked at by tesseract wait for slots of their own. No
+file holds up others of another kind, and all children together stay within one bound of memory.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +13,110 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from threading import Condition, Thread
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document
+from citewire.documents.draw import TIMEOUT as DRAWING
 from citewire.documents.draw import Crop, draw_all_in_child, has_looks
 from citewire.documents.errors import DocumentError
-from citewire.documents.reader import read_in_child
-from citewire.verification.sources import Listed, load_source, original
+from citewire.documents.ocr import SECONDS, OcrUnfinished
+from citewire.documents.reader import MEMORY, TIMEOUT, ReaderFailed, ReaderTimeout, read_in_child
+from citewire.verification.failures import Failures
+from citewire.verification.lanes import SERVER, Lane, ReadJob
+from citewire.verification.sources import Listed, download, load_source, original
 
-__all__ = ["Readers", "in_thread"]
+__all__ = ["Lanes", "Readers", "TooManyReads", "in_thread", "usual_memory"]
 
 _T = TypeVar("_T")
+_Load: TypeAlias = Callable[[Lane, "_Attempt"], tuple[str, Document]]
 # Seconds for threads whose children were killed: they take milliseconds.
 _GRACE = 10.0
+# Seconds for a file in the quick lane, and of OCR before the next file has its turn.
+_QUICK, _OCR_TURN = 10.0, 30.0
+# Sources at once that are looked for in the cache or are plain text, and that are downloaded.
+_LOCAL, _DOWNLOADS = 4, 8
+# Bytes of address space: a reader has 140 MB before it reads anything.
+_LEAST_QUICK, _MOST_QUICK, _LEAST_OCR, _LEAST_HEAVY = 384 << 20, 1 << 30, 512 << 20, 3 << 29
+_LEAST_TOTAL, _MOST_TOTAL = 2 << 30, 16 << 30
+
+
+class TooManyReads(DocumentError):
+    """A caller has too many sources waiting to be read."""
+
+    code = "too_many_reads"
+
+
+class _Elsewhere(Exception):  # no error: the job goes on in another lane
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+
+def usual_memory() -> int:
+    """Half of the memory of this machine, or of its container, between 2 and 16 GiB."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text()))
+    return max(_LEAST_TOTAL, min(_MOST_TOTAL, min(found) // 2))
+
+
+# What a failure depends on beside the bytes.
+_VARIANT = ("hint", "charset", "ocr")
+
+
+class Progress(Protocol):
+    """**Protocol:** whoever is told how far the reading of a source is."""
+
+    def begin(self) -> None:
+        """A reader has it now."""
+        ...
+
+    def slow_down(self) -> None:
+        """It takes longer than most files, or needs tesseract."""
+        ...
+
+
+class Lanes(NamedTuple):
+    """Where jobs wait: in the `local` lane for what needs no child, in the `quick` lane for at most ten
+    seconds, in the `heavy` lane for files that need more time or memory, in the `ocr` lane for tesseract."""
+
+    local: Lane
+    quick: Lane
+    heavy: Lane
+    ocr: Lane
+    downloads: Lane
+
+    @classmethod
+    def within(cls, readers: int, memory: int) -> Lanes:
+        """Lanes whose children together take at most `memory` bytes; `readers` quick files of one caller."""
+        half, quarter = memory // 2, memory // 4
+        # One more than a single caller may have, so that there is always one for somebody else.
+        quick_slots = max(1, min(readers + 1, half // _LEAST_QUICK))
+        quick = min(_MOST_QUICK, half // quick_slots)
+        # Two processes each: the reader and tesseract.
+        ocr_slots = max(1, min(readers, quarter // (2 * _LEAST_OCR)))
+        ocr = min(_MOST_QUICK, quarter // (2 * ocr_slots))
+        rest = memory - quick * quick_slots - 2 * ocr * ocr_slots
+        heavy_slots = 2 if rest >= 2 * _LEAST_HEAVY else 1
+        return cls(
+            Lane(_LOCAL),
+            Lane(quick_slots, quick, _QUICK),
+            Lane(heavy_slots, min(MEMORY, rest // heavy_slots), TIMEOUT),
+            Lane(ocr_slots, ocr, TIMEOUT + _OCR_TURN + SECONDS),
+            Lane(_DOWNLOADS),
+        )
+
+    @property
+    def memory(self) -> int:
+        """Bytes that all children together may take."""
+        return sum(lane.slots * lane.memory for lane in (self.quick, self.heavy, self.ocr, self.ocr))
 
 
 async def in_thread(function: Callable[[], _T]) -> _T:
@@ -47,76 +138,207 @@ async def in_thread(function: Callable[[], _T]) -> _T:
 
 
 class Readers:
-    """What is read goes to `cache`; so many at once."""
+    """Reads sources in lanes, and remembers in `folder` which files could not be read.
 
-    def __init__(self, cache: Cache, count: int) -> None:
-        self._cache = cache
-        self._room = asyncio.Semaphore(count)
-        self._children: set[subprocess.Popen[bytes]] = set()
+    A caller may have `most` sources that are not read yet; the server itself any number.
+    """
+
+    def __init__(self, folder: Path, lanes: Lanes, most: int) -> None:
+        self._most = most
+        self.lanes = lanes
+        self.failures = Failures(folder)
+        self._unread: Counter[str] = Counter()
+        # For each source that is being read, the sha256 of bytes that were discarded meanwhile.
+        self._discarded: dict[_Attempt, set[str]] = {}
         self._closed = False
-        # Threads that have a child, or are about to: the end waits for them, as none of them waits for long.
-        self._parents = 0
+        # Those whose threads run: the end waits for them, as none of them waits for long.
+        self._attempts: set[_Attempt] = set()
         self._changed = Condition()
 
     @property
     def pids(self) -> list[int]:
         """The processes that there are."""
-        return [child.pid for child in list(self._children) if child.returncode is None]
+        children = [attempt.child for attempt in list(self._attempts)]
+        return [child.pid for child in children if child and child.returncode is None]
 
-    async def read(self, listed: Listed, begun: Callable[[], object] = lambda: None) -> tuple[str, Document]:
-        """The document, and its key in the cache. Tells that it has `begun`. Raises `DocumentError`."""
-        async with self._room:
-            begun()
-            return await in_thread(partial(load_source, listed, cache=self._cache, read_in=self._read_in))
+    def check_room(self, account: str) -> None:
+        """Raise `TooManyReads` where a caller has as many sources waiting as it may have."""
+        if account != SERVER and self._unread[account] >= self._most:
+            raise TooManyReads(f"{self._most} sources of this caller are not read yet; wait for some of them")
 
-    async def draw(self, listed: Listed, crops: Sequence[Crop], sha256: str) -> list[bytes | None]:
+    def discard(self, sha256: str, cache: Cache) -> None:
+        """Drop what was made of these bytes, also of what is being read now."""
+        for discarded in list(self._discarded.values()):
+            discarded.add(sha256)
+        cache.discard(sha256)
+
+    async def read(
+        self,
+        listed: Listed,
+        cache: Cache,
+        job: ReadJob,
+        progress: Progress | None = None,
+        *,
+        anew: bool = False,
+    ) -> tuple[str, Document]:
+        """The document, and its key in the cache. Raises `DocumentError`.
+
+        With `anew` it is read in any case, and replaces what the cache has.
+        """
+        with self._counted(job.account):
+            load = partial(self._load, cache, anew)
+            if not isinstance(listed.source, str):
+                return await self._passed(partial(load, listed), job, progress)
+            async with self.lanes.downloads.turn(job):
+                downloaded = await in_thread(partial(download, listed))
+                return await self._passed(partial(load, downloaded), job, progress)
+
+    async def _passed(self, load: _Load, job: ReadJob, progress: Progress | None) -> tuple[str, Document]:
+        lane = self.lanes.local
+        while True:
+            async with lane.turn(job):
+                if progress and lane is not self.lanes.local:
+                    progress.begin()
+                try:
+                    return await self._attempt(partial(load, lane))
+                except _Elsewhere as exc:
+                    lane = exc.lane
+            if progress and lane is not self.lanes.quick:
+                progress.slow_down()
+
+    def _load(
+        self, cache: Cache, anew: bool, listed: Listed, lane: Lane, attempt: _Attempt
+    ) -> tuple[str, Document]:
+        """In a thread, which goes on when whoever waits for it does not."""
+        discarded = self._discarded[attempt] = set()
+        try:
+            read_in = partial(self._read_in, lane, attempt)
+            key, document = load_source(listed, cache=None if anew else cache, read_in=read_in)
+            if anew:
+                cache.drop(key)
+                cache.put(key, document)
+            return key, document
+        finally:
+            del self._discarded[attempt]
+            for sha256 in discarded:
+                cache.discard(sha256)
+
+    async def draw(
+        self, listed: Listed, crops: Sequence[Crop], sha256: str, job: ReadJob
+    ) -> list[bytes | None]:
         """Pictures of a source that is still what it was; None for each where it is not, or has no looks."""
 
-        def drawn() -> list[bytes | None]:
+        def drawn(lane: Lane, attempt: _Attempt) -> list[bytes | None]:
             data = original(listed)
             if data is None or hashlib.sha256(data).hexdigest() != sha256 or not has_looks(data):
                 return [None] * len(crops)
-            with self._parenthood():
-                made = draw_all_in_child(data, crops, started=self._started)
+            seconds = min(DRAWING, lane.seconds)
+            made = draw_all_in_child(
+                data, crops, timeout=seconds, memory=lane.memory, started=attempt.started
+            )
             return [None if isinstance(picture, DocumentError) else picture for picture in made]
 
-        async with self._room:
-            return await in_thread(drawn)
+        with suppress(ReaderTimeout, ReaderFailed):
+            async with self.lanes.quick.turn(job):
+                return await self._attempt(partial(drawn, self.lanes.quick))
+        async with self.lanes.heavy.turn(job):
+            return await self._attempt(partial(drawn, self.lanes.heavy))
 
-    def _read_in(self, *given: Any, **options: Any) -> Document:
-        with self._parenthood():
-            return read_in_child(*given, started=self._started, **options)
+    async def _attempt(self, work: Callable[[_Attempt], _T]) -> _T:
+        """What `work` gives, in a thread.
+
+        Cancelled, it kills the child and waits for its end: a slot is free when nothing runs in it any more.
+        """
+        attempt = _Attempt()
+        if self._closed:
+            raise DocumentError("the engine was closed")
+        self._attempts.add(attempt)
+        running = asyncio.ensure_future(in_thread(partial(self._run, attempt, work)))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            attempt.give_up()
+            # Whatever comes of it, nobody wants it any more.
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running], timeout=_GRACE)
+            raise
+
+    def _run(self, attempt: _Attempt, work: Callable[[_Attempt], _T]) -> _T:
+        try:
+            return work(attempt)
+        finally:
+            with self._changed:
+                self._attempts.discard(attempt)
+                self._changed.notify_all()
+
+    def _read_in(self, lane: Lane, attempt: _Attempt, data: bytes, reader: str, **options: Any) -> Document:
+        """As `read_in_child`, in a lane. Raises `_Elsewhere` where the job belongs into another one."""
+        lanes, is_ocr = self.lanes, bool(options.get("ocr"))
+        last = lanes.ocr if is_ocr else lanes.heavy
+        sha256, variant = options["sha256"], "|".join(str(options.get(name)) for name in _VARIANT)
+        self.failures.check(sha256, variant, seconds=last.seconds, memory=last.memory)
+        if lane is lanes.local or (is_ocr and lane is not lanes.ocr):
+            raise _Elsewhere(lanes.ocr if is_ocr else lanes.quick)
+        try:
+            return self._in_child(lane, attempt, data, reader, **options)
+        except OcrUnfinished:
+            raise _Elsewhere(lanes.ocr) from None
+        except (ReaderTimeout, ReaderFailed) as exc:
+            if attempt.is_given_up:
+                raise
+            if lane is lanes.quick and (isinstance(exc, ReaderTimeout) or last.memory > lane.memory):
+                raise _Elsewhere(lanes.heavy) from exc
+            self.failures.add(sha256, variant, exc, seconds=last.seconds, memory=last.memory)
+            raise
+
+    def _in_child(self, lane: Lane, attempt: _Attempt, data: bytes, reader: str, **options: Any) -> Document:
+        seconds = min(lane.seconds, options.pop("timeout", lane.seconds))
+        if options.get("ocr"):
+            options["ocr_seconds"] = _OCR_TURN
+        return read_in_child(
+            data, reader, timeout=seconds, memory=lane.memory, started=attempt.started, **options
+        )
 
     @contextmanager
-    def _parenthood(self) -> Generator[None]:
-        with self._changed:
-            if self._closed:
-                raise DocumentError("the engine was closed")
-            self._parents += 1
+    def _counted(self, account: str) -> Generator[None]:
+        self.check_room(account)
+        self._unread[account] += 1
         try:
             yield
         finally:
-            with self._changed:
-                self._parents -= 1
-                self._changed.notify_all()
-
-    def _started(self, child: subprocess.Popen[bytes]) -> None:
-        for other in list(self._children):
-            if other.returncode is not None:
-                self._children.discard(other)
-        self._children.add(child)
-        # Seen by `close`, or sees that it was there.
-        if self._closed:
-            _kill(child)
+            self._unread[account] -= 1
+            if not self._unread[account]:
+                del self._unread[account]
 
     def close(self) -> None:
         """End what is being read, and wait until it has ended."""
+        self._closed = True
+        for attempt in list(self._attempts):
+            attempt.give_up()
         with self._changed:
-            self._closed = True
-        for child in list(self._children):
+            self._changed.wait_for(lambda: not self._attempts, _GRACE)
+
+
+class _Attempt:
+    """One try to read or draw a source, with the child that it has, if any."""
+
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.is_given_up = False
+
+    def started(self, child: subprocess.Popen[bytes]) -> None:
+        """Note the child, in the thread that has started it."""
+        self.child = child
+        # Seen by `give_up`, or sees that it was called.
+        if self.is_given_up:
             _kill(child)
-        with self._changed:
-            self._changed.wait_for(lambda: not self._parents, _GRACE)
+
+    def give_up(self) -> None:
+        """End it, from any thread."""
+        self.is_given_up = True
+        if self.child:
+            _kill(self.child)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

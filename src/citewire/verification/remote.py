@@ -9,6 +9,7 @@ Errors are told of the quotes that they cost: `RemoteError` is never raised to w
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64decode
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
@@ -23,19 +24,23 @@ from citewire.dialects.base import Json, is_object
 from citewire.dialects.deepcitation.verdict import read_verdict
 from citewire.documents.document import Document
 from citewire.documents.draw import Format
+from citewire.error_reports import report_detail, report_error
 from citewire.errors import CitewireError
 from citewire.text import for_log
 from citewire.verification.library import Checked
+from citewire.verification.named_sources import ORIGIN_WARNINGS
 from citewire.verification.near import plain
 from citewire.verification.peer import Peer, RemoteError
 from citewire.verification.readers import in_thread
-from citewire.verification.sources import Given, Listed, Source, each_source, original
+from citewire.verification.sources import Given, Listed, Source, each_source, original, posted_name
 from citewire.verification.verifier import Asked, as_known
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
 __all__ = ["RemoteVerifier"]
+
+_log = logging.getLogger("citewire.verification")
 
 # Citations of one request, requests at a time, and quotes that one call has under way.
 _BATCH, _REQUESTS, _WAITING = 100, 4, 256
@@ -134,9 +139,11 @@ class RemoteVerifier:
             async with self._room:
                 said = await self._peer.ask("POST", "/prepareAttachments", await _form(name, listed))
         except RemoteError as exc:
-            return exc.message
-        failed = said.get("status") == "error"
-        return for_log(said.get("error") or "the verifier cannot read it", 200) if failed else None
+            return report_error(exc, _log).message
+        if said.get("status") != "error":
+            return None
+        why = for_log(said.get("error") or "", 500)
+        return report_detail(why, _log, code=RemoteError.code, message="the verifier cannot read it").message
 
     async def _forgotten(self, scope: str | None) -> None:
         gone = self._uploads.pop(scope, [])
@@ -166,43 +173,52 @@ class RemoteVerifier:
         except TimeoutError:
             checked = Checked(None, "pending", "deadline")
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the quote that shows it
-            checked = Checked(None, "skipped", f"the check failed: {exc!r}")
+            report = report_error(exc, _log, code="check_failed", message="the check failed")
+            checked = Checked(None, "skipped", report.message)
         return replace(checked, id=asked.id, quote=asked.quote)
 
     async def _checked(self, asked: Asked) -> Checked:
         """What becomes of a quote in what it names, or else in everything. See `Asked`."""
         here = self._uploads.get(asked.scope, []) if asked.scope else []
         here = [*here, *(() if asked.alone else self._uploads[None])]
+        ours = [upload for upload in here if upload.listed.origin is None]
+        theirs = [upload for upload in here if upload.listed.origin is not None]
         wanted = asked.likely if asked.source is None else (asked.source,)
-        for name in wanted:
-            if named := [upload for upload in here if name.casefold() in upload.listed.names]:
-                return _best([await self._in_upload(upload, asked) for upload in named])
+        if named := _named(ours, wanted):
+            return _best([await self._in_upload(upload, asked) for upload in named])
         for name in () if asked.alone else wanted:
             if checked := await self._in_attachment(name, asked):
                 return checked
+        if named := _named(theirs, wanted):
+            return _best([await self._in_upload(upload, asked) for upload in named])
         if asked.source is not None:
             return Checked(None, "skipped", f"no source is called {for_log(asked.source, 80)}")
-        results = await asyncio.gather(*(self._in_upload(upload, asked) for upload in here))
+        results = await asyncio.gather(*(self._in_upload(upload, asked) for upload in [*ours, *theirs]))
         everywhere = None if asked.alone else await self._in_attachment(None, asked)
-        found = [*results, *([everywhere] if everywhere else [])]
+        found = [*results[: len(ours)], *([everywhere] if everywhere else []), *results[len(ours) :]]
         return _best(found) if found else Checked(None, "skipped", "there is no source to look in")
 
     async def _in_upload(self, upload: _Upload, asked: Asked) -> Checked:
         await _ended([upload])
         if why := _CLOSED if upload.task.cancelled() else upload.task.result():
             return Checked(None, "skipped", why, upload.listed.name)
-        checked = await self._in_attachment(upload.id, asked)
+        checked = await self._in_attachment(upload.id, asked, upload.listed)
         return checked or Checked(None, "skipped", "the verifier has lost it", upload.listed.name)
 
-    async def _in_attachment(self, name: str | None, asked: Asked) -> Checked | None:
-        """What becomes of a quote there; None where there is nothing of this name."""
+    async def _in_attachment(
+        self, name: str | None, asked: Asked, listed: Listed | None = None
+    ) -> Checked | None:
+        """What becomes of a quote there; None where there is nothing of this name.
+
+        `listed` is the source where it was added here.
+        """
         try:
             said = await self._asked(name, "avif", asked)
         except RemoteError as exc:
-            if exc.status in (_UNKNOWN if name is not None else _UNNAMED):
+            if _is_absent(name, exc):
                 return None
             return Checked(None, "skipped", exc.message)
-        checked = _read(said)
+        checked = _with_origin(_read(said), listed)
         if checked.boxes or "evidence" in said:
             self._places[checked] = name, asked
             if len(self._places) > _REMEMBERED:
@@ -249,7 +265,7 @@ class RemoteVerifier:
             said = verdicts if is_object(verdicts) else {}
             failure = RemoteError("the verifier said nothing of it")
         except Exception as exc:  # noqa: BLE001  # the root of a task: those who wait are told
-            failure = exc
+            failure = exc if _is_absent(batch.attachment, exc) else _reported(exc)
         finally:
             self._closed_for_more(batch)
             for at, (_, future) in enumerate(batch.waiting):
@@ -263,6 +279,17 @@ class RemoteVerifier:
     def _closed_for_more(self, batch: _Batch) -> None:
         if self._batches.get((batch.attachment, batch.form)) is batch:
             del self._batches[batch.attachment, batch.form]
+
+
+def _is_absent(attachment: str | None, error: Exception) -> bool:
+    """Whether the verifier says that it has nothing of this name."""
+    return isinstance(error, RemoteError) and error.status in (_UNNAMED if attachment is None else _UNKNOWN)
+
+
+def _reported(error: Exception) -> RemoteError:
+    """The error as all who wait for the same request are told of it, logged once."""
+    report = report_error(error, _log, code=RemoteError.code, message="the request to the verifier failed")
+    return RemoteError(report.message)
 
 
 async def _ended(uploads: Iterable[_Upload]) -> None:
@@ -330,6 +357,22 @@ def _read(said: Json) -> Checked:
         return msgspec.convert({**ours, "id": None, "quote_found": verdict.quote}, Checked)
     except msgspec.ValidationError:
         return plainly
+
+
+def _with_origin(checked: Checked, listed: Listed | None) -> Checked:
+    """The verdict with who brought the source. What the verifier's own sources are called is not known."""
+    origin = listed.origin if listed else None
+    if listed is None or origin is None or checked.status not in ("verified", "partial", "altered"):
+        return checked
+    warnings = (*checked.warnings, ORIGIN_WARNINGS[origin])
+    return replace(checked, source=posted_name(listed.name, origin), warnings=warnings, origin=origin)
+
+
+def _named(uploads: Iterable[_Upload], wanted: Iterable[str]) -> list[_Upload]:
+    """The sources that go by the first of these names that any goes by."""
+    known = list(uploads)
+    found = ([each for each in known if name.casefold() in each.listed.names] for name in wanted)
+    return next(filter(None, found), list[_Upload]())
 
 
 def _picture(said: Json, form: Format) -> bytes | None:

@@ -7,27 +7,33 @@ from __future__ import annotations
 
 from bisect import bisect, bisect_left
 from collections import OrderedDict
+from pathlib import Path
 
 from msgspec import Struct
 
-from citewire.documents.cache import Cache
+from citewire.documents.cache import NO_LIMIT, Cache
 from citewire.documents.errors import DocumentError
 from citewire.verification.kept import Kept
 from citewire.verification.library import NOTHING_QUOTED, Checked, Held
 from citewire.verification.near import ANYWHERE, Near
 from citewire.verification.sketches import Sketches
 
-__all__ = ["Answer", "Numbered", "Search", "Shelf"]
+__all__ = ["Answer", "NotCached", "Numbered", "Search", "Shelf"]
 
 # Documents and characters that are open at most: a document may map a dozen files, a process about 1,000.
 _MOST_OPEN, _MOST_CHARACTERS = 50, 16_000_000
 
 
+class NotCached(DocumentError):
+    """A document that the cache has no more: it has to be read again."""
+
+
 class Numbered(Struct, frozen=True, order=True, gc=False):
-    """A document: its number, and its key in the cache."""
+    """A document: its number, its key, and the folder of its cache where that is not the one of all."""
 
     number: int
     key: str
+    folder: str = ""
 
 
 class Search(Struct, frozen=True, tag=True):
@@ -45,13 +51,19 @@ class Search(Struct, frozen=True, tag=True):
 
 
 class Answer(Struct, frozen=True):
-    """What became of a quote, in which document, and how good that is, smaller is better; or what failed."""
+    """What became of a quote, in which document, and how good that is, smaller is better; or what failed.
+
+    `is_missing`: a document is not in the cache any more.
+    """
 
     checked: Checked | None = None
     number: int = -1
     rank: tuple[int, float] = (9, 0.0)
     is_perfect: bool = False
     error: str | None = None
+    is_missing: bool = False
+    detail: str = ""
+    """What only the log is told of the error."""
 
 
 class Shelf:
@@ -61,11 +73,12 @@ class Shelf:
         self._cache = cache
         self._documents: list[Numbered] = []
         self._sketches = Sketches()
-        self._open: OrderedDict[str, Held] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], Held] = OrderedDict()
 
     def add(self, document: Numbered) -> None:
         """Search this one too when no document is named. Raises `DocumentError`."""
-        sketch = Kept.of(self._held(document.key).document.text, self._cache).sketch
+        text = self._held(document).document.text
+        sketch = Kept.of(text, self._cache_of(document), document.key).sketch
         # In order, whichever was read first.
         at = bisect(self._documents, document)
         self._sketches.insert(at, sketch)
@@ -76,14 +89,20 @@ class Shelf:
         at = bisect_left(self._documents, number, key=lambda document: document.number)
         if at < len(self._documents) and self._documents[at].number == number:
             self._sketches.remove(at)
-            self._open.pop(self._documents.pop(at).key, None)
+            gone = self._documents.pop(at)
+            self._open.pop((gone.folder, gone.key), None)
+
+    def close(self, folder: str) -> None:
+        """Have no document of this folder open any more."""
+        for each in [each for each in self._open if each[0] == folder]:
+            del self._open[each]
 
     def search(self, asked: Search) -> Answer:
         """What becomes of a quote in the document where it is best. Raises `DocumentError`."""
         best = Answer()
         likely = [] if asked.documents else self._sketches.likely(asked.quote, thorough=asked.thorough)
         for document in asked.documents or [self._documents[at] for at in likely]:
-            held = self._held(document.key)
+            held = self._held(document)
             if asked.closest:
                 share, passage = held.closest(asked.quote) or (0.0, None)
                 if best.checked is None or -share < best.rank[1]:
@@ -99,16 +118,21 @@ class Shelf:
                 break
         return best
 
-    def _held(self, key: str) -> Held:
-        held = self._open.pop(key, None) or self._opened(key)
-        self._open[key] = held
+    def _held(self, document: Numbered) -> Held:
+        name = document.folder, document.key
+        held = self._open.pop(name, None) or self._opened(document)
+        self._open[name] = held
         return held
 
-    def _opened(self, key: str) -> Held:
-        document = self._cache.get(key)
+    def _opened(self, named: Numbered) -> Held:
+        cache = self._cache_of(named)
+        document = cache.get(named.key)
         if document is None:
-            raise DocumentError(f"it is not in the cache any more, in {self._cache.folder}")
+            raise NotCached(f"it is not in the cache any more, in {cache.folder}")
         characters = len(document.text) + sum(len(held.document.text) for held in self._open.values())
         while self._open and (characters > _MOST_CHARACTERS or len(self._open) >= _MOST_OPEN):
             characters -= len(self._open.popitem(last=False)[1].document.text)
-        return Held(document, lambda text: Kept.of(text, self._cache).searchable)
+        return Held(document, lambda text, part: Kept.of(text, cache, named.key, part).searchable)
+
+    def _cache_of(self, document: Numbered) -> Cache:
+        return Cache(Path(document.folder), limit=NO_LIMIT, make=False) if document.folder else self._cache

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -15,10 +15,18 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import Cache, Packed
 from citewire.documents.document import Document
-from citewire.documents.load import load_kept, read, sniff
+from citewire.documents.load import load_kept, read, sniff, url_name
 from citewire.documents.reader import read_in_child
 
-__all__ = ["Given", "Listed", "Source", "each_source", "load_source", "names", "original"]
+__all__ = [
+    "Address", "Given", "Listed", "Origin", "Source", "download", "each_source", "load_source", "names",
+    "original", "posted_name",
+]  # fmt: skip
+
+Origin: TypeAlias = Literal["posted", "client_tool"]
+"""Who brought a source that is neither the verifier's nor the agent's: a client posted it, or a tool that
+runs in the client returned it."""
+_ORIGIN_WORDS: dict[Origin, str] = {"posted": "posted", "client_tool": "client tool"}
 
 
 class Given(Struct, frozen=True):
@@ -31,9 +39,18 @@ class Given(Struct, frozen=True):
     also: tuple[str, ...] = ()
     """What else a citation may call it."""
     content_type: str = ""
+    origin: Origin | None = None
+    """Set where a client brought it. It never takes the name of a source that no client brought."""
 
 
-Source: TypeAlias = str | os.PathLike[str] | bytes | Given | Document
+class Address(Struct, frozen=True):
+    """The URL of a source that is to be fetched, and who named it, see `Given.origin`."""
+
+    url: str
+    origin: Origin | None = None
+
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | Given | Address | Document
 """A path, a folder, a URL, content, or what was read already."""
 
 
@@ -43,21 +60,38 @@ class Listed(NamedTuple):
     source: str | Path | Given | Document
     name: str
     names: frozenset[str]
+    origin: Origin | None = None
 
 
 def each_source(sources: Source | Iterable[Source]) -> Iterator[Listed]:
     """The sources, one by one. Of a folder, the files that are not hidden, called by their paths in it."""
-    single = isinstance(sources, str | os.PathLike | bytes | Given | Document)
+    single = isinstance(sources, str | os.PathLike | bytes | Given | Address | Document)
     for each in [sources] if single else sources:
         source = Given(each) if isinstance(each, bytes) else each
         if isinstance(source, Given | Document):
             name = source.name or source.url or source.title or "unnamed"
-            also = source.also if isinstance(source, Given) else ()
-            yield Listed(source, name, names(name, source.url, source.title, *also))
+            also, origin = (source.also, source.origin) if isinstance(source, Given) else ((), None)
+            yield _listed(source, name, (name, source.url, source.title, *also), origin)
+        elif isinstance(source, Address):
+            yield _listed(source.url, source.url, (source.url,), source.origin)
         elif isinstance(source, str) and "://" in source:
             yield Listed(source, source, names(source))
         else:
             yield from _files(Path(source))
+
+
+def _listed(
+    source: str | Given | Document, name: str, given: tuple[str | None, ...], origin: Origin | None
+) -> Listed:
+    called = names(*given)
+    if origin is not None:
+        called |= {posted_name(name, origin).casefold()}
+    return Listed(source, name, called, origin)
+
+
+def posted_name(name: str, origin: Origin) -> str:
+    """What a source that a client brought is called where another source has the same name."""
+    return f"{name} ({_ORIGIN_WORDS[origin]})"
 
 
 def _files(given: Path) -> Iterator[Listed]:
@@ -97,6 +131,17 @@ def load_source(
             return load_kept(address, cache=cache, read_in=read_in)
         case Path() as path:
             return load_kept(path, cache=cache, name=listed.name, read_in=read_in)
+
+
+def download(listed: Listed) -> Listed:
+    """A source at a URL with what is there. Raises `FetchError`."""
+    if not isinstance(listed.source, str):
+        return listed
+    from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
+
+    came = fetch(listed.source)
+    content = Given(came.data, url=came.url, content_type=came.content_type or "")
+    return Listed(content, url_name(came.url), listed.names, listed.origin)
 
 
 def original(listed: Listed) -> bytes | None:

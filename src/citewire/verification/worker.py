@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
-from citewire.verification.shelf import Answer, Numbered, Search, Shelf
+from citewire.verification.shelf import Answer, NotCached, Numbered, Search, Shelf
 
-__all__ = ["Forget", "Open", "Setup", "Worker"]
+__all__ = ["Close", "Forget", "Open", "Setup", "Worker"]
 
 _COMMAND = ("-P", "-c", "from citewire.verification.worker import serve; serve()")
 # A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
@@ -60,7 +60,14 @@ class Forget(Struct, frozen=True, tag=True):
     seconds: float
 
 
-Request: TypeAlias = Open | Forget | Search
+class Close(Struct, frozen=True, tag=True):
+    """The folder of documents that are gone, of which none is to stay open."""
+
+    folder: str
+    seconds: float
+
+
+Request: TypeAlias = Open | Forget | Close | Search
 
 _SETUP, _ANSWER = msgpack.Decoder(Setup), msgpack.Decoder(Answer)
 _REQUEST: msgpack.Decoder[Request] = msgpack.Decoder(Request)
@@ -187,16 +194,21 @@ def _answer(shelf: Shelf, request: Request) -> Answer:
     try:
         if isinstance(request, Search):
             return shelf.search(request)
-        if isinstance(request, Forget):
-            shelf.remove(request.number)
-        else:
-            shelf.add(request.document)
+        match request:
+            case Forget():
+                shelf.remove(request.number)
+            case Close():
+                shelf.close(request.folder)
+            case Open():
+                shelf.add(request.document)
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
+    except NotCached as exc:
+        return Answer(error=exc.message, is_missing=True)
     except CitewireError as exc:
-        return Answer(error=exc.message)
+        return Answer(error=exc.message, detail=exc.detail)
     except Exception as exc:  # noqa: BLE001  # a bug that a quote shows is told of that quote
-        return Answer(error=f"the search failed: {type(exc).__name__}: {exc}")
+        return Answer(error="the search failed", detail=f"{type(exc).__name__}: {exc}")
     finally:
         faulthandler.cancel_dump_traceback_later()
     return Answer()

@@ -34,11 +34,13 @@ from citewire.channels.lease import Alone, Leases
 from citewire.channels.store import Row
 from citewire.documents.document import Document, Kind
 from citewire.documents.errors import DocumentError
-from citewire.errors import CitewireError, ShapeError
+from citewire.error_reports import report_error
+from citewire.errors import ShapeError
 from citewire.server.blobs import Blobs, Draft
 from citewire.server.follower import Follower
 from citewire.server.holdings import clean, safe_name
 from citewire.server.http import NotFound
+from citewire.server.periodic import repeat
 from citewire.verification.engine import Engine
 from citewire.verification.library import NO_TEXT
 from citewire.verification.readers import in_thread
@@ -125,15 +127,8 @@ class Attachments:
 
     async def run(self) -> None:
         """Have what other servers are sent, and forget what has expired, again and again."""
-        await asyncio.gather(self._channel.run(), self._tidy())
-
-    async def _tidy(self) -> None:
-        while True:
-            try:
-                await self.sweep()
-            except CitewireError:
-                _log.exception("attachments that have expired cannot be deleted now")
-            await asyncio.sleep(_EVERY)
+        sweeping = repeat(self.sweep, _EVERY, _log, "expired attachments could not be deleted")
+        await asyncio.gather(self._channel.run(), sweeping)
 
     async def sweep(self) -> None:
         """Forget what has expired, and bytes that no attachment has any more."""
@@ -169,6 +164,10 @@ class Attachments:
                 await catch_up()
         raise NotFound("there is no attachment with these bytes, or it has expired")
 
+    def needs(self, sha256: str) -> bool:
+        """Whether an attachment has these bytes."""
+        return any(held.sha256 == sha256 for held in self._held.values())
+
     async def given(self, held: Attachment) -> Given:
         """An attachment as a source. Raises `DocumentError`."""
         path = await self._blobs.bring(held.sha256) if held.sha256 else None
@@ -183,8 +182,8 @@ class Attachments:
     async def read(self, held: Attachment) -> Attachment:
         """As it is once it was read, well or not.
 
-        A failure is not kept for good: it may be that of a reader which had no time, and after a restart it
-        is tried again.
+        A failure is not written to the log. After a restart it is tried again, unless it exceeded the limits
+        of its reader: the engine remembers those until the bytes are sent again.
         """
         if held.read is not None:
             return held
@@ -192,7 +191,7 @@ class Attachments:
         try:
             document = await self.document(held)
         except DocumentError as exc:
-            now = replace(held, reason=exc.message)
+            now = replace(held, reason=report_error(exc, _log).message)
         else:
             size = len(document.text.encode("utf-8", "replace"))
             now = replace(held, kind=document.kind, pages=len(document.pages), text_bytes=size)
@@ -236,7 +235,8 @@ class Attachments:
         except (web.BadUrl, web.AddressRefused):
             raise
         except web.FetchError as exc:
-            return await self._keep(replace(held, reason=exc.message, read=held.added), None), False
+            why = report_error(exc, _log).message
+            return await self._keep(replace(held, reason=why, read=held.added), None), False
         async with self._blobs.draft() as draft:
             await draft.write(came.data)
             held = replace(held, content_type=_typed(came.content_type or ""))
@@ -284,6 +284,8 @@ class Attachments:
             await draft.done()
             held = replace(held, sha256=draft.sha256, size=draft.size)
             await self._blobs.share(draft)
+            # Whoever sends it again wants another try.
+            await self._engine.retry(draft.sha256)
         async with self._changing:
             before = self._held.get((held.key, held.id))
             if draft:

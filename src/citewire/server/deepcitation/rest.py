@@ -170,7 +170,7 @@ class DeepCitation:
             )
         except DocumentError as exc:
             # Nothing that another try could change.
-            raise ShapeError(exc.message, "$.url") from exc
+            raise ShapeError(exc.message, "$.url", detail=exc.detail) from exc
 
     async def _uploaded(self, call: Call) -> Attachment:
         form = await form_of(call.request)

@@ -94,7 +94,7 @@ class Verifying:
         ]  # fmt: skip
         try:
             if held:
-                await self._engine.add(await self._attachments.given(held), scope=scope)
+                await self._engine.add(await self._attachments.given(held), scope=scope, is_kept=True)
             checks = await decided(self._engine, asked, self._deadline)
             pictures = await self._pictures(checks, data.output_image_format)
             documents = await self._documents(scope, {each.sha256 for each in checks if each.sha256})

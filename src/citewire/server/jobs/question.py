@@ -16,7 +16,7 @@ from citewire.channels.store import Cursor
 from citewire.errors import ShapeError
 from citewire.verification.library import Checked
 from citewire.verification.near import ANYWHERE, Near
-from citewire.verification.sources import Given, Source
+from citewire.verification.sources import Address, Given, Origin, Source
 from citewire.verification.verifier import Asked
 
 __all__ = ["LARGEST", "Handed", "Manifest", "Posed", "key_of", "read", "sha256_of", "write"]
@@ -39,16 +39,17 @@ class Handed(Struct, frozen=True, omit_defaults=True):
     title: str | None = None
     also: _Some = ()
     content_type: str = ""
+    origin: Origin | None = None
 
     def source(self, contents: Mapping[str, bytes]) -> Source:
         """The source again. Raises `ShapeError` where it would be anything else, such as a file of ours."""
         if self.sha256 is None:
             if self.url is None or not self.url.startswith(("http://", "https://")):
                 raise ShapeError("a source without content or address")
-            return self.url
+            return Address(self.url, self.origin)
         data = contents[self.sha256]
         content = data.decode("utf-8", "replace") if self.is_text else data
-        return Given(content, self.name, self.url, self.title, self.also, self.content_type)
+        return Given(content, self.name, self.url, self.title, self.also, self.content_type, self.origin)
 
 
 class Manifest(Struct, frozen=True):

@@ -32,9 +32,10 @@ _NEWS = "citewire_verdict"
 # Seconds: to connect; for which one waits for a connection of the pool; and for which that tries by itself to
 # have one again, less and less often. After that, whoever asks next makes it try.
 _CONNECT, _PATIENCE, _RECONNECT = 5, 2.0, 1.0
-# Hours for which a verdict can be had again, and what came with a run; seconds after which a worker that is
-# gone is forgotten, whose jobs were taken by others long before.
-_KEPT, _GIVEN, _FORGOTTEN = 1, 24, 60
+# Hours for which a verdict can be had again, and after which what came with a run is deleted that no node has
+# touched, as its node has died; seconds after which a worker that is gone is forgotten, whose jobs were taken
+# by others long before.
+_KEPT, _GIVEN, _FORGOTTEN = 1, 1, 60
 # For the lock under which the tables of procrastinate are made: any number that nobody else locks.
 _MAKING = 0x6369_7465_6A6F_6273
 # A database that is gone without a word must be noticed in seconds.
@@ -66,15 +67,20 @@ _QUESTIONS: LiteralString = (
 _ANSWER: LiteralString = (
     "WITH written AS (UPDATE citewire.verdict AS v SET data = a.data, question = '', at = now()"
     " FROM unnest(%s::text[], %s::bytea[]) AS a (key, data)"
-    " WHERE v.key = a.key AND v.data IS NULL RETURNING v.key)"
+    " WHERE v.key = a.key AND v.data IS NULL AND v.job = coalesce(%s, v.job) RETURNING v.key)"
     " SELECT pg_notify(%s, string_agg(key, ',')) FROM written HAVING count(*) > 0"
 )
 _MOVE: LiteralString = "UPDATE citewire.verdict SET job = %s WHERE key = %s AND data IS NULL"
-_TOUCH: LiteralString = "UPDATE citewire.given SET at = now() WHERE sha256 = ANY (%s) RETURNING sha256"
+_TOUCH: LiteralString = "UPDATE citewire.given SET at = now() WHERE scope = ANY (%s)"
 _HAND: LiteralString = (
-    "INSERT INTO citewire.given (sha256, data) VALUES (%s, %s) ON CONFLICT (sha256) DO UPDATE SET at = now()"
+    "INSERT INTO citewire.given (scope, sha256, data) VALUES (%s, %s, %s)"
+    " ON CONFLICT (sha256, scope) DO UPDATE SET at = now()"
 )
-_HANDED: LiteralString = "SELECT sha256, data FROM citewire.given WHERE sha256 = ANY (%s)"
+_HANDED: LiteralString = (
+    "SELECT DISTINCT ON (sha256) sha256, data FROM citewire.given WHERE sha256 = ANY (%s)"
+)
+_FORGET_GIVEN: LiteralString = "DELETE FROM citewire.given WHERE scope = %s"
+_FORGET_VERDICTS: LiteralString = "DELETE FROM citewire.verdict WHERE key = ANY (%s)"
 _TIDY_VERDICTS: LiteralString = "DELETE FROM citewire.verdict WHERE at < now() - make_interval(hours => %s)"
 _TIDY_GIVEN: LiteralString = "DELETE FROM citewire.given WHERE at < now() - make_interval(hours => %s)"
 _BACKLOG: LiteralString = (
@@ -125,12 +131,25 @@ class Queue:
             if not asked.rowcount:
                 raise psycopg.Rollback(all_or_none)
 
-    async def hand(self, contents: Mapping[str, bytes]) -> None:
-        """Keep what came with a run, by its sha256, for a while."""
-        there = {sha256 for (sha256,) in await self._rows(_TOUCH, ([*contents],))}
-        for sha256 in sorted(contents.keys() - there):
+    async def hand(self, scope: str, contents: Mapping[str, bytes]) -> None:
+        """Keep what came with a run, by its sha256, until `forget`."""
+        for sha256, data in contents.items():
             async with self._connection() as db:
-                await db.execute(_HAND, (sha256, contents[sha256]))
+                await db.execute(_HAND, (scope, sha256, data))
+
+    async def touch(self, scopes: Collection[str]) -> None:
+        """Have what came with these runs stay: their node lives."""
+        async with self._connection() as db:
+            await db.execute(_TOUCH, ([*scopes],))
+
+    async def forget(self, scope: str, keys: Collection[str]) -> None:
+        """Delete what came with a run, and the questions about it with their verdicts.
+
+        Whoever else waits for one of them asks it again.
+        """
+        async with self._connection() as db, db.transaction():
+            await db.execute(_FORGET_VERDICTS, ([*keys],))
+            await db.execute(_FORGET_GIVEN, (scope,))
 
     async def told(self) -> AsyncGenerator[list[str]]:
         """Questions that were answered, as they are; none where all have to be looked for."""
@@ -156,9 +175,12 @@ class Queue:
         """What came with a run, as far as it is kept."""
         return {sha256: bytes(data) for sha256, data in await self._rows(_HANDED, ([*sha256s],))}
 
-    async def answer(self, verdicts: Mapping[str, bytes]) -> None:
-        """Write verdicts, where there are none yet, and have all who wait for them told."""
-        await self._rows(_ANSWER, ([*verdicts], [*verdicts.values()], _NEWS))
+    async def answer(self, verdicts: Mapping[str, bytes], job: int | None = None) -> None:
+        """Write verdicts, where there are none yet, and have all who wait for them told.
+
+        With a `job`, only where the question is still with that job: it may have been asked again since.
+        """
+        await self._rows(_ANSWER, ([*verdicts], [*verdicts.values()], job, _NEWS))
 
     async def split(self, questions: Collection[str]) -> None:
         """Have each of these answered in a job of its own."""

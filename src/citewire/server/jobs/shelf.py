@@ -12,7 +12,8 @@ from citewire.channels.store import Cursor, Row, StoreError
 from citewire.server.blobs import Blobs
 from citewire.server.follower import Follower
 from citewire.server.holdings import CHANNEL, Holding, Holdings
-from citewire.verification.engine import Engine, Reading
+from citewire.verification.engine import Engine
+from citewire.verification.reading import Reading
 
 __all__ = ["Shelf"]
 
@@ -38,6 +39,14 @@ class Shelf:
     async def __aexit__(self, *_: object) -> None:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
+
+    def holds(self, sha256: str) -> bool:
+        """Whether a source has these bytes."""
+        return self._holdings.holds(sha256)
+
+    async def tidy(self) -> None:
+        """Delete the copies of bytes that no source has any more. Raises `StoreError`."""
+        await self._blobs.drop_copies(self.holds)
 
     async def reach(self, wanted: Cursor) -> None:
         """Have the sources as they were at a place of their log, or later. Raises `StoreError`."""

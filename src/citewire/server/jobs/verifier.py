@@ -14,12 +14,13 @@ from citewire.channels.store import Cursor, StoreError
 from citewire.documents.document import Document
 from citewire.documents.draw import Format
 from citewire.errors import InputError
+from citewire.server.jobs.cancellation import cancel_until_done
 from citewire.server.jobs.question import Handed, Manifest, Posed, key_of, read, sha256_of, write
 from citewire.server.jobs.queue import Queue
 from citewire.verification.engine import Engine
 from citewire.verification.library import Checked
 from citewire.verification.readers import in_thread
-from citewire.verification.sources import Given, Listed, Source, each_source, original
+from citewire.verification.sources import Address, Given, Listed, Source, each_source, original
 from citewire.verification.verifier import Asked, as_known
 
 __all__ = ["JobVerifier"]
@@ -29,8 +30,11 @@ _log = logging.getLogger("citewire.jobs")
 # Quotes that one call has under way; in one job, of how many bytes together.
 _WAITING, _BATCH, _BATCH_BYTES = 1024, 32, 1 << 20
 # Seconds from one look at all that is waited for to the next, as a notification may be lost; from one look
-# for workers to the next while nothing is; after a failure; and from one warning to the next.
-_POLL, _IDLE, _AGAIN, _WARN = 1.0, 10.0, 1.0, 60.0
+# for workers to the next while nothing is; after a failure; from one warning to the next; and from one time
+# that what came with the runs of this node is touched to the next.
+_POLL, _IDLE, _AGAIN, _WARN, _TOUCH = 1.0, 10.0, 1.0, 60.0, 60.0
+# Seconds for the database to forget a run.
+_FORGETTING = 5.0
 _CLOSED = "the verifier was closed"
 
 
@@ -50,6 +54,8 @@ class _Along:
         self.unsent: dict[str, bytes] = {}
         # By whether it is looked in alone; until more comes.
         self.manifests: dict[bool, str] = {}
+        # The questions that were asked about it.
+        self.keys: set[str] = set()
 
 
 class JobVerifier:
@@ -74,15 +80,14 @@ class JobVerifier:
         self._news: set[str] = set()
         self._bell = asyncio.Event()
         self._warned = -_WARN
+        self._touched = 0.0
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(work) for work in (self._ask(), self._listen())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_until_done(self._tasks)
         for waiting in self._waiting.values():
             if not waiting.verdict.done():
                 waiting.verdict.set_result(write(Checked(None, "skipped", _CLOSED)))
@@ -108,9 +113,15 @@ class JobVerifier:
         await self._engine.add(*(each for each in sources if _may_have_looks(each)), scope=scope)
 
     async def forget(self, scope: str) -> None:
-        """See `Verifier`. In the database it is kept for a while: a worker may be about to look in it."""
-        self._scopes.pop(scope, None)
+        """See `Verifier`. Also in the database; or, while that is away, by whoever tidies it later."""
+        along = self._scopes.pop(scope, None)
         await self._engine.forget(scope)
+        if along and (along.handed or along.keys):
+            try:
+                async with asyncio.timeout(_FORGETTING):
+                    await self._queue.forget(scope, along.keys)
+            except (StoreError, TimeoutError) as exc:
+                _log.warning("what came with a run is not deleted yet: %s", exc or "the database is slow")
 
     async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
         """See `Verifier`."""
@@ -120,8 +131,11 @@ class JobVerifier:
         """See `Verifier`. Workers read the sources whether or not anybody asks."""
 
     async def _checked(self, asked: Asked) -> Checked:
-        data = write(Posed.of(asked, self._given(asked), self._position()))
+        given = self._given(asked)
+        data = write(Posed.of(asked, given, self._position()))
         key = key_of(data)
+        if given and asked.scope in self._scopes:
+            self._scopes[asked.scope].keys.add(key)
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = _Waiting(data)
@@ -179,10 +193,13 @@ class JobVerifier:
     async def _step(self, keys: Sequence[str]) -> None:
         if not keys:
             return
-        for along in [each for each in self._scopes.values() if each.unsent]:
+        for scope, along in [each for each in self._scopes.items() if each[1].unsent]:
             sending = dict(along.unsent)
-            await self._queue.hand(sending)
+            await self._queue.hand(scope or "", sending)
             along.unsent = {name: data for name, data in along.unsent.items() if name not in sending}
+            if scope and scope not in self._scopes:
+                # It was forgotten meanwhile.
+                await self._queue.forget(scope, along.keys)
         known = await self._queue.look(keys)
         for key, data in known.items():
             waiting = self._waiting.get(key)
@@ -196,6 +213,10 @@ class JobVerifier:
         """Say when nobody is there to answer."""
         jobs, workers = await self._queue.backlog()
         self._backlog(jobs, workers)
+        if (beat := asyncio.get_running_loop().time()) - self._touched >= _TOUCH:
+            self._touched = beat
+            await self._queue.touch([scope or "" for scope in self._scopes])
+            await self._queue.tidy()
         waiting, now = len(self._waiting), asyncio.get_running_loop().time()
         if waiting and jobs and not workers and now - self._warned >= _WARN:
             self._warned = now
@@ -244,14 +265,14 @@ def _handed(listed: Listed, content: bytes | None) -> Handed:
     match source:
         case Given():
             is_text, also, kind = isinstance(source.content, str), source.also, source.content_type
-            return Handed(listed.name, sha256, is_text, source.url, source.title, also, kind)
+            return Handed(listed.name, sha256, is_text, source.url, source.title, also, kind, source.origin)
         case Document():
             return Handed(listed.name, sha256, True, source.url, source.title)
         case str():
-            return Handed(listed.name, url=source)
+            return Handed(listed.name, url=source, origin=listed.origin)
         case _:
             return Handed(listed.name, sha256, also=(str(source),))
 
 
 def _may_have_looks(source: Source) -> bool:
-    return not (isinstance(source, Document) or _text(source) is not None or isinstance(source, str))
+    return not (isinstance(source, Document | Address | str) or _text(source) is not None)

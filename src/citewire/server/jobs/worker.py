@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import procrastinate.worker
 from procrastinate import JobContext
 from procrastinate.jobs import Job
 
@@ -24,6 +25,9 @@ from citewire.documents.cache import Cache
 from citewire.errors import InputError
 from citewire.server import nodes
 from citewire.server.blobs_postgres import PostgresBlobs
+from citewire.server.cache_sweep import CacheSweep
+from citewire.server.data_folder import keep_private, restrict_new_files
+from citewire.server.jobs.cancellation import cancel_until_done
 from citewire.server.jobs.question import Manifest, Posed, read, write
 from citewire.server.jobs.queue import BEAT, GONE, QUEUE, TASK, Queue
 from citewire.server.jobs.shelf import Shelf
@@ -50,6 +54,7 @@ class Worker:
 
     def __init__(self, queue: Queue, engine: Engine, shelf: Shelf) -> None:
         self._queue, self._engine, self._shelf = queue, engine, shelf
+        self._caches = CacheSweep(engine, None, [shelf.holds])
         queue.app.task(name=TASK, queue=QUEUE, pass_context=True, retry=_TRIES - 1)(self._verify)
 
     async def run(self, stop: asyncio.Event, concurrency: int) -> None:
@@ -58,40 +63,38 @@ class Worker:
         stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
-                working = asyncio.create_task(self._work(concurrency))
+                worker = self._procrastinate_worker(concurrency)
+                working = asyncio.create_task(_run(worker))
                 await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                worker.stop()
+                await asyncio.wait([working], timeout=2 * _GRACE)
+                await cancel_until_done([working])
                 if not stop.is_set():
                     await asyncio.sleep(_AGAIN)
         finally:
-            for task in (ending := [*sides, stopping]):
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            await cancel_until_done([*sides, stopping])
 
-    async def _work(self, concurrency: int) -> None:
-        """Until it is cancelled, or the database fails. It gets another number each time."""
-        try:
-            await self._queue.app.run_worker_async(
-                queues=[QUEUE], concurrency=concurrency, delete_jobs="successful",
-                install_signal_handlers=False, shutdown_graceful_timeout=_GRACE,
-                fetch_job_polling_interval=_SWEEP, update_heartbeat_interval=BEAT,
-                stalled_worker_timeout=GONE,
-            )  # fmt: skip
-        except Exception as exc:  # noqa: BLE001  # whatever it was, it begins again
-            _log.warning("no jobs can be taken now: %s", type(exc).__name__)
+    def _procrastinate_worker(self, concurrency: int) -> procrastinate.worker.Worker:
+        """A worker of procrastinate's, which registers under a new number each time it runs."""
+        return procrastinate.worker.Worker(
+            self._queue.app,
+            queues=[QUEUE], concurrency=concurrency, delete_jobs="successful",
+            install_signal_handlers=False, shutdown_graceful_timeout=_GRACE,
+            fetch_job_polling_interval=_SWEEP, update_heartbeat_interval=BEAT,
+            stalled_worker_timeout=GONE,
+        )  # fmt: skip
 
     async def _verify(self, context: JobContext, **_: Any) -> None:
         """What procrastinate calls for a job."""
         questions = await self._queue.questions(context.job.id or 0)
         try:
-            await self._answer(questions)
+            await self._answer(questions, context.job.id or 0)
         except Exception as exc:
             _log.warning("a job failed: %s", exc, exc_info=not isinstance(exc, StoreError))
             if not await self._is_over(context.job):
                 raise
 
-    async def _answer(self, questions: Mapping[str, bytes]) -> None:
+    async def _answer(self, questions: Mapping[str, bytes], job: int) -> None:
         async with AsyncExitStack() as stack:
             asked: list[Asked] = []
             skipped: dict[str, bytes] = {}
@@ -107,7 +110,7 @@ class Worker:
                 except InputError as exc:
                     skipped[key] = _skipped(f"the question cannot be answered: {exc.message}")
             if skipped:
-                await self._queue.answer(skipped)
+                await self._queue.answer(skipped, job)
             results = await stack.enter_async_context(aclosing(self._engine.check(asked)))
             async with aclosing(_gathered(results)) as some:
                 async for found in some:
@@ -158,9 +161,19 @@ class Worker:
         while True:
             try:
                 await self._queue.tidy()
+                await self._shelf.tidy()
+                await self._caches.sweep()
             except StoreError as exc:
                 _log.debug("what nobody needs cannot be forgotten now: %s", exc)
             await asyncio.sleep(_TIDY)
+
+
+async def _run(worker: procrastinate.worker.Worker) -> None:
+    """Take jobs until the worker is stopped or the database fails."""
+    try:
+        await worker.run()
+    except Exception as exc:  # noqa: BLE001  # whatever it was, the caller starts another one
+        _log.warning("no jobs can be taken now: %s", type(exc).__name__)
 
 
 async def _gathered(results: AsyncIterator[Checked]) -> AsyncGenerator[list[Checked]]:
@@ -193,7 +206,14 @@ def _skipped(reason: str) -> bytes:
 
 async def work(settings: Settings, dsn: str, data: Path, concurrency: int) -> None:
     """Be a worker with its files in `data` until the process is told to end. Raises `StoreError`."""
-    limits = Limits(memory=settings.worker_memory, readers=settings.readers or Limits().readers)
+    restrict_new_files()
+    keep_private(data)
+    usual = Limits()
+    limits = Limits(
+        memory=settings.worker_memory,
+        readers=settings.readers or usual.readers,
+        reader_memory=settings.reader_memory or usual.reader_memory,
+    )
     async with AsyncExitStack() as stack:
         stack.enter_context(nodes.own_folder(data))
         store = await nodes.open_store(dsn)
@@ -201,7 +221,9 @@ async def work(settings: Settings, dsn: str, data: Path, concurrency: int) -> No
         hub = Hub(store)
         stack.callback(hub.close)
         # No deadline: who asks has one, and finds the verdict when it comes back.
-        engine = Engine(cache=Cache(data / "cache"), deadline=None, workers=settings.workers, limits=limits)
+        cache = Cache(data / "cache")
+        await asyncio.to_thread(cache.remove_unfinished)
+        engine = Engine(cache=cache, deadline=None, workers=settings.workers, limits=limits)
         await stack.enter_async_context(engine)
         blobs = PostgresBlobs(data / "sources", store.db, "sources")
         shelf = await stack.enter_async_context(Shelf(hub, blobs, engine))

@@ -1,0 +1,45 @@
+"""Pages that tesseract has read, kept in the cache until all pages of their source are read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from citewire.documents.cache import Cache, Packed
+from citewire.documents.ocr import Reading
+
+__all__ = ["PageCache", "forget_pages"]
+
+_PAGES = "-ocrpage-"
+
+
+class PageCache:
+    """The pages of the source with this sha256 that were read in these languages."""
+
+    def __init__(self, folder: str, sha256: str, languages: str) -> None:
+        # Where the folder is gone, nobody wants the pages any more.
+        self._cache, self._sha256 = Cache(Path(folder), make=False), sha256
+        self._languages = languages
+
+    def get(self, where: str) -> Reading | None:
+        """See `ocr.Pages`."""
+        packed = self._cache.read(self._key(where))
+        if packed is None or len(packed.arrays) != 2:
+            return None
+        boxes, confidence = packed.arrays
+        return Reading(packed.meta.decode(), boxes, confidence)
+
+    def put(self, where: str, reading: Reading) -> bool:
+        """See `ocr.Pages`."""
+        key = self._key(where)
+        self._cache.write(key, Packed(reading.text.encode(), [reading.boxes, reading.confidence]))
+        return self._cache.read(key) is not None
+
+    def _key(self, where: str) -> str:
+        name = hashlib.sha256(f"{self._languages}|{where}".encode()).hexdigest()[:16]
+        return f"{self._sha256}{_PAGES}{name}"
+
+
+def forget_pages(cache: Cache, sha256: str) -> None:
+    """Drop the pages of a source: all of it was read."""
+    cache.discard(f"{sha256}{_PAGES}")

@@ -1,0 +1,93 @@
+"""Files that a reader could not cope with, remembered so that they are not tried again and again.
+
+A file that ran out of time or memory, or crashed its reader, costs its full limits at each attempt. Its
+failure is kept on disk by the file's sha256 and the version of the readers, and counts as long as the limits
+are no larger than they were. `forget` makes the next attempt a real one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import DecodeError, Struct, json
+
+from citewire.documents.cache import VERSION
+from citewire.documents.errors import DocumentError
+from citewire.documents.reader import ReaderFailed, ReaderTimeout
+
+__all__ = ["Failures"]
+
+# Failures on disk and in memory: the oldest go first. One takes a few hundred bytes.
+_MOST = 10_000
+_KINDS = {error.code: error for error in (ReaderFailed, ReaderTimeout)}
+
+
+class _Failure(Struct, frozen=True):
+    code: str
+    message: str
+    seconds: float
+    memory: int
+
+
+class Failures:
+    """Failures in `folder`. Any number of threads and processes may use one folder."""
+
+    def __init__(self, folder: Path, most: int = _MOST) -> None:
+        self._folder, self._most = folder / f"failed-v{VERSION}", most
+        self._known: OrderedDict[str, _Failure] = OrderedDict()
+
+    def check(self, sha256: str, variant: str, *, seconds: float, memory: int) -> None:
+        """Raise the failure of a file, unless it had less time or memory than it would have now."""
+        name = _name(sha256, variant)
+        failure = self._known.get(name) or self._read(name)
+        if failure and failure.seconds >= seconds and failure.memory >= memory:
+            raise _KINDS.get(failure.code, DocumentError)(failure.message)
+
+    def add(self, sha256: str, variant: str, error: DocumentError, *, seconds: float, memory: int) -> None:
+        """Remember a failure, on disk as far as something can be written there."""
+        name, failure = _name(sha256, variant), _Failure(error.code, error.message, seconds, memory)
+        self._known[name] = failure
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        # Where nothing can be written it is only forgotten sooner.
+        with suppress(OSError):
+            self._write(name, failure)
+
+    def forget(self, sha256: str) -> None:
+        """Have a file tried again."""
+        for name in [each for each in list(self._known) if each.startswith(sha256)]:
+            self._known.pop(name, None)
+        with suppress(OSError):
+            for path in self._folder.glob(f"{sha256}-*"):
+                path.unlink(missing_ok=True)
+
+    def _read(self, name: str) -> _Failure | None:
+        with suppress(OSError, DecodeError):
+            return json.decode((self._folder / name).read_bytes(), type=_Failure)
+        return None
+
+    def _write(self, name: str, failure: _Failure) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=self._folder, prefix=".aside-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(json.encode(failure))
+        Path(aside).replace(self._folder / name)
+        for path in self._surplus():
+            path.unlink(missing_ok=True)
+
+    def _surplus(self) -> Iterator[Path]:
+        paths = list(self._folder.iterdir())
+        if len(paths) > self._most:
+            # Others may delete them meanwhile.
+            ages = {path: path.stat().st_mtime for path in paths if path.exists()}
+            yield from sorted(ages, key=ages.__getitem__)[: len(paths) - self._most]
+
+
+def _name(sha256: str, variant: str) -> str:
+    return f"{sha256}-{hashlib.sha256(variant.encode()).hexdigest()[:16]}"

@@ -1,0 +1,52 @@
+"""Which sources a citation names. A source that a client brought never takes the name of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from citewire.verification.reading import Reading
+from citewire.verification.sources import names, posted_name
+
+__all__ = ["ORIGIN_WARNINGS", "find_named", "name_order", "shown_name"]
+
+ORIGIN_WARNINGS: Mapping[str, str] = {
+    "posted": "the source was posted with the question",
+    "client_tool": "the source is what a tool of the client returned",
+}
+"""What a verdict says of a source that a client brought, by its `Origin`."""
+# Digits of a label that is only a place in a list, such as the 12 of "[12]".
+_PLACE_DIGITS = 3
+
+
+def find_named(readings: Iterable[Reading], wanted: Iterable[str]) -> list[Reading]:
+    """The sources that go by the first of these names that any goes by."""
+    known = list(readings)
+    found = ([reading for reading in known if name in reading.names] for name in wanted)
+    return next(filter(None, found), list[Reading]())
+
+
+def name_order(
+    readings: Sequence[Reading], wanted: Sequence[str]
+) -> Iterator[tuple[list[Reading], list[str]]]:
+    """The sources to look for names in, in order, and which names: those that no client brought come first.
+
+    A number such as that of `[12]` is looked for last, for it may only be a place in a list.
+    """
+    theirs = [reading for reading in readings if reading.origin is not None]
+    if not theirs:
+        yield list(readings), list(wanted)
+        return
+    ours = [reading for reading in readings if reading.origin is None]
+    places = [name for name in wanted if name.isdecimal() and len(name) <= _PLACE_DIGITS]
+    for called in ([name for name in wanted if name not in places], places):
+        yield ours, called
+        yield theirs, called
+
+
+def shown_name(reading: Reading, others: Iterable[Reading]) -> str:
+    """What a source is called in a verdict: one that a client brought never as another one is."""
+    if reading.origin is None:
+        return reading.name
+    called = names(reading.name)
+    is_taken = any(called & each.names for each in others if each.origin is None)
+    return posted_name(reading.name, reading.origin) if is_taken else reading.name

@@ -1,0 +1,73 @@
+"""A source of the engine, and how far it was read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from citewire.documents.cache import Cache
+from citewire.documents.document import Kind
+from citewire.model import Problem
+from citewire.verification.lanes import ReadJob
+from citewire.verification.sources import Listed, Origin
+
+__all__ = ["Reading"]
+
+
+class Reading(Struct, eq=False):
+    """A source: once it was read, `key` is its place in the cache, or `problem` says why it has none.
+
+    One without any text has neither. `notes` are what is wrong with parts of it. `changed` is called when it
+    has `begun` to be read, and when it `is_read`. It `is_slow` where it takes longer than most files or
+    needs tesseract.
+    """
+
+    number: int
+    listed: Listed
+    names: frozenset[str]
+    cache: Cache
+    scope: str | None = None
+    key: str | None = None
+    problem: Problem | None = None
+    notes: tuple[Problem, ...] = ()
+    sha256: str | None = None
+    url: str | None = None
+    title: str | None = None
+    kind: Kind | None = None
+    pages: int | None = None
+    begun: bool = False
+    is_slow: bool = False
+    is_read: bool = False
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is read, or known to be slow."""
+    changed: Callable[[Reading], object] = lambda _: None
+    job: ReadJob = field(default_factory=ReadJob)
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report."""
+        return self.listed.name
+
+    @property
+    def origin(self) -> Origin | None:
+        """Who brought it, where that was a client."""
+        return self.listed.origin
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        if not self.begun:
+            self.begun = True
+            self.changed(self)
+
+    def slow_down(self) -> None:
+        """It takes longer than most files, or needs tesseract."""
+        self.is_slow = True
+        self.settled.set()
+
+    def end(self) -> None:
+        """All is known of it that will be."""
+        self.is_read = True
+        self.settled.set()
+        self.changed(self)

@@ -41,7 +41,9 @@ from citewire.server.keys import Caller
 from citewire.server.limits import Limits
 from citewire.server.settings import Settings
 from citewire.server.sources import Sources
+from citewire.server.versions import Versions
 from citewire.verification.engine import Engine
+from citewire.verification.engine import Limits as ReadingLimits
 from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 from pdfs import Line, Sheet, make_pdf
@@ -55,8 +57,11 @@ EVERYTHING = {"source:*": ["*"]}
 class Desk:
     """A catalog with its operations over HTTP, and all that is under it."""
 
-    def __init__(self, catalog: Catalog, engine: Engine, index: Index, hub: Hub, settings: Settings) -> None:
+    def __init__(
+        self, catalog: Catalog, blobs: Blobs, engine: Engine, index: Index, hub: Hub, settings: Settings
+    ) -> None:
         self.catalog, self.engine, self.index, self.hub, self.settings = catalog, engine, index, hub, settings
+        self.versions = Versions(catalog, blobs, engine)
         self.http = self.as_caller(EVERYTHING)
 
     def as_caller(self, granted: dict[str, list[str]]) -> httpx2.AsyncClient:
@@ -91,20 +96,22 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    home: Path, *sources: Any, store: Store | None = None, fetch: Any = None, max_upload: int = 100 << 20
-) -> AsyncGenerator[Desk]:
+    home: Path, *sources: Any, store: Store | None = None, fetch: Any = None, max_upload: int = 100 << 20,
+    reading: ReadingLimits | None = None,
+) -> AsyncGenerator[Desk]:  # fmt: skip
     os.makedirs(home, exist_ok=True)  # noqa: PTH103  # not a Path in a coroutine
     settings = Settings(sources=tuple(map(str, sources)), watch=False, max_upload=max_upload)
     hub, index = Hub(store or MemoryStore()), Index(home / "search.sqlite")
+    blobs = Blobs(home / "sources")
     try:
         async with (
-            Engine(cache=Cache(home / "cache"), workers=1) as engine,
-            Catalog(hub, Blobs(home / "sources"), engine, index, settings, fetch=fetch) as catalog,
+            Engine(cache=Cache(home / "cache"), workers=1, limits=reading) as engine,
+            Catalog(hub, blobs, engine, index, settings, fetch=fetch) as catalog,
         ):
             # The first look is the catalog's own: after it, nothing is looked at but by the test.
             await asyncio.sleep(0)
             await catalog.watch.poll()
-            yield Desk(catalog, engine, index, hub, settings)
+            yield Desk(catalog, blobs, engine, index, hub, settings)
     finally:
         index.close()
 
@@ -230,7 +237,7 @@ async def test_what_was_deleted_is_nowhere(tmp_path: Path) -> None:
         await here.catalog.sweep(0)
         assert list(files(tmp_path)) == [sha256(b"Something else entirely.")]
         assert not any(sha256(FEE) in path.name for path in (tmp_path / "cache").rglob("*"))
-        assert await here.catalog.document(sha256(FEE)) is None
+        assert (await here.versions.find(sha256(FEE), "fee.txt", None)).state == "gone"
         await here.upload("last.txt", b"Words that come last.")
         await here.read()
         assert here.index.sources() == {other["id"], here.catalog.records()[0].id}
@@ -255,7 +262,7 @@ async def test_bytes_stay_while_a_verdict_refers_to_them(tmp_path: Path) -> None
         await here.catalog.recover()
         assert here.catalog.records() == []
         assert sha256(raw) in files(tmp_path)
-        document = await here.catalog.document(sha256(raw))
+        document = (await here.versions.find(sha256(raw), "report.pdf", None)).document
         assert document
         assert (document.name, len(document.pages)) == ("report.pdf", 6)
         assert (await here.catalog.draw(sha256(raw), Crop(1, scale=0.2))).startswith(b"\x89PNG")

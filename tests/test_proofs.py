@@ -20,6 +20,7 @@ from selectolax.lexbor import LexborHTMLParser
 from starlette.applications import Starlette
 from starlette.requests import Request
 
+from app import opened_app
 from cases import ROOT
 from citewire import codec
 from citewire.agui import records
@@ -38,7 +39,9 @@ from citewire.server.capability import Capability
 from citewire.server.http import NotFound, openapi, routes
 from citewire.server.journal import Journal, channel_of, frame, proof_id
 from citewire.server.keys import Caller, Keyring
+from citewire.server.proof_links import ProofLinks
 from citewire.server.proofs import Proofs
+from citewire.server.versions import CheckedVersion, VersionState
 from citewire.verification.library import Checked, Library
 
 SAMPLES = ROOT / "src/citewire/samples"
@@ -48,6 +51,7 @@ THREAD = "thread/1 ü"
 IN_PDF = "We saw revenue grow by 14.2% in 2025, from £5.92 million to £6.76 million."
 IN_HTML = "you may return any lamp within 30 days of delivery"
 EVIL = "</q></title><script>x()</script><img src=x onerror=x()> &amp; \"'$quote\x1b\u202e"
+INTACT = ("unchanged", "changed", "removed", "unavailable")
 FORMATS = {"png": "PNG", "jpg": "JPEG", "webp": "WEBP", "avif": "AVIF"}
 
 
@@ -63,6 +67,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[Document, bytes]] = {}
+        self.state: VersionState = "unchanged"
         self.draws = 0
 
     def add(self, data: bytes, name: str, url: str | None = None) -> Document:
@@ -70,8 +75,10 @@ class Shelf:
         self.known[document.sha256] = document, data
         return document
 
-    async def document(self, sha256: str) -> Document | None:
-        return self.known[sha256][0] if sha256 in self.known else None
+    async def find(self, sha256: str, name: str | None, text_sha256: str | None) -> CheckedVersion:
+        if sha256 not in self.known:
+            return CheckedVersion("gone")
+        return CheckedVersion(self.state, self.known[sha256][0] if self.state in INTACT else None)
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
         if sha256 not in self.known:
@@ -95,18 +102,22 @@ class Desk:
         self.clock = Clock()
         self.keyring = Keyring(folder, clock=self.clock)
         self.store, self.shelf = MemoryStore(), Shelf()
-        self.proofs = Proofs(self.keyring, self.store, self.shelf, f"{ADDRESS}/", lifetime, self.clock)
+        self.links = ProofLinks(self.keyring, f"{ADDRESS}/", lifetime, self.clock)
+        self.proofs = Proofs(self.links, self.store, self.shelf, self.clock)
         self.operations = self.proofs.operations(self.authenticate)
         self.app = Starlette(routes=routes(self.operations, _anybody))
 
     def authenticate(self, request: Request) -> Caller:
         return self.keyring.caller(request.headers.get("authorization"))
 
-    def get(self, url: str, key: str | None = None) -> httpx2.Response:
+    def get(
+        self, url: str, key: str | None = None, accept: str = "*/*", method: str = "GET"
+    ) -> httpx2.Response:
         async def main() -> httpx2.Response:
             transport = httpx2.ASGITransport(app=self.app)
+            headers = {"accept": accept} | ({"authorization": f"Bearer {key}"} if key else {})
             async with httpx2.AsyncClient(transport=transport, base_url=ADDRESS) as client:
-                return await client.get(url, headers={"authorization": f"Bearer {key}"} if key else {})
+                return await client.request(method, url, headers=headers)
 
         return asyncio.run(main())
 
@@ -127,7 +138,7 @@ class Desk:
 
     def keep(self, checked: Checked, thread: str = THREAD) -> Links:
         """A verdict in the log, as a run writes it."""
-        links = self.proofs.links(thread, "m1", "key1", checked)
+        links = self.links.make(thread, "m1", "key1", checked)
         source = Source("s", file_id=checked.source)
         cited = Cited(SourceRef("s", quote=checked.quote), source)
         verdict = records.verification(checked, cited, links, "2026-11-16T05:00:00Z")
@@ -209,7 +220,7 @@ def test_a_link_works_for_its_lifetime_and_not_much_longer(tmp_path: Path, lifet
     desk.clock.now += lifetime - 0.5
     assert desk.get(page).status_code == 200
     desk.clock.now += lifetime / 24 + 1.5
-    assert desk.code(page) == (401, "token_expired")
+    assert desk.code(page) == (410, "link_expired")
 
 
 @given(data=st.data())
@@ -219,20 +230,146 @@ def test_a_link_that_was_changed_is_refused(desk: Desk, links: Links, data: st.D
     char = data.draw(st.sampled_from([*string.ascii_letters, *string.digits, *"-_."]))
     if char != page[at] and not page[at - 1 :].startswith("?sig="):
         response = desk.get(page[:at] + char + page[at + 1 :])
-        assert response.status_code in (401, 404), response.text
+        assert response.status_code in (401, 403, 404), response.text
 
 
 def test_a_link_is_for_one_proof(desk: Desk, pdf: Document, links: Links) -> None:
     other = desk.prove(pdf, "A lamp is a simple thing: a base, an arm, a light.").page
     assert other.partition("?")[0] != links.page.partition("?")[0]
-    assert desk.code(other.partition("?")[0] + "?" + links.page.partition("?")[2]) == (401, "bad_token")
+    assert desk.code(other.partition("?")[0] + "?" + links.page.partition("?")[2]) == (403, "bad_link")
+
+
+def end_of(url: str) -> int:
+    return int(url.partition("?sig=")[2].partition(".")[0])
+
+
+def links_on(page: LexborHTMLParser) -> set[str]:
+    """The addresses of proofs that a page has anywhere."""
+    values = [value or "" for node in page.css("*") for value in node.attributes.values()]
+    return {value for value in values if "/proofs/" in value}
+
+
+@pytest.mark.parametrize("lifetime", [1, 90, DAY, 30 * DAY])
+def test_no_link_on_a_page_outlives_the_link_that_opened_it(tmp_path: Path, lifetime: int) -> None:
+    """However often somebody goes from link to link, all end when the first one does."""
+    desk = Desk(tmp_path, lifetime)
+    links = desk.prove(desk.shelf.add((SAMPLES / "report.pdf").read_bytes(), "report.pdf"), IN_PDF)
+    end = end_of(links.page)
+    desk.clock.now = end - 0.5
+    found = links_on(desk.page(links.page))
+    assert found
+    for each in found:
+        bare, _, query = each.partition("?")
+        page = f"{bare.rpartition('.')[0]}?{query.partition('&')[0]}"
+        assert end_of(each.replace("&whole=true", "")) == end
+        assert desk.get(each).headers["content-type"] == "image/avif"
+        assert desk.get(each).headers["cache-control"] == "private, max-age=0, must-revalidate"
+        assert desk.code(page) == (403, "bad_link")
+    desk.clock.now = end
+    for each in (links.page, links.picture or "", *found):
+        for method in ("GET", "HEAD"):
+            assert desk.get(each, method=method).status_code == 410
+
+
+def test_a_picture_opens_no_page(desk: Desk, links: Links) -> None:
+    """Its signature is for pictures, in any format; that of the page is for both."""
+    picture = links.picture or ""
+    query = picture.partition("?")[2]
+    assert desk.code(links.page.partition("?")[0] + "?" + query) == (403, "bad_link")
+    assert desk.get(picture.replace(".avif", ".png")).status_code == 200
+    assert desk.get(links.page.replace("?", ".png?")).status_code == 200
+
+
+def test_a_picture_is_cached_no_longer_than_its_link_works(desk: Desk, links: Links) -> None:
+    now, picture = desk.clock.now, links.picture or ""
+    ages: list[int] = []
+    for left in (DAY, 3601, 100, 1):
+        desk.clock.now = end_of(picture) - left
+        caching = desk.get(picture).headers["cache-control"]
+        assert caching.startswith("private, max-age=")
+        ages.append(int(caching.removeprefix("private, max-age=").partition(",")[0]))
+    desk.clock.now = now
+    assert ages == [3600, 3600, 100, 1]
+
+
+def test_a_token_gets_no_picture_that_outlives_it(desk: Desk, links: Links) -> None:
+    """Whoever opens the page with a token of a minute gets a picture for a minute."""
+    name = desk.key(**{THREAD: ["read"]}).partition(":")[0]
+    token = desk.keyring.token(name, Capability.of({f"thread:{THREAD}": ["read"]}), 60)
+    response = desk.get(links.page.partition("?")[0], token)
+    [picture] = {each.partition("&")[0] for each in links_on(LexborHTMLParser(response.text))}
+    assert end_of(picture) == desk.clock.now + 60
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+IMAGE = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        (BROWSER, "text/html"), ("text/html", "text/html"), ("application/xhtml+xml", "text/html"),
+        ("TEXT/HTML;q=0.5, application/json;q=0.1", "text/html"), ("*/*", "application/json"),
+        ("", "application/json"), ("application/json", "application/json"), (IMAGE, "application/json"),
+        ("application/json, text/html;q=0.9", "application/json"), ("text/html;q=0", "application/json"),
+        ("text/html;q=x,,;;", "application/json"), ("text/*", "application/json"),
+    ],
+)  # fmt: skip
+def test_people_see_a_page_and_programs_json(desk: Desk, links: Links, accept: str, media: str) -> None:
+    now = desk.clock.now
+    desk.clock.now = end_of(links.page)
+    response = desk.get(links.page, accept=accept)
+    desk.clock.now = now
+    assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (410, media)
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["vary"] == "accept"
+
+
+def test_a_page_says_why_there_is_no_proof_and_what_to_do(desk: Desk, links: Links) -> None:
+    bare, now = links.page.partition("?")[0], desk.clock.now
+    gone = desk.keep(Checked(None, "verified", start=0, end=3, quote="abc"), "gone").page
+    asyncio.run(desk.store.drop(channel_of("gone")))
+    other = desk.key(other=["*"])
+    cases = [
+        (bare, None, 401, "needs a link", "Ask whoever sent it"),
+        (f"{links.page}x", None, 403, "does not work", "Copy all of it"),
+        (bare, other, 403, "cannot be shown", "may not read"),
+        (gone, None, 404, "no such proof", "deleted with its conversation"),
+        (f"{ADDRESS}/proofs/x", None, 404, "no such proof", "deleted with its conversation"),
+    ]
+    for url, key, status, title, advice in cases:
+        response = desk.get(url, key, BROWSER)
+        page = LexborHTMLParser(response.text)
+        assert response.status_code == status
+        assert title in text_of(page, "h1")
+        assert advice in text_of(page, "p")
+        assert "default-src 'self'" in response.headers["content-security-policy"]
+    desk.clock.now = end_of(links.page)
+    page = LexborHTMLParser(desk.get(links.page, accept=BROWSER).text)
+    desk.clock.now = now
+    assert "It worked until 2027-01-16 09:00 UTC" in text_of(page, "p")
+    assert not links_on(page)
+
+
+@pytest.mark.parametrize(("accept", "media"), [(BROWSER, "text/plain"), (IMAGE, "application/json")])
+def test_where_there_is_no_picture_there_is_no_page(
+    desk: Desk, links: Links, accept: str, media: str
+) -> None:
+    """An `<img>` gets nothing that a browser takes for a page; whoever opens its address reads a sentence."""
+    now, picture = desk.clock.now, links.picture or ""
+    desk.clock.now = end_of(picture)
+    response = desk.get(picture, accept=accept)
+    desk.clock.now = now
+    assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (410, media)
+    assert "expired" in response.text
+    assert "<" not in response.text
 
 
 # --- renewed links ----------------------------------------------------------------------------------------
 
 
 def signed(desk: Desk, thread: str = THREAD) -> str:
-    return desk.proofs.links(thread, "m", "k", Checked(None, "verified", start=0, end=1)).page
+    return desk.links.make(thread, "m", "k", Checked(None, "verified", start=0, end=1)).page
 
 
 def later(desk: Desk, make: Callable[[], str]) -> tuple[str, str]:
@@ -246,8 +383,8 @@ def later(desk: Desk, make: Callable[[], str]) -> tuple[str, str]:
 
 def test_a_link_in_a_thread_works_again(desk: Desk, pdf: Document) -> None:
     old, new = later(desk, lambda: desk.prove(pdf, "In 2025 more people than ever agreed with us.").page)
-    assert desk.code(old) == (401, "token_expired")
-    renewed = desk.proofs.renew(THREAD, old.encode()).decode()
+    assert desk.code(old) == (410, "link_expired")
+    renewed = desk.links.renew(THREAD, old.encode()).decode()
     assert renewed == new
     assert desk.get(renewed).status_code == 200
 
@@ -263,7 +400,7 @@ def test_nothing_else_is_touched(desk: Desk, data: st.DataObject) -> None:
     pieces = data.draw(st.lists(st.one_of(st.just(old.encode()), kept, st.binary(max_size=8)), max_size=8))
 
     expected = b"".join(new.encode() if piece == old.encode() else piece for piece in pieces)
-    assert desk.proofs.renew(THREAD, b"".join(pieces)) == expected
+    assert desk.links.renew(THREAD, b"".join(pieces)) == expected
 
 
 @pytest.mark.parametrize("dialect", dialects())
@@ -275,7 +412,7 @@ def test_links_are_found_in_every_dialect(desk: Desk, dialect: str) -> None:
     payload = codec.encode(write(Answer((Part("It is so."),), (citation,), (source,)), dialect).payload)
 
     assert old.encode() in payload
-    assert desk.proofs.renew(THREAD, payload) == payload.replace(old.encode(), new.encode())
+    assert desk.links.renew(THREAD, payload) == payload.replace(old.encode(), new.encode())
 
 
 @pytest.mark.parametrize(
@@ -285,14 +422,14 @@ def test_links_are_found_in_every_dialect(desk: Desk, dialect: str) -> None:
 def test_links_follow_the_server_to_another_address(desk: Desk, before: str, around: str) -> None:
     old, new = later(desk, lambda: signed(desk))
     moved = old.replace(ADDRESS, before)
-    assert desk.proofs.renew(THREAD, (around % moved).encode()) == (around % new).encode()
+    assert desk.links.renew(THREAD, (around % moved).encode()) == (around % new).encode()
 
 
 def test_links_are_found_in_frames(desk: Desk) -> None:
     old, new = later(desk, lambda: signed(desk))
     sent = [codec.encode({"a": link, "b": f'<a href="{link}&x=1">'}) for link in (old, new)]
     stored, fresh = (frame(Row("e", 1, 1, "i", "event", data, b"")) for data in sent)
-    assert desk.proofs.renew(THREAD, stored) == fresh
+    assert desk.links.renew(THREAD, stored) == fresh
 
 
 # --- who may see one --------------------------------------------------------------------------------------
@@ -361,16 +498,6 @@ def test_the_page_shows_the_words_where_they_stand(desk: Desk, policy: Document)
     assert "private" in headers["cache-control"]
 
 
-def test_the_picture_on_the_page_has_a_link_of_its_own(desk: Desk, links: Links) -> None:
-    now = desk.clock.now
-    page = desk.page(links.page)
-    desk.clock.now = now + DAY - 1
-    response = desk.get(page.css("img")[0].attributes["src"] or "")
-    desk.clock.now = now
-
-    assert response.headers["content-type"] == "image/avif"
-
-
 def test_what_was_altered_is_said(desk: Desk, pdf: Document) -> None:
     page = desk.page(desk.prove(pdf, IN_PDF.replace("14.2%", "41.2%")).page)
     assert text_of(page, ".chip") == "≠ Altered"
@@ -378,19 +505,57 @@ def test_what_was_altered_is_said(desk: Desk, pdf: Document) -> None:
     assert "41.2%" in text_of(page, "q")
 
 
-@pytest.mark.parametrize("gone", ["the source", "its text"])
-def test_a_source_that_is_gone_leaves_the_words(tmp_path: Path, gone: str) -> None:
+def rows_of(page: LexborHTMLParser) -> dict[str, str]:
+    """What a page says, by what it is about."""
+    pairs = zip(page.css("dt"), page.css("dd"), strict=True)
+    return {name.text(): text for name, value in pairs if (text := value.text().strip())}
+
+
+def test_a_source_that_is_gone_leaves_the_words(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     document = desk.shelf.add(b"Lamps are <b>made</b> to be mended, by anybody.", "a.txt")
     links = desk.prove(document, "made</b> to be mended")
-    if gone == "the source":
-        desk.shelf.known.clear()
-    else:
-        desk.shelf.known[document.sha256] = replace(document, text="Lamps"), b""
+    desk.shelf.known.clear()
 
     page = desk.page(links.page)
     assert not page.css("mark")
-    assert "made</b> to be mended" in page.css("dd")[1].text()
+    assert rows_of(page)["The source says"] == "made</b> to be mended"
+    assert "is gone" in rows_of(page)["Version"]
+
+
+DATE = "2026-11-16T05:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("state", "chip", "says", "is_shown"),
+    [
+        ("unchanged", "✓ Verified", "The source is the same today.", True),
+        ("changed", "✓ Verified", f"The source has changed since it was checked on {DATE}.", True),
+        ("removed", "✓ Verified", f"The source was removed since it was checked on {DATE}.", True),
+        ("unavailable", "✓ Verified", f"can no longer be had from where it was on {DATE}.", True),
+        ("damaged", "! Cannot be proved", "nothing is shown here as proved", False),
+        ("reads_differently", "! Cannot be proved", "nothing is shown here as proved", False),
+    ],
+)  # fmt: skip
+def test_the_page_says_what_became_of_the_source(
+    tmp_path: Path, state: VersionState, chip: str, says: str, is_shown: bool
+) -> None:
+    """Words and picture are those of the version that was checked, or there are none."""
+    desk = Desk(tmp_path)
+    document = desk.shelf.add((SAMPLES / "report.pdf").read_bytes(), "report.pdf")
+    links = desk.prove(document, IN_PDF)
+    desk.shelf.state = state
+    page = desk.page(links.page)
+    rows = rows_of(page)
+
+    assert text_of(page, ".chip") == chip
+    assert says in rows["Version"]
+    assert ("This is the version that was checked." in rows["Version"]) is (is_shown and state != "unchanged")
+    assert [node.text() for node in page.css("mark")] == ([IN_PDF.rstrip(".")] if is_shown else [])
+    assert ("The source says" in rows) is is_shown
+    assert bool(page.css("figure")[0].attributes["data-picture"]) is is_shown
+    assert rows.get("Verdict on record") == (None if is_shown else f"Verified, on {DATE}")
+    assert rows["SHA-256 of the source"] == document.sha256
 
 
 def test_a_picture_of_a_source_that_is_gone_or_has_no_looks(desk: Desk, policy: Document) -> None:
@@ -463,3 +628,24 @@ def test_a_verdict_without_a_proof_is_a_row_like_any_other(desk: Desk) -> None:
 def test_a_verdict_that_is_written_twice_is_one_proof(desk: Desk, policy: Document) -> None:
     assert desk.prove(policy, IN_HTML, "twice") == desk.prove(policy, IN_HTML, "twice")
     assert sum(row.id.startswith("proof:") for row in desk.rows("twice")) == 1
+
+
+def test_who_may_only_run_a_thread_gets_no_new_links(tmp_path: Path) -> None:
+    """To join a run of the past needs `run`; that it has working links again takes `read`."""
+    asked = {"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "Refunds?"}]}
+    more: dict[str, Any] = {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
+
+    async def run(address: str, *granted: str) -> bytes:
+        async with opened_app(tmp_path, key=key, public_url=address, sources=(str(SAMPLES),)) as app:
+            await app.server.catalog.read()
+            answer = await app.ask("POST", "/agui", asked | more, key=app.token({"thread:t": [*granted]}))
+            assert answer.status == 200, answer
+            return answer.body
+
+    key = Keyring(tmp_path).create()
+    before = asyncio.run(run("https://old.example", "run", "read"))
+    assert b"https://old.example/proofs/" in before
+    assert asyncio.run(run("https://new.example", "run")) == before
+    renewed = asyncio.run(run("https://new.example", "run", "read"))
+    assert b"https://new.example/proofs/" in renewed
+    assert b"https://old.example/proofs/" not in renewed

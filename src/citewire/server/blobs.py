@@ -122,6 +122,10 @@ class Blobs:
         path = self.path(sha256)
         return path if await asyncio.to_thread(path.is_file) else None
 
+    async def is_intact(self, sha256: str) -> bool:
+        """Whether the bytes that are here still have this sha256. Raises `StoreError`."""
+        return await _in_thread(partial(_has_hash, self.path(sha256), sha256))
+
     async def brought(self, sha256: str) -> None:
         """Have these bytes here, once the store can give them. Raises `DocumentError`."""
         while True:
@@ -151,6 +155,12 @@ class Blobs:
         await _in_thread(lambda: [path.unlink(missing_ok=True) for path in paths])
         return set()
 
+    async def drop_copies(self, is_needed: Callable[[str], bool]) -> None:
+        """Delete the bytes that are here and not needed here, whoever else has them. Raises `StoreError`."""
+        await _in_thread(
+            lambda: [self.path(each).unlink(missing_ok=True) for each in self._names() if not is_needed(each)]
+        )
+
     async def kept(self) -> set[str]:
         """All that is there, here or elsewhere. Raises `StoreError`."""
         return await asyncio.to_thread(lambda: set(self._names()))
@@ -166,6 +176,14 @@ class Blobs:
                 yield path.name
 
 
+def _has_hash(path: Path, sha256: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False
+
+
 def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -178,4 +196,4 @@ async def _in_thread(work: Callable[[], _T]) -> _T:
     try:
         return await asyncio.to_thread(work)
     except OSError as exc:
-        raise StoreError(f"the bytes of sources cannot be kept: {exc.strerror or exc}") from exc
+        raise StoreError("the bytes of sources cannot be kept", detail=exc) from exc

@@ -45,6 +45,13 @@ class PostgresBlobs(Blobs):
                 path = await super().bring(sha256) or await self._fetch(sha256)
         return path
 
+    async def is_intact(self, sha256: str) -> bool:
+        """See `Blobs`. A copy that is damaged is brought again."""
+        if await super().is_intact(sha256):
+            return True
+        await super().delete([sha256])
+        return await self.bring(sha256) is not None
+
     async def touch(self, sha256s: Collection[str]) -> set[str]:
         """See `Blobs`."""
         # In one order, or two who touch the same could wait for each other.

@@ -18,12 +18,14 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+from citewire.channels.actor import Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Alone, Leases
 from citewire.channels.store import Cursor, Row
 from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
+from citewire.error_reports import report_error
 from citewire.errors import CitewireError
 from citewire.librarian import Index
 from citewire.server.blobs import NOT_KEPT, Blobs, Draft
@@ -37,6 +39,7 @@ from citewire.server.holdings import (
     Holdings,
     Removed,
     Uncited,
+    Version,
     clean,
     id_of,
     now,
@@ -45,11 +48,14 @@ from citewire.server.holdings import (
 from citewire.server.http import Conflict, NotFound
 from citewire.server.indexing import Indexing
 from citewire.server.journal import channel_of
+from citewire.server.keys import Caller
 from citewire.server.settings import Settings
 from citewire.server.source import Change, Live, SourceRecord
 from citewire.server.watch import Watch
-from citewire.verification.engine import Engine, Reading
+from citewire.verification.engine import Engine
+from citewire.verification.lanes import ACCOUNT, SERVER
 from citewire.verification.readers import in_thread
+from citewire.verification.reading import Reading
 from citewire.verification.sources import Given
 
 if TYPE_CHECKING:
@@ -89,6 +95,8 @@ class Catalog:
         self._indexing = Indexing(index, engine)
         self.watch = Watch(self, settings, self._leases)
         self._live: dict[str, Live] = {}
+        # The source that was added last, and the account of whoever did.
+        self._adding = "", SERVER
         # Of which the log has told something that is not in `_live` yet.
         self._news: dict[str, None] = {}
         self._feed: Feed[Change] = Feed()
@@ -100,6 +108,8 @@ class Catalog:
         # Bytes that nobody refers to, and since when; and those of them that are gone.
         self._loose: dict[str, float] = {}
         self._gone: set[str] = set()
+        self.deleted: Callable[[str], object] = lambda _: None
+        """Told of bytes that were deleted, by their sha256."""
         self.position: Cursor | None = None
         """The last row of the log that says anything of which sources there are."""
 
@@ -192,28 +202,25 @@ class Catalog:
 
     # What verdicts refer to.
 
-    async def document(self, sha256: str) -> Document | None:
-        """What these bytes say; None where they are not kept, or cannot be read."""
-        held = self._holdings.known.get(sha256)
-        if held is None:
-            return None
+    async def version_of(self, sha256: str, name: str | None) -> tuple[Holding, Holding | None] | None:
+        """See `Holdings.version_of`; also of a source that another server has just added."""
+        if sha256 not in self._holdings.known:
+            await self._channel.catch_up()
+        return self._holdings.version_of(sha256, name)
+
+    def reading_of(self, held: Holding) -> Reading | None:
+        """How this version of a source was read, if it is the current one."""
         live = self._live.get(held.id)
-        if live and (reading := live.reading) and live.holding.sha256 == sha256:
-            document = await in_thread(lambda: self._engine.document(reading))
-            if document:
-                return document
-        with suppress(DocumentError, NotFound):
-            return await self._engine.load(await self._brought(held))
-        return None
+        return live.reading if live and live.holding.sha256 == held.sha256 else None
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
         """A picture of what these bytes are. Raises `NotFound`; `DocumentError` where they have no looks."""
-        held = self._holdings.known.get(sha256)
-        if held is None:
+        known = await self.version_of(sha256, None)
+        if known is None:
             raise NotFound(NOT_KEPT)
-        drawn = await self._engine.draw(await self._brought(held), crop, sha256)
+        drawn = await self._engine.draw(await self._brought(known[0]), crop, sha256)
         if drawn is None:
-            raise DocumentError("it cannot be drawn")
+            raise DocumentError("it cannot be drawn, or its bytes are not those that were checked")
         return drawn
 
     async def cited(self, sha256s: Collection[str], thread_id: str) -> None:
@@ -222,6 +229,10 @@ class Catalog:
             self._citing.update(Cited(sha256, thread_id) for sha256 in new)
             self._next_cite = self._next_cite or self._started(self._cite())
             await asyncio.shield(self._next_cite)
+
+    def needs(self, sha256: str) -> bool:
+        """Whether a source has these bytes, or a thread refers to them."""
+        return self._holdings.needs(sha256)
 
     def citing(self, source_id: str) -> dict[str, frozenset[str]]:
         """The threads that refer to a source, see `Holdings`. Raises `NotFound`."""
@@ -251,19 +262,27 @@ class Catalog:
 
     # What comes and goes.
 
+    def check_room(self) -> None:
+        """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
+        self._engine.check_room()
+
     def draft(self) -> AbstractAsyncContextManager[Draft]:
         """Room for the bytes of a source that comes, see `Blobs.draft`."""
         return self._blobs.draft()
 
-    async def upload(self, draft: Draft, name: str, content_type: str) -> tuple[SourceRecord, bool]:
+    async def upload(
+        self, draft: Draft, name: str, content_type: str, caller: Caller | None = None
+    ) -> tuple[SourceRecord, bool]:
         """As `keep`, of what somebody sent, in place of what was sent under the same name before."""
         name = safe_name(name)
         kind = clean(content_type)[:_LONGEST_TYPE]
         return await self.keep(
-            Holding(id_of("upload", name), name, "upload", now(), content_type=kind), draft
+            Holding(id_of("upload", name), name, "upload", now(), content_type=kind), draft, caller
         )
 
-    async def fetch(self, url: str, *, given: bool = False) -> tuple[SourceRecord, bool]:
+    async def fetch(
+        self, url: str, *, given: bool = False, caller: Caller | None = None
+    ) -> tuple[SourceRecord, bool]:
         """As `keep`, of what is at a URL. Raises `FetchError`, but for one that the settings have given."""
         held = Holding(id_of("url", url), _name_of(url), "url", now(), url=url, given=given)
         try:
@@ -271,34 +290,47 @@ class Catalog:
         except DocumentError as exc:
             if not given:
                 raise
-            return await self.keep(replace(held, reason=exc.message))
+            return await self.keep(replace(held, reason=report_error(exc, _log).message))
         also = (url,) if came.url != url else ()
         kind = clean(came.content_type or "")[:_LONGEST_TYPE]
         async with self._blobs.draft() as draft:
             await draft.write(came.data)
-            return await self.keep(replace(held, url=came.url, also=also, content_type=kind), draft)
+            return await self.keep(replace(held, url=came.url, also=also, content_type=kind), draft, caller)
 
-    async def keep(self, held: Holding, draft: Draft | None = None) -> tuple[SourceRecord, bool]:
+    async def keep(
+        self, held: Holding, draft: Draft | None = None, caller: Caller | None = None
+    ) -> tuple[SourceRecord, bool]:
         """Keep a source with these bytes, or none, under a name of its own; and whether they are new to it.
 
-        When it returns it is on the disk. It is read afterwards.
+        When it returns it is on the disk. It is read afterwards. Without a caller the server does it itself.
+        Raises `Forbidden` where it would replace a source, and the caller may only add.
         """
         if draft:
             await draft.done()
             held = replace(held, sha256=draft.sha256, size=draft.size)
             await self._blobs.share(draft)
-        return await self._whole(self._keep(held, draft))
+            if held.origin == "upload":
+                await self._engine.retry(draft.sha256)
+        held = replace(held, by=caller.actor) if caller else held
+        return await self._whole(self._keep(held, draft, caller))
 
-    async def remove(self, source_id: str) -> None:
+    async def remove(self, source_id: str, by: Actor | None = None) -> None:
         """Take a source out. Raises `NotFound`, and `Conflict` where it would come back by itself."""
         held = (await self._found(source_id)).holding
         if held.given and await self.watch.names(held):
             raise Conflict("the settings of a server name it, or its folder: it can only go from there")
-        await self.drop(source_id)
+        await self.drop(source_id, by)
 
-    async def drop(self, source_id: str) -> None:
+    async def drop(self, source_id: str, by: Actor | None = None) -> None:
         """Take a source out, if it is there, whoever gave it."""
-        await self._whole(self._drop(source_id))
+        await self._whole(self._drop(source_id, by))
+
+    async def versions(self, source_id: str) -> list[Version]:
+        """All that a source ever was, the oldest first. Raises `NotFound`."""
+        await self._channel.catch_up()
+        if found := self._holdings.versions.get(source_id):
+            return [*found]
+        raise NotFound("there is no such source")
 
     # How.
 
@@ -336,26 +368,34 @@ class Catalog:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _keep(self, held: Holding, draft: Draft | None) -> tuple[SourceRecord, bool]:
+    async def _keep(
+        self, held: Holding, draft: Draft | None, caller: Caller | None
+    ) -> tuple[SourceRecord, bool]:
         async with self._changing:
-            if draft:
-                await self._blobs.keep(draft)
             await self._channel.catch_up()
             before = self._holdings.sources.get(held.id)
+            # Whoever hears of it first has it read, and not always on behalf of the caller.
+            self._adding = held.id, ACCOUNT.get()
             held = replace(held, name=self._holdings.free_name(held.id, before.name if before else held.name))
-            if before is None or replace(held, added_at=before.added_at) != before:
+            if caller and before and not held.is_like(before):
+                caller.require("replace", f"source:{held.id}")
+            if draft:
+                await self._blobs.keep(draft)
+            if before is None or not held.is_like(before):
                 await self._replacing(before)
                 await self._channel.write([("added", held)])
+            elif held.origin == "upload":
+                self._retry(held.id)
             # Another server may have removed it by now.
             live = self._live.get(held.id) or Live(held)
             return live.record(), before is None or before.sha256 != held.sha256
 
-    async def _drop(self, source_id: str) -> None:
+    async def _drop(self, source_id: str, by: Actor | None) -> None:
         async with self._changing:
             await self._channel.catch_up()
             if held := self._holdings.sources.get(source_id):
                 await self._replacing(held)
-                await self._channel.write([("removed", Removed(source_id))])
+                await self._channel.write([("removed", Removed(source_id, now(), by))])
 
     async def _replacing(self, before: Holding | None) -> None:
         """The bytes that a source had so far stay for a while: a verdict may be on its way."""
@@ -407,10 +447,19 @@ class Catalog:
             given, bring = self._given(held), None
             if not self._blobs.path(held.sha256).is_file():
                 bring = partial(self._blobs.brought, held.sha256)
-            live.reading = self._engine.take(given, partial(self._heard, live), bring)
+            account = self._adding[1] if self._adding[0] == held.id else SERVER
+            live.reading = self._engine.take(given, partial(self._heard, live), bring, account)
         self._tell(live)
         if before:
             self._unread(before)
+
+    def _retry(self, source_id: str) -> None:
+        """Read a source anew that could not be read: somebody has sent it again."""
+        live = self._live.get(source_id)
+        if live and live.reading and live.reading.problem:
+            del self._live[source_id]
+            self._set(live.holding)
+            self._unread(live)
 
     def _unread(self, live: Live) -> None:
         self._indexing.remove(live.holding.id)
@@ -452,6 +501,7 @@ class Catalog:
     async def _delete(self, sha256s: Collection[str]) -> None:
         self._gone |= {*sha256s} - await self._blobs.delete(sha256s)
         for sha256 in sha256s:
+            self.deleted(sha256)
             await self._engine.discard(sha256)
 
 

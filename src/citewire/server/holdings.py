@@ -2,8 +2,8 @@
 
 | kind | data |
 |---|---|
-| `added` | a `Holding`: a source, or what it is from now on |
-| `removed` | `{id}` |
+| `added` | a `Holding`: a source, or what it is from now on, and by whom |
+| `removed` | `{id, at, by}` |
 | `cited` | `{sha256, thread}`: a verdict of this thread refers to these bytes |
 | `uncited` | `{thread}`: none of this thread does any more |
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import unicodedata
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
@@ -20,14 +21,15 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import InputError
 from citewire.server.folders import Stamp
 from citewire.verification.sources import Given
 
 __all__ = [
-    "CHANNEL", "LONGEST_NAME", "Cited", "Holding", "Holdings", "Origin", "Removed", "Uncited", "clean",
-    "id_of", "now", "safe_name",
+    "CHANNEL", "LONGEST_NAME", "Cited", "Holding", "Holdings", "Origin", "Removed", "Uncited", "Version",
+    "clean", "id_of", "now", "safe_name",
 ]  # fmt: skip
 
 CHANNEL = "sources"
@@ -40,6 +42,7 @@ Origin: TypeAlias = Literal["upload", "url", "folder"]
 class Holding(Struct, frozen=True, omit_defaults=True):
     """A source. Without a `sha256` its bytes could not be had, for a `reason`.
 
+    Without `by` the server has added it itself.
     One `given` by the settings goes when they do not name it any more. Of a file, `root` is what they name,
     and `stamp` says whether it is still the same.
     """
@@ -57,16 +60,35 @@ class Holding(Struct, frozen=True, omit_defaults=True):
     root: str | None = None
     stamp: Stamp | None = None
     reason: str | None = None
+    by: Actor | None = None
+
+    def is_like(self, other: Holding) -> bool:
+        """Whether it is the same source with the same bytes, whoever added it and when."""
+        return replace(self, added_at=other.added_at, by=other.by) == other
 
     def at(self, path: Path) -> Given:
         """For the engine, with its bytes in this file."""
         return Given(path, self.name, self.url, None, (self.id, *self.also), self.content_type)
 
 
-class Removed(Struct, frozen=True):
-    """A source that is none any more."""
+class Removed(Struct, frozen=True, omit_defaults=True):
+    """A source that was taken out at a time, by somebody."""
 
     id: str
+    at: str = ""
+    by: Actor | None = None
+
+
+class Version(Struct, frozen=True, rename="camel"):
+    """What a source was from a time on, and who made it so. One that was `removed` has no bytes."""
+
+    number: int
+    at: str
+    by: Actor | None
+    sha256: str | None
+    size: int
+    content_type: str
+    removed: bool = False
 
 
 class Cited(Struct, frozen=True):
@@ -82,16 +104,24 @@ class Uncited(Struct, frozen=True):
     thread: str
 
 
+# Sets of sources that are shared between threads; more are each kept as often as they occur.
+_MOST_SETS = 1000
+
+
 class Holdings:
-    """The sources by their ids; and `known`, by the sha256 of bytes, what they were called last."""
+    """The sources by their ids; and `known`, by the sha256 of bytes, which sources had them, as they were."""
 
     def __init__(self) -> None:
         self.sources: dict[str, Holding] = {}
-        self.known: dict[str, Holding] = {}
+        self.known: dict[str, dict[str, Holding]] = {}
+        self.versions: dict[str, list[Version]] = {}
+        """All that each source ever was, by its id."""
         self._names: dict[str, str] = {}
         self._held: dict[str, set[str]] = {}
         self._cites: dict[str, set[str]] = {}
-        self._threads: dict[str, set[str]] = {}
+        # Most threads cite one of few sets of sources, so each set is there once.
+        self._threads: dict[str, frozenset[str]] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
 
     def apply(self, row: Row) -> str | None:
         """Take in what the log says; the id of the source that it is about, if it is about one."""
@@ -99,11 +129,15 @@ class Holdings:
             case "added":
                 return self._add(json.decode(row.data, type=Holding))
             case "removed":
-                return self._remove(json.decode(row.data, type=Removed).id)
+                gone = json.decode(row.data, type=Removed)
+                self._note(gone.id, gone.at, gone.by, None, removed=True)
+                return self._remove(gone.id)
             case "cited":
                 cited = json.decode(row.data, type=Cited)
-                self._cites.setdefault(cited.sha256, set()).add(cited.thread)
-                self._threads.setdefault(cited.thread, set()).add(cited.sha256)
+                # One string for each: what is decoded makes new ones.
+                sha256, thread = sys.intern(cited.sha256), cited.thread
+                self._cites.setdefault(sha256, set()).add(thread)
+                self._threads[thread] = self._shared(self.cites(thread) | {sha256})
             case "uncited":
                 thread = json.decode(row.data, type=Uncited).thread
                 for sha256 in self._threads.pop(thread, ()):
@@ -112,6 +146,11 @@ class Holdings:
                 pass  # Later versions may say more, and one of them may share the store.
         return None
 
+    def _shared(self, sha256s: frozenset[str]) -> frozenset[str]:
+        if len(self._sets) > _MOST_SETS:
+            self._sets.clear()
+        return self._sets.setdefault(sha256s, sha256s)
+
     @property
     def threads(self) -> list[str]:
         """Those that refer to any bytes."""
@@ -119,12 +158,27 @@ class Holdings:
 
     def cites(self, thread: str) -> frozenset[str]:
         """The bytes that a thread refers to."""
-        return frozenset(self._threads.get(thread, ()))
+        return self._threads.get(thread, frozenset())
 
     def citing(self, source_id: str) -> dict[str, frozenset[str]]:
         """The threads that refer to a source, by the sha256 of what it was when they did."""
-        own = (sha256 for sha256, held in self.known.items() if held.id == source_id)
+        own = (sha256 for sha256, had in self.known.items() if source_id in had)
         return {sha256: frozenset(self._cites[sha256]) for sha256 in own if sha256 in self._cites}
+
+    def version_of(self, sha256: str, name: str | None) -> tuple[Holding, Holding | None] | None:
+        """A source when it had these bytes, and what it is now, None if it was removed.
+
+        Of several that had them it is one called `name`, and one that still has them, if there is any.
+        """
+        had = [*self.known.get(sha256, {}).values()]
+        versions = [(held, self.sources.get(held.id)) for held in had if held.name == name]
+        versions = versions or [(held, self.sources.get(held.id)) for held in had]
+        still = (each for each in versions if each[1] and each[1].sha256 == sha256)
+        return next(still, versions[-1] if versions else None)
+
+    def holds(self, sha256: str) -> bool:
+        """Whether a source has these bytes."""
+        return sha256 in self._held
 
     def needs(self, sha256: str) -> bool:
         """Whether a source has these bytes, or a thread refers to them."""
@@ -141,14 +195,22 @@ class Holdings:
 
     def _add(self, holding: Holding) -> str:
         self._remove(holding.id)
+        self._note(holding.id, holding.added_at, holding.by, holding)
         # Two servers may have given a name at the same time. The log says who was first.
         holding = replace(holding, name=self.free_name(holding.id, holding.name))
         self.sources[holding.id] = holding
         self._names[holding.name.casefold()] = holding.id
         if holding.sha256:
-            self.known[holding.sha256] = holding
+            self.known.setdefault(holding.sha256, {})[holding.id] = holding
             self._held.setdefault(holding.sha256, set()).add(holding.id)
         return holding.id
+
+    def _note(
+        self, source_id: str, at: str, by: Actor | None, held: Holding | None, *, removed: bool = False
+    ) -> None:
+        versions = self.versions.setdefault(source_id, [])
+        sha256, size, kind = (held.sha256, held.size, held.content_type) if held else (None, 0, "")
+        versions.append(Version(len(versions) + 1, at, by, sha256, size, kind, removed))
 
     def _remove(self, source_id: str) -> str:
         if before := self.sources.pop(source_id, None):

@@ -9,8 +9,10 @@ from functools import partial
 
 from msgspec import Struct
 
+from citewire.error_reports import report_error
 from citewire.librarian import Index
-from citewire.verification.engine import Engine, Reading
+from citewire.verification.engine import Engine
+from citewire.verification.reading import Reading
 
 __all__ = ["Indexing"]
 
@@ -55,8 +57,7 @@ class Indexing:
             try:
                 await asyncio.to_thread(partial(self._do, job))
             except Exception as exc:  # noqa: BLE001  # told of the source that shows it
-                _log.exception("a source cannot be searched")
-                problem = f"it cannot be searched: {exc}"
+                problem = report_error(exc, _log, message="it cannot be searched").message
             job.done(problem)
 
     def _do(self, job: _Job) -> None:

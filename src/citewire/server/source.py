@@ -10,8 +10,8 @@ from citewire.documents.document import Kind
 from citewire.documents.errors import DocumentError
 from citewire.server.holdings import Holding, Origin
 from citewire.server.http import Conflict
-from citewire.verification.engine import Reading
 from citewire.verification.library import NO_TEXT
+from citewire.verification.reading import Reading
 
 __all__ = ["Change", "Live", "SourceList", "SourceRecord", "State"]
 

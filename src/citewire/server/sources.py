@@ -21,7 +21,7 @@ from citewire.documents.document import Document, Page
 from citewire.documents.draw import Crop, Format
 from citewire.errors import InputError
 from citewire.server.catalog import Catalog
-from citewire.server.holdings import safe_name
+from citewire.server.holdings import Version, safe_name
 from citewire.server.http import Bytes, Call, EventStream, Form, NotFound, Operation, Picture, answer, read
 from citewire.server.keys import Caller
 from citewire.server.source import SourceList, SourceRecord
@@ -55,6 +55,12 @@ class Added(Struct, frozen=True):
     """The sources that were sent, as they are now."""
 
     sources: list[SourceRecord]
+
+
+class VersionList(Struct, frozen=True):
+    """The versions of a source, the oldest first."""
+
+    versions: list[Version]
 
 
 class SourceText(Struct, frozen=True):
@@ -97,7 +103,8 @@ class Sources:
         return [
             Operation(
                 method="POST", path="/sources",
-                summary="Add sources: a file as the body with ?name=, files of a form, or a URL",
+                summary="Add sources: a file as the body with ?name=, files of a form, or a URL. Other bytes "
+                "in the place of a source need the operation `replace` on it",
                 handle=self.add, needs=("add", every), query=NameQuery, body=bytes, takes=(Form, FromUrl),
                 gives=Added, creates=True, errors=(422,),
             ),
@@ -118,6 +125,11 @@ class Sources:
                 handle=self.remove, needs=("delete", one), errors=(409,),
             ),
             Operation(
+                method="GET", path="/sources/{source}/versions",
+                summary="All that a source ever was, when, and who made it so",
+                handle=self.versions, needs=("trace", one), gives=VersionList,
+            ),
+            Operation(
                 method="GET", path="/sources/{source}/text", summary="The text of a source, with its pages",
                 handle=self.text, needs=("read", one), gives=SourceText, errors=(409, 422),
             ),
@@ -133,17 +145,19 @@ class Sources:
         ]  # fmt: skip
 
     async def add(self, call: Call) -> Response:
-        """Keep what is sent; it is read afterwards."""
+        """Keep what is sent; it is read afterwards. Raises `TooManyReads`."""
+        self._catalog.check_room()
         request, name = call.request, call.query.name
         whole = request.headers.get("content-type", "")
         kind = whole.partition(";")[0].strip().lower()
         if kind == Form.media:
-            kept = await self._add_form(request)
+            kept = await self._add_form(request, call.caller)
         elif name is not None:
             safe_name(name)  # before anything is read
-            kept = [await self._add_file(name, whole, request.stream())]
+            kept = [await self._add_file(name, whole, request.stream(), call.caller)]
         elif kind == "application/json":
-            kept = [await self._catalog.fetch(read(await short_body(request), FromUrl).url)]
+            url = read(await short_body(request), FromUrl).url
+            kept = [await self._catalog.fetch(url, caller=call.caller)]
         else:
             raise InputError("it needs a name, as ?name=", "?name")
         created = any(new for _, new in kept)
@@ -167,7 +181,11 @@ class Sources:
 
     async def remove(self, call: Call) -> None:
         """Look in it no longer."""
-        await self._catalog.remove(call.path["source"])
+        await self._catalog.remove(call.path["source"], call.caller.actor)
+
+    async def versions(self, call: Call) -> VersionList:
+        """All that it ever was."""
+        return VersionList(await self._catalog.versions(call.path["source"]))
 
     async def text(self, call: Call) -> Response:
         """What it says."""
@@ -191,7 +209,7 @@ class Sources:
         drawn = await self._catalog.picture(call.path["source"], crop)
         return Response(drawn, media_type=f"image/{form}", headers=_HARMLESS)
 
-    async def _add_form(self, request: Request) -> list[tuple[SourceRecord, bool]]:
+    async def _add_form(self, request: Request, caller: Caller) -> list[tuple[SourceRecord, bool]]:
         form = await form_of(request)
         try:
             files = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
@@ -199,19 +217,19 @@ class Sources:
             if not files or len({*names}) < len(names):
                 raise InputError("a form has one or more files, each under a name of its own")
             return [
-                await self._add_file(name, file.content_type or "", pieces(file))
+                await self._add_file(name, file.content_type or "", pieces(file), caller)
                 for name, file in zip(names, files, strict=True)
             ]
         finally:
             await form.close()
 
     async def _add_file(
-        self, name: str, kind: str, pieces: AsyncIterable[bytes]
+        self, name: str, kind: str, pieces: AsyncIterable[bytes], caller: Caller
     ) -> tuple[SourceRecord, bool]:
         async with self._catalog.draft() as draft:
             async for piece in pieces:
                 await draft.write(piece)
-            return await self._catalog.upload(draft, name, kind)
+            return await self._catalog.upload(draft, name, kind, caller)
 
     def _readable(self, caller: Caller) -> Iterable[SourceRecord]:
         return (each for each in self._catalog.records() if caller.may("read", f"source:{each.id}"))

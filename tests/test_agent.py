@@ -426,7 +426,17 @@ async def test_stopping_is_no_error() -> None:
         assert (contract.status, contract.is_loading, contract.error) == ("idle", False, None)
         assert contract.messages[1]["content"] == "Hi."
         await agent.stop()
+        assert source.calls["abortRun"] == 2  # the source is told though nothing runs here
+
+
+@in_loop
+async def test_stopping_where_nothing_ever_ran() -> None:
+    """The contract of front ends: stop calls the source's abort, whatever runs."""
+    source = Scripted()
+    async with Agent(source) as agent:
+        await agent.stop()
         assert source.calls["abortRun"] == 1
+        assert (agent.contract.status, agent.contract.error) == ("idle", None)
 
 
 @in_loop

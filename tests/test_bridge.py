@@ -459,13 +459,46 @@ def test_a_channel_is_dropped_whose_thread_was() -> None:
     asyncio.run(main())
 
 
-def test_a_message_under_the_id_of_an_answer_is_left_alone() -> None:
+def test_nobody_takes_the_id_of_an_answer_before_the_server_does() -> None:
+    """A client's message under that id stays, and the answer is a message of its own beside it."""
+
     async def main() -> None:
         house = Tied(Scripted(*WHOLE))
         await house.channels.publish(AI, ANN, [Draft(id="m", name="response", data="mine")])
         await house.post()
         await house.settled()
-        assert (await house.only()).data == "mine"
+        answer, mine = (await house.channels.history(AI, Which())).items
+        assert (mine.data, mine.client_id) == ("mine", "ann")
+        assert (answer.id, answer.client_id, answer.data) == ("m", "bot", (await whole_answer()).data)
+
+    asyncio.run(main())
+
+
+async def whole_answer() -> Message:
+    """The answer of a thread in whose channel nobody else speaks."""
+    house = Tied(Scripted(*WHOLE))
+    await house.post()
+    await house.settled()
+    return await house.only()
+
+
+@pytest.mark.parametrize("action", [Action.UPDATE, Action.APPEND, Action.DELETE])
+def test_nobody_else_changes_an_answer(action: Action) -> None:
+    """Whatever its capability, and whoever it says it is."""
+
+    async def main() -> None:
+        house = Tied(Scripted(*WHOLE))
+        await house.post()
+        await house.settled()
+        before = await house.only()
+        for who, name in ((ANN, None), (ANYBODY, None), (ANYBODY, before.client_id)):
+            draft = Draft(
+                action=action, serial=before.serial, data="other", version=Operation(client_id=name)
+            )
+            with pytest.raises(ChannelError) as caught:
+                await house.channels.publish(AI, who, [draft])
+            assert caught.value.ably == 40160
+        assert await house.only() == before
 
     asyncio.run(main())
 

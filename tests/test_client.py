@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import tracemalloc
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -191,8 +192,11 @@ LARGE = [b"data: " + b"x" * 2**20] + [b"x" * 2**20] * 10
         pytest.param([answer(b"data: hi\n\n", None)], NotAnEventStream, [], id="other frames"),
         pytest.param([answer(b"", None)], NotAnEventStream, [], id="nothing, not named"),
         pytest.param([answer(b"x", PROTO)], UnsupportedEncoding, [], id="proto"),
-        pytest.param([answer(gzip.compress(RUN), more="content-encoding: gzip\r\n")],
-                     UnsupportedEncoding, [], id="compressed"),
+        pytest.param([answer(b"x", more="content-encoding: br\r\n")], UnsupportedEncoding, [], id="brotli"),
+        pytest.param([answer(b"x", more="content-encoding: gzip, br\r\n")],
+                     UnsupportedEncoding, [], id="compressed twice"),
+        pytest.param([answer(b"no gzip at all", more="content-encoding: gzip\r\n")],
+                     UnsupportedEncoding, [], id="not compressed"),
         pytest.param([answer(b"", status="204 No Content")], StreamEnded, [], id="nothing"),
         pytest.param([answer(b"")], StreamEnded, [], id="an empty stream"),
         pytest.param([answer(OPEN)], StreamEnded, CUT, id="no end"),
@@ -347,13 +351,61 @@ def test_who_joins_waits_for_the_first_event() -> None:
     asyncio.run(main())
 
 
+def compress(data: bytes, coding: str) -> bytes:
+    if coding == "raw":  # what some servers call deflate
+        packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        return packer.compress(data) + packer.flush()
+    return zlib.compress(data) if coding == "deflate" else gzip.compress(data)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP", "deflate", "raw", "identity"])
+@pytest.mark.parametrize("size", [1, 5, 1 << 20])
+def test_compressed_events_are_read(coding: str, size: int) -> None:
+    body = RUN if coding == "identity" else compress(RUN, coding.lower())
+    named = "deflate" if coding == "raw" else coding
+    head = EVENTS.replace(b"\r\n\r\n", f"\r\ncontent-encoding: {named}\r\n\r\n".encode())
+    received, _ = run([head, *(body[at : at + size] for at in range(0, len(body), size))])
+    assert received == WHOLE
+
+
+def test_compressed_events_come_as_they_are_flushed() -> None:
+    """Not only at the end: what the agent has said so far is there while the connection is held."""
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    first = packer.compress(framed(STARTED)) + packer.flush(zlib.Z_SYNC_FLUSH)
+    rest = packer.compress(RUN[len(framed(STARTED)) :]) + packer.flush()
+    head = EVENTS.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
+
+    async def main() -> None:
+        async with Loopback([head, first, HOLD, rest]) as server, HttpAgent(server.url) as agent:
+            events = agent.run_agent()
+            assert (await anext(events)).type == "RUN_STARTED"
+            server.go_on()
+            assert [event.type async for event in events] == WHOLE[1:]
+
+    asyncio.run(main())
+
+
+def test_members_of_gzip_follow_each_other() -> None:
+    body = gzip.compress(RUN[:20]) + gzip.compress(RUN[20:])
+    received, _ = run([answer(body, more="content-encoding: gzip\r\n")])
+    assert received == WHOLE
+
+
+def test_events_that_expand_without_end_are_refused() -> None:
+    bomb = gzip.compress(b": " + b"\n" * (64 << 20))
+    assert len(bomb) < 100_000
+    received, _ = run([answer(bomb, more="content-encoding: gzip\r\n")])
+    assert isinstance(received.error, UnsupportedEncoding)
+    assert received.error.message == "the compressed events of the agent expand too much"
+
+
 def test_every_failure_has_a_code_of_its_own() -> None:
     errors = [getattr(transport, name) for name in transport.__all__]
     codes = [each.code for each in errors if issubclass(each, CitewireError)]
     assert len(codes) == len(set(codes)) == 9
 
 
-def test_an_error_body_is_shown_in_part_and_harmlessly() -> None:
+def test_an_error_body_is_kept_in_part_and_told_to_nobody() -> None:
     body = b"\x1b[31m<b>no\r\n\r\nroom</b>\xff" + b"x" * 100_000
     received, _ = run([answer(body, "text/html", "507 Full")])
     error = received.error
@@ -361,7 +413,11 @@ def test_an_error_body_is_shown_in_part_and_harmlessly() -> None:
     assert error.status == 507
     assert error.excerpt.startswith("<b>no room</b>\ufffdxxx")
     assert len(error.excerpt) == 200
-    assert str(error).startswith("the agent answered HTTP 507: <b>no room")
+    assert error.detail == error.excerpt
+    assert (str(error), error.message) == (
+        "the agent answered HTTP 507 [bad_status]",
+        "the agent answered HTTP 507",
+    )
 
 
 def test_an_error_body_that_never_comes_is_not_waited_for() -> None:
@@ -419,7 +475,8 @@ def test_tries_to_connect_again(failure: type[httpx2.TransportError]) -> None:
     received = asyncio.run(receive(http_agent(handler, retries=3).run_agent()))
     assert len(tried) == 4
     assert isinstance(received.error, ConnectFailed)
-    assert received.error.message == f"cannot connect to https://agent.example:8443: {failure.__name__}"
+    assert received.error.message == "cannot connect to the agent"
+    assert received.error.detail == f"https://agent.example:8443: {failure.__name__}"
 
 
 def test_nobody_at_the_port() -> None:

@@ -14,6 +14,7 @@ from citewire.agui import Thread, check
 from citewire.agui import events as ev
 from citewire.agui.events import RunInput
 from citewire.agui.middleware import Citing
+from citewire.agui.posted import without_mark
 from citewire.agui.records import Links
 from citewire.agui.sse import Frames
 from citewire.agui.weaving import VerdictReached
@@ -100,11 +101,14 @@ class House:
         self.words = Words()
         self.history = History(self.store, KEY)
         citing = Citing(verifier=self.words, deadline=options.pop("deadline", 30.0))
-        patience: float = options.pop("patience", 0.0)
+        told: dict[str, Any] = {
+            name: options.pop(name) for name in ("patience", "timeout") if name in options
+        }
         kept: dict[str, Any] = {"linger": 60.0, "most": 10, "resumes": False, **options}
         self.outcomes: list[str] = []
+        self.ignored_parts: list[str] = []
         self.verdicts: list[tuple[str, str]] = []
-        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self, patience=patience)
+        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self, **told)
         self.runs = Runs(self.hub, driver, self, **kept)
 
     async def post(self, run_id: str = "r", **fields: Any) -> Events:
@@ -114,6 +118,9 @@ class House:
         self.verdicts += [(thread_id, each.verification["citewire"]["status"]) for each in verdicts]
 
     def written(self, channel: str) -> None: ...
+    def ignored(self, what: Sequence[str]) -> None:
+        self.ignored_parts += what
+
     def ended(self, outcome: str) -> None:
         self.outcomes.append(outcome)
 
@@ -241,13 +248,44 @@ def test_an_agent_that_raises() -> None:
     async def main() -> None:
         got = await House(boom).post()
         takes(got)
-        assert got[-1] == {
-            "type": "RUN_ERROR",
-            "message": "the agent failed: ValueError",
-            "code": "agent_failed",
-        }
+        assert (got[-1]["type"], got[-1]["code"]) == ("RUN_ERROR", "agent_failed")
+        assert got[-1]["message"].startswith("the agent failed (error id ")
+        assert "s3cret" not in str(got)
 
     asyncio.run(main())
+
+
+def test_a_run_that_takes_too_long_is_ended() -> None:
+    """What was said stays, and the code says why."""
+
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent, timeout=LONG)
+        reading = asyncio.create_task(house.post())
+        await agent.held.wait()
+        clock().leap(LONG)
+        got = await reading
+        takes(got)
+        assert (got[-1]["type"], got[-1]["code"]) == ("RUN_ERROR", "timed_out")
+        assert text_of(got) == "Paris "
+        assert house.outcomes == ["timed_out"]
+        past = await house.history.at(CHANNEL)
+        assert past is not None
+        assert (past.status, past.error) == ("error", "the run took longer than the server allows")
+
+    on_clock(main())
+
+
+@pytest.mark.parametrize(("version", "code"), [("1.7", "newer_protocol"), ("one", "unreadable_protocol")])
+def test_a_protocol_that_is_newer_or_unreadable_is_logged(
+    caplog: pytest.LogCaptureFixture, version: str, code: str
+) -> None:
+    async def main() -> None:
+        events = await House(Scripted({**STARTED, "protocolVersion": version}, FINISHED)).post()
+        assert types(events)[-1] == "RUN_FINISHED"
+
+    asyncio.run(main())
+    assert [getattr(record, "fields", {}).get("code") for record in caplog.records] == [code]
 
 
 # --- clients that come and go -------------------------------------------------------------------------------
@@ -424,6 +462,26 @@ def test_another_run_ends_one_that_nobody_watches() -> None:
     asyncio.run(main())
 
 
+def test_another_run_waits_for_a_client_that_is_leaving() -> None:
+    """A browser that stops a run closes its stream while it already asks the next thing."""
+
+    async def main() -> None:
+        agent = Scripted(*HALF)
+        house = House(agent)
+        leaving = await house.runs.start(posted(), ME)
+        await anext(leaving)
+        await agent.held.wait()
+        agent.events = tuple(WHOLE)
+        asking = asyncio.create_task(house.post("r2"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await leaving.aclose()
+        assert types(await asking)[-1] == "RUN_FINISHED"
+        assert house.outcomes == ["superseded", "finished"]
+
+    asyncio.run(main())
+
+
 def test_a_run_that_is_watched_is_not_ended_by_another() -> None:
     async def main() -> None:
         agent = Scripted(*HALF)
@@ -494,13 +552,14 @@ def cut(store: ChannelStore, n: int) -> MemoryStore:
 
 
 async def restarted(house: House, n: int) -> tuple[Events, Any]:
-    """What a client gets that has seen `n` rows, and the thread in the end."""
+    """What a client gets that has seen `n` rows, and the thread at the end of its run."""
     await house.runs.recover()
     head = await house.store.head(CHANNEL)
     assert head is not None
     rest = await read(await house.runs.join("t", Cursor(head.epoch, n)))
     await house.runs.idle()
-    return rest, await house.history.at(CHANNEL)
+    (over,) = [row.n for row in await house.rows() if row.kind == "over"]
+    return rest, await house.history.at(CHANNEL, over)
 
 
 ANSWERS = [
@@ -525,7 +584,7 @@ def test_a_restart_at_any_point(events: Events, resumes: bool) -> None:
         takes(seen)
         thread = Thread(messages=posted().messages, state={})
         thread.extend(seen)
-        assert list(thread.agui.messages) == list(past.messages)
+        assert [*map(without_mark, thread.agui.messages)] == [*map(without_mark, past.messages)]
         assert thread.agui.state == past.state
         if resumes or rows[n - 1].kind == "over" or b"RUN_FINISHED" in rows[n - 1].data:
             assert past.status == "idle"
@@ -533,6 +592,8 @@ def test_a_restart_at_any_point(events: Events, resumes: bool) -> None:
             assert past.state[KEY]["messages"]["m"]["summary"]["verified"] == 1
         else:
             assert (past.status, rest[-1]["code"]) == ("error", "interrupted")
+            record = past.state.get(KEY, {"messages": {}})["messages"]
+            assert {each["status"] for each in record.values()} <= {"complete", "error", "verifying"}
 
 
 @pytest.mark.parametrize("resumes", [True, False])

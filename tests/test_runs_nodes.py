@@ -111,17 +111,22 @@ def test_a_run_is_joined_from_another_node(world: World) -> None:
     asyncio.run(main())
 
 
+def _without_snapshots(events: Events) -> Events:
+    """The events but those that bring a client up to date."""
+    return [each for each in events if not each["type"].endswith("SNAPSHOT")]
+
+
 def test_a_thread_is_followed_from_another_node(world: World) -> None:
     async def main() -> None:
         async with nodes(world, Scripted(*WHOLE), Scripted(*WHOLE)) as (here, there):
             async with aclosing(there.runs.watch("t", None)) as frames:
                 await anext(frames)  # nothing yet
                 first = await here.post("r1")
-                second = await there.post("r2")
+                second = _without_snapshots(await there.post("r2"))
                 seen: Events = []
                 while types(seen).count("RUN_FINISHED") < 2:
                     seen += decoded(await anext(frames))
-            assert [each for each in seen if not each["type"].endswith("SNAPSHOT")] == [*first, *second]
+            assert _without_snapshots(seen) == [*first, *second]
 
     asyncio.run(main())
 
@@ -189,6 +194,26 @@ def test_another_run_ends_one_that_nobody_watches_elsewhere(world: World) -> Non
             assert events[-1]["code"] == "superseded"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("watcher", [0, 1])
+def test_another_run_waits_for_a_client_that_is_leaving_a_node(watcher: int) -> None:
+    """Wherever it was: on the node of the run, or on the one that it asks next."""
+
+    async def main() -> None:
+        async with nodes(Memory(), Scripted(*HALF), Scripted(*WHOLE)) as (here, there):
+            await left(here)
+            leaving = await (here, there)[watcher].runs.start(posted(), ME)
+            await anext(leaving)
+            asking = asyncio.create_task(there.post("r2"))
+            await later(0)
+            await leaving.aclose()
+            await later(0)
+            await later(1)
+            assert types(await asking)[-1] == "RUN_FINISHED"
+            assert await outcomes(there) == ["superseded", "finished"]
+
+    on_clock(main())
 
 
 @pytest.mark.parametrize("watcher", [0, 1, 2])

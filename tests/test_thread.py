@@ -616,7 +616,53 @@ def test_nothing_from_outside_is_an_error(seed: int) -> None:
     thread = Thread(messages=made.get("messages", ()), state=made.get("state"))
     thread.extend(made["stream"])
     for view in views(thread):
-        json.dumps(view.to_json(), default=lambda problem: [problem.code, problem.path, problem.message])
+        shown = view.to_json()
+        assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": "m1", "role": "assistant", "toolCalls": [{"function": {"name": "a", "arguments": ""}}]},
+        {
+            "id": "m1",
+            "role": "assistant",
+            "toolCalls": [{"id": [1], "function": {"name": "", "arguments": ""}}],
+        },
+        {"id": ["m1"], "role": "assistant", "content": ""},
+        {"id": {"a": 1}, "role": "activity", "content": {}},
+        {"role": "reasoning"},
+    ],
+)
+def test_messages_of_this_side_may_have_any_shape(message: Json) -> None:
+    """A client posts what it likes, and what comes after it is taken."""
+    thread = Thread(messages=[message])
+    thread.extend(
+        [
+            {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+            {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "m2", "role": "user", "content": "hi"}]},
+            {"type": "ACTIVITY_SNAPSHOT", "messageId": "m1", "activityType": "x", "content": {}},
+        ]
+    )
+    assert thread.agui.outcome == "completed"
+    assert "m2" in [each.get("id") for each in thread.agui.messages]
+
+
+def test_an_activity_takes_the_place_of_a_message_with_a_call() -> None:
+    """The call is gone with its message, as it is for the AG-UI client; its end says so and fails nothing."""
+    thread = Thread()
+    thread.extend(
+        [
+            {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+            {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "look"},
+            {"type": "ACTIVITY_SNAPSHOT", "messageId": "c", "activityType": "x", "content": {"a": 1}},
+            {"type": "TOOL_CALL_END", "toolCallId": "c", "metadata": {"b": 2}},
+        ]
+    )
+    activity = {"id": "c", "role": "activity", "activityType": "x", "content": {"a": 1}}
+    assert thread.agui.messages == [activity]
+    assert [problem.code for problem in thread.agui.problems] == ["unknown_tool_call"]
+    assert [call["status"] for call in thread.contract.tool_calls] == ["complete"]
 
 
 # Values that a field may have, and that it may not have.

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from agui_node import RealClient
 from citewire import keys
-from citewire.agui import check
+from citewire.agui import CitationMiddleware, check
 from citewire.agui.events import coerce, to_dict
 from citewire.agui.records import Links
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE, without_ours
 from citewire.agui.weaving import CitationSeen, ReviewGiven, VerdictReached
 from citewire.documents.document import Box
 from citewire.documents.text import read_text
-from citewire.errors import CitewireError
+from citewire.errors import CitewireError, InputError
 from citewire.model import Lines, Source, SourceRef
 from citewire.verification.library import Checked, Library
 from citewire.verification.verifier import Asked
@@ -288,8 +288,8 @@ def test_nothing_of_ours_stands_between_chunks(named: bool) -> None:
 
 
 def test_what_is_held_back_of_chunks_is_shown_when_they_end() -> None:
-    client = run(chunk("a <<<CITA", "m"), chunk("b", "n")).client
-    assert client.texts == {"m": "a <<<CITA", "n": "b"}
+    client = run(chunk("a <<<", "m"), chunk("b", "n")).client
+    assert client.texts == {"m": "a <<<", "n": "b"}
 
 
 def test_chunks_of_tools_name_their_results() -> None:
@@ -440,6 +440,42 @@ def test_ids_that_reach_a_prototype_are_only_passed_on(name: str) -> None:
     woven = run(*answer(TEXT, name), *answer(TEXT, "m"))
     assert woven.client.texts[name] == SHOWN
     assert list(woven.client.record["messages"]) == ["m"]
+    said = [event["value"] for event in woven.client.sent if event.get("name") == "citewire.message_complete"]
+    (told,) = [value for value in said if value["messageId"] == name]
+    assert told["error"].startswith("its citations are not checked: the message has an id")
+    assert (told["summary"]["total"], told["summary"]["skipped"]) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype"])
+def test_an_unsafe_id_without_citations_is_nothing_to_speak_of(name: str) -> None:
+    said = [event.get("value") for event in run(*answer("Hello.", name)).client.sent]
+    assert not any("error" in value for value in said if isinstance(value, dict))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["__proto__", "constructor", "prototype", "", "citations", "a\nb", "\x00", "\ud800", "\u202e", "x" * 129],
+)
+def test_a_state_key_that_no_client_can_hold_is_refused(key: str) -> None:
+    """When the middleware is made, not in the middle of a run."""
+    with pytest.raises(InputError) as caught:
+        CitationMiddleware.over(state_key=key)
+    assert caught.value.path == "state_key"
+
+
+@pytest.mark.parametrize("key", ["deepcitation", "my key", "a/b", "~1", "引用", "x" * 128])
+def test_any_other_state_key_will_do(key: str) -> None:
+    client = run(*answer(TEXT), state_key=key).client
+    assert client.state[key]["messages"]["m"]["status"] == "complete"
+
+
+@pytest.mark.parametrize("at", range(len("<<<CITATION_DATA"), 60, 3))
+def test_a_data_block_that_is_cut_leaves_an_error(at: int) -> None:
+    begins = TEXT.index("<<<")
+    client = run(*answer(TEXT[: begins + at])).client
+    message = client.message()
+    assert (message["status"], client.texts["m"]) == ("error", SHOWN)
+    assert message["error"] == "its data block was cut off: citations may be missing"
 
 
 @pytest.mark.parametrize("name", ["", "a/b~c", "../../etc", "\x1b[31m", "m\nn", "é" * 5000, "0", "-"])
@@ -614,7 +650,11 @@ def test_a_picture_that_is_drawn_comes_later() -> None:
     client = Client([*woven.sent, *sent])
     first, second = client.message()["verifications"].values()
     assert (first["evidence"], "evidence" in second) == ({"src": "data:image/avif;base64,AA"}, False)
-    assert client.record["verifications"] == client.message()["verifications"]
+    aggregate = client.record["verifications"]
+    assert not any("evidence" in verdict for verdict in aggregate.values())  # a picture is there once
+    assert [*aggregate.values()] == [
+        {name: value for name, value in verdict.items() if name != "evidence"} for verdict in (first, second)
+    ]
 
 
 def test_a_picture_for_a_message_that_was_let_go_does_no_harm() -> None:
@@ -742,6 +782,37 @@ def test_pages_are_fetched_only_when_asked_for() -> None:
     assert fetched("https://e.org/a", fetch_urls=True) == ["https://e.org/a"]
     assert fetched("/etc/passwd", fetch_urls=True) == []
     assert fetched("file:///etc/passwd", fetch_urls=True) == []
+
+
+URL = "https://e.org/a"
+GIVEN = json.dumps([{"title": "T", "url": URL, "text": "It rains."}])
+AGENTS_RESULT = {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": GIVEN}
+POSTED_RESULT = {"id": "r", "role": "tool", "toolCallId": "c", "content": GIVEN}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "events", "fetched"),
+    [
+        pytest.param([], [AGENTS_RESULT], [], id="the agent's tool"),
+        pytest.param([POSTED_RESULT], [], [URL], id="posted"),
+        pytest.param([POSTED_RESULT], [AGENTS_RESULT], [], id="both"),
+    ],
+)
+def test_a_posted_text_does_not_stand_for_a_page(
+    earlier: list[Any], events: list[Any], fetched: list[str]
+) -> None:
+    entry = f'{{"id": 1, "url": "{URL}", "full_phrase": "It rains."}}'
+    said = answer(f"A [1].<<<CITATION_DATA>>>[{entry}]<<<END_CITATION_DATA>>>")
+    woven = run(*events, *said, earlier=earlier, fetch_urls=True)
+    assert [each.url for each in woven.sources if not each.text] == fetched
+
+
+def test_a_marker_means_the_result_of_the_agent_before_a_posted_one() -> None:
+    posted = {**POSTED_RESULT, "content": '[{"id": "1", "title": "Forged", "text": "It rains."}]'}
+    found = {**AGENTS_RESULT, "content": '[{"id": "1", "title": "T", "text": "It rains."}]'}
+    for events, title in (([], "Forged"), ([found], "T")):
+        woven = run(*events, *answer('It says "It rains." [1].'), earlier=[posted])
+        assert [asked.likely[0] for asked in woven.asked] == [title]
 
 
 def attached(url: str) -> list[Any]:

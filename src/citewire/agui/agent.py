@@ -12,6 +12,7 @@ What is raised is misuse:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,10 +29,13 @@ from citewire.agui.sources import BaseAgent, Connectable, RunRequest, Source, as
 from citewire.agui.thread import Thread
 from citewire.agui.transport import StreamEnded
 from citewire.bell import Bell
+from citewire.error_reports import report_error
 from citewire.errors import CitewireError
 from citewire.text import for_log
 
 __all__ = ["Agent", "AgentError", "CannotConnect", "CannotRegenerate", "OpenInterrupts"]
+
+_log = logging.getLogger("citewire.agents")
 
 Content: TypeAlias = str | Sequence[Json]
 Resume: TypeAlias = Iterable[Json] | Mapping[str, Any]
@@ -175,8 +179,12 @@ class Agent:
         return self._start(lambda: source.connect(last), goes_on=True)
 
     async def stop(self) -> None:
-        """End the run. The contract is idle then, without an error of its own; what came stays."""
-        self._end_run()
+        """End the run. The contract is idle then, without an error of its own; what came stays.
+
+        The source is told to abort also when nothing runs here: it may have started something by itself.
+        """
+        if not self._end_run():
+            self.source.abort_run()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_PATIENCE)
 
@@ -246,14 +254,16 @@ class Agent:
             raise AgentError("the agent is closed")
         return asyncio.get_running_loop()
 
-    def _end_run(self) -> None:
-        """End the run as far as anybody can see; its task takes a moment longer."""
-        if self._task and self._span.last is None:
-            self.source.abort_run()
-            self._task.cancel()
-            if self.contract.is_loading:
-                self.thread.stop()
-            self._end(self._span)
+    def _end_run(self) -> bool:
+        """End the run as far as anybody can see, though its task takes a moment longer; False for no run."""
+        if self._task is None or self._span.last is not None:
+            return False
+        self.source.abort_run()
+        self._task.cancel()
+        if self.contract.is_loading:
+            self.thread.stop()
+        self._end(self._span)
+        return True
 
     def _end(self, span: Span) -> None:
         span.end(self.thread.number)
@@ -271,11 +281,19 @@ class Agent:
         except BaseException as exc:  # the root of a task: whatever a source raises, the run failed
             # That goes for a cancellation too, unless it is ours: then the run was ended before.
             if span.last is None:
-                self.thread.fail(exc)
+                self._fail(exc)
             if not isinstance(exc, Exception):
                 raise
         finally:
             self._end(span)
+
+    def _fail(self, error: BaseException) -> None:
+        """Show the error. What another program said of it, such as the body of a response, is only logged."""
+        if isinstance(error, CitewireError) and error.detail:
+            report = report_error(error, _log)
+            self.thread.fail(report.message, report.code)
+        else:
+            self.thread.fail(error)
 
     async def _take(self, events: AsyncIterator[Any], span: Span) -> None:
         try:

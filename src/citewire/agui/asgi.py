@@ -7,9 +7,11 @@ from typing import Any, TypeAlias, cast
 
 from citewire import codec
 from citewire.agui import events
+from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, Json, RunInput, write_json
 from citewire.agui.middleware import Citing, Put, RunSink, Sent
 from citewire.agui.sse import MAX_FRAME, Frame, Frames, FrameTooLarge, frame
+from citewire.agui.transport import UnsupportedEncoding
 from citewire.errors import CitewireError
 from citewire.verification.sources import Source
 from citewire.verification.verifier import Verifier
@@ -30,7 +32,8 @@ _CODED = {b"content-encoding", b"content-length"}
 class CitationMiddleware:
     """Checks the citations of what `app` streams: `app = CitationMiddleware(app, sources="docs/")`.
 
-    All else goes through untouched: other requests, and answers that are no event stream or are compressed.
+    All else goes through untouched: other requests, and answers that are no event stream. One that is
+    compressed with gzip or deflate is sent on decompressed; other compressions cannot be read.
     """
 
     def __init__(
@@ -192,21 +195,42 @@ class _Response:
         self.put: Put = _nowhere
         self.is_events = self._is_cut = False
         self._frames = Frames()
+        self._unpacked: Decompressor | None = None
 
     async def take(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.is_events = _is_event_stream(message)
+            coding = _coding(message)
+            self.is_events = _is_event_stream(message) and coding is not None
             if self.is_events:
-                headers = [pair for pair in message["headers"] if pair[0].lower() != b"content-length"]
+                self._unpacked = Decompressor() if coding else None
+                headers = [pair for pair in message["headers"] if pair[0].lower() not in _CODED]
                 message = {**message, "headers": headers}
             await self._send(message)
         elif not self.is_events or message["type"] != "http.response.body":
             await self._send(message)
-        elif (event := self._whole(message)) is not None:
+        elif self._unpacked:
+            await self._unpack(self._unpacked, message)
+        else:
+            await self._take_body(message)
+
+    async def _take_body(self, message: Message) -> None:
+        if (event := self._whole(message)) is not None:
             await self.put((event, message["body"]))
         else:
             async for sent in self._events(message):
                 await self.put(sent)
+
+    async def _unpack(self, unpacked: Decompressor, message: Message) -> None:
+        """Take a compressed body piece by piece. One that cannot be read ends the run."""
+        if not self._is_cut:
+            try:
+                for part in unpacked.feed(message.get("body", b"")):
+                    await self._take_body({"type": message["type"], "body": part, "more_body": True})
+            except UnsupportedEncoding as exc:
+                self._is_cut = True
+                await self.put((events.RunError(exc.message, exc.code), b""))
+        if not message.get("more_body", False):
+            await self._take_body({"type": message["type"], "body": b""})
 
     def _whole(self, message: Message) -> AnyEvent | None:
         """The event, where one frame came by itself and is plain, as nearly all do."""
@@ -281,7 +305,15 @@ def _bytes(sent: list[Sent]) -> bytes:
 
 
 def _is_event_stream(start: Message) -> bool:
-    headers = {name.lower(): value for name, value in start.get("headers", ())}
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    coding = headers.get(b"content-encoding", b"identity").strip().lower()
-    return kind == b"text/event-stream" and coding == b"identity" and start["status"] == 200
+    kind = _header(start, b"content-type").partition(";")[0].strip().lower()
+    return kind == "text/event-stream" and start["status"] == 200
+
+
+def _coding(start: Message) -> str | None:
+    return coding_of(_header(start, b"content-encoding"))
+
+
+def _header(start: Message, wanted: bytes) -> str:
+    """All values of a header, as one."""
+    values = (value for name, value in start.get("headers", ()) if name.lower() == wanted)
+    return b",".join(values).decode("latin-1")

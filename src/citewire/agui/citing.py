@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
@@ -9,15 +10,17 @@ from typing import Any
 from uuid import uuid4
 
 from citewire.agui import events as ev
-from citewire.agui.events import AnyEvent, RunInput, coerce
+from citewire.agui.events import AnyEvent, RunInput, coerce, run_error
 from citewire.agui.middleware import Citing, RunSink
 from citewire.agui.sources import BaseAgent
 from citewire.agui.weaving import Options
-from citewire.text import for_log
+from citewire.error_reports import report_error
 from citewire.verification.sources import Source
 from citewire.verification.verifier import Verifier
 
 __all__ = ["CitingAgent"]
+
+_log = logging.getLogger("citewire.agents")
 
 
 class CitingAgent(BaseAgent):
@@ -62,7 +65,7 @@ class CitingAgent(BaseAgent):
                         yield ev.TextMessageStart(message, "assistant")
                     yield ev.TextMessageContent(message, each)
         except Exception as exc:  # noqa: BLE001  # whatever an agent raises, its client is told
-            yield ev.RunError(for_log(exc, 500) or type(exc).__name__, "agent_failed")
+            yield run_error(report_error(exc, _log, code="agent_failed", message="the agent failed"))
             return
         if message is not None:
             yield ev.TextMessageEnd(message)

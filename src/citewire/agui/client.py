@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from citewire.agui import events
+from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.retired import modern_messages, without_null
 from citewire.agui.sources import BaseAgent
@@ -40,7 +41,7 @@ __all__ = ["HttpAgent"]
 _EVENT_STREAM = "text/event-stream"
 _PROTOBUF = "application/vnd.ag-ui.event+proto"
 _DOCUMENT = re.compile(r"text/html|application/(?:\S+\+)?(?:json|xml)")
-# Compressed, a short response could still fill the memory.
+# Compressed events are read, though they are not asked for.
 _OURS = {"accept": _EVENT_STREAM, "accept-encoding": "identity"}
 _UNNAMED = "the response has no content type of events, and holds none"
 _TERMINAL = frozenset({"RUN_FINISHED", "RUN_ERROR"})
@@ -165,13 +166,15 @@ class HttpAgent(BaseAgent):
                 ask.method, ask.url, headers=headers, content=ask.body, timeout=timeout
             )
             sent = client.send(request, stream=True, follow_redirects=False)
-            late = NoAnswer(f"{where} did not answer within {seconds} s")
+            late = NoAnswer(f"the agent did not answer within {seconds} s", detail=where)
             response = await waits.within(seconds, sent, late)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            raise ConnectFailed(f"cannot connect to {where}: {type(exc).__name__}") from exc
+            raise ConnectFailed(
+                "cannot connect to the agent", detail=f"{where}: {type(exc).__name__}"
+            ) from exc
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             # Not `from exc`: some of them quote the value of a header.
-            raise NoAnswer(f"{where} gave no answer: {type(exc).__name__}") from None
+            raise NoAnswer("the agent gave no answer", detail=f"{where}: {type(exc).__name__}") from None
         if response.is_success:
             return response
         raise BadStatus(response.status_code, await _excerpt(response))
@@ -196,12 +199,13 @@ class _Reading:
         """
         import httpx2  # noqa: PLC0415  # see _answer
 
-        frames = Frames()
+        frames, unpacked = Frames(), _unpacking(response)
         late = Stalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
         async with aclosing(response.aiter_raw()) as pieces:
             try:
                 while (piece := await waits.within(self._patience(), anext(pieces, None), late)) is not None:
-                    yield frames.feed(piece)
+                    for part in unpacked(piece):
+                        yield frames.feed(part)
             except httpx2.HTTPError as exc:
                 if not self._ended:
                     raise StreamEnded("the connection broke before the run ended") from exc
@@ -266,12 +270,18 @@ async def _is_event_stream(response: Response) -> bool:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _PROTOBUF:
         raise UnsupportedEncoding("the agent sends protobuf; citewire reads text/event-stream")
-    if (coding := response.headers.get("content-encoding", "identity").lower()) != "identity":
-        raise UnsupportedEncoding(f"the agent sends events compressed with {for_log(coding, 40)}")
+    if coding_of(coding := response.headers.get("content-encoding", "")) is None:
+        raise UnsupportedEncoding("the agent sends compressed events that cannot be read", detail=coding)
     if _DOCUMENT.fullmatch(kind):
-        excerpt = await _excerpt(response)
-        raise NotAnEventStream(f"the agent answered with {for_log(kind, 80)}: {excerpt}")
+        said = f"{for_log(kind, 80)}: {await _excerpt(response)}"
+        raise NotAnEventStream("the agent answered with a document, not with events", detail=said)
     return kind == _EVENT_STREAM
+
+
+def _unpacking(response: Response) -> Callable[[bytes], Iterable[bytes]]:
+    """What takes a piece of the body and gives it decompressed, in pieces that may be smaller or larger."""
+    coded = coding_of(response.headers.get("content-encoding", ""))
+    return Decompressor().feed if coded else lambda piece: (piece,)
 
 
 async def _excerpt(response: Response) -> str:

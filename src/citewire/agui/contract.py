@@ -20,8 +20,9 @@ from citewire.agui.chunks import Chunks, ProtocolError
 from citewire.agui.citations import entries_of, is_entry, normalised, renormalised
 from citewire.agui.entries import Entry
 from citewire.agui.events import Event, Json
-from citewire.agui.folding import Fold
+from citewire.agui.folding import Fold, problems_to_json
 from citewire.agui.growing import Draft, Drafts, Listing, Rows
+from citewire.agui.protocol import version_problem
 from citewire.frozen import FrozenDict, FrozenList, freeze
 from citewire.patch import Document, PatchError, parse_pointer
 from citewire.text import for_log
@@ -62,7 +63,7 @@ class Contract(Struct, frozen=True):
             "interrupts": self.interrupts,
             "subagents": [subagent.to_json() for subagent in self.subagents],
             "events": list(self.events),
-            "problems": list(self.problems),
+            "problems": problems_to_json(self.problems),
         }
 
 
@@ -290,7 +291,9 @@ class ContractFold(Fold):
 
     # Runs
 
-    def _run_started(self, _: ev.RunStarted) -> None:
+    def _run_started(self, event: ev.RunStarted) -> None:
+        if problem := version_problem(event.protocol_version):
+            self._report(*problem)
         self._status, self._loading, self._error = "running", True, None
         self._in_run = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -17,6 +17,9 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from citewire import codec
 from citewire.errors import DecodeError, InputError, OutputError
 from citewire.text import for_log
+
+if TYPE_CHECKING:
+    from citewire.error_reports import ErrorReport
 
 Json: TypeAlias = dict[str, Any]
 _Text: TypeAlias = str | UnsetType
@@ -307,6 +310,7 @@ def decode(data: bytes | str) -> AnyEvent:
 
 # A tuple, which is several times as fast as a union.
 _EVENTS = (Event, Unknown, Malformed)
+_NO_JSON = "the event has no JSON form"
 
 
 def coerce(value: object) -> AnyEvent:
@@ -321,7 +325,7 @@ def coerce(value: object) -> AnyEvent:
         try:
             return decode(cast("str", dump(by_alias=True)))
         except (ValueError, TypeError, AttributeError) as exc:
-            raise EventError(f"a model that has no JSON: {for_log(exc, 200)}") from exc
+            raise EventError("the event is a model that has no JSON form", detail=exc) from exc
     raise EventError(f"{for_log(type(value).__name__, 80)} is not an event")
 
 
@@ -347,7 +351,12 @@ def _encode(event: Event) -> bytes:
     except UnicodeError:
         return _escaped(msgspec.to_builtins(event))
     except (RecursionError, TypeError, ValueError, OverflowError) as exc:
-        raise OutputError(str(exc)) from exc
+        raise OutputError(_NO_JSON, detail=exc) from exc
+
+
+def run_error(report: ErrorReport) -> RunError:
+    """The event that tells a client of an error; the error id is in its message and in its metadata."""
+    return RunError(report.message, report.code, metadata=report.metadata or UNSET)
 
 
 def to_dict(event: AnyEvent) -> Json:
@@ -368,7 +377,8 @@ def to_model(event: AnyEvent) -> Any:
     try:
         return TypeAdapter[Any](Models).validate_json(encode(event))
     except ValidationError as exc:
-        raise EventError(f"ag-ui-protocol takes no such {event.type}: {exc.errors()[0]['msg']}") from exc
+        why = exc.errors()[0]["msg"]
+        raise EventError(f"ag-ui-protocol takes no such {event.type}", detail=why) from exc
 
 
 def is_typed(event: AnyEvent) -> TypeGuard[Event]:
@@ -445,7 +455,7 @@ def _escaped(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as exc:
-        raise OutputError(str(exc)) from exc
+        raise OutputError(_NO_JSON, detail=exc) from exc
 
 
 class RunInput(Struct, frozen=True, kw_only=True, rename="camel"):

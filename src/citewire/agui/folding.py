@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from citewire.agui.entries import Entry, grouped
 from citewire.agui.growing import Draft, Listing, Rows
 from citewire.model import Problem
 
-__all__ = ["Fold", "Problems"]
+__all__ = ["Fold", "Problems", "problems_to_json"]
 
 # Problems that are kept one by one; a peer can make as many as it likes.
 _MOST_PROBLEMS = 1000
@@ -43,6 +43,11 @@ class Problems:
         twin = Problems()
         twin._rows, twin._more = self._rows.copy(), self._more.copy()
         return twin
+
+
+def problems_to_json(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    """Problems as JSON values."""
+    return [{"code": each.code, "path": each.path, "message": each.message} for each in problems]
 
 
 class Fold(ABC):

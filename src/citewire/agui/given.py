@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from citewire.agui.citations import normalised
 from citewire.agui.events import Json
+from citewire.agui.listed import entry_id
 from citewire.agui.records import Cited
-from citewire.agui.state import entry_id
 from citewire.model import Source, SourceRef
 
 __all__ = ["in_custom", "in_entries", "in_metadata"]

@@ -6,8 +6,9 @@ is to be told waits for `flush`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
@@ -15,23 +16,31 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui import records, state
-from citewire.agui.events import Event, Json
+from citewire.agui.echoes import fingerprint, fingerprints
+from citewire.agui.events import AnyEvent, Event, Json
+from citewire.agui.posted import id_of
 from citewire.agui.records import Cited, Links
 from citewire.agui.state import MessageStatus, SharedState, is_safe_key
+from citewire.agui.written import WrittenVerdicts
+from citewire.errors import InputError
 from citewire.extraction import Scanner
 from citewire.keys import Keys, key_v2
 from citewire.model import Lines, Status
 from citewire.text import for_log
 from citewire.verification.library import Checked
+from citewire.verification.sources import Origin
 from citewire.verification.verifier import Asked
 
 __all__ = [
-    "CitationSeen", "Ledger", "Message", "Options", "Record", "ReviewGiven", "Time", "VerdictReached",
-    "Wanted",
+    "CitationSeen", "Ledger", "LogKnowledge", "Message", "Options", "Record", "ReviewGiven", "Time", "Trust",
+    "VerdictReached", "Wanted",
 ]  # fmt: skip
+
+_log = logging.getLogger("citewire.agui")
 
 # Citations of one message that are looked at: past that a message is no answer any more.
 _MOST_CITED = 10_000
+_UNSAFE_ID = "its citations are not checked: the message has an id under which no state can be kept"
 ImageFormat = Literal["avif", "webp", "jpeg", "png"]
 
 
@@ -53,6 +62,12 @@ class Options(Struct, frozen=True, kw_only=True):
     image_format: ImageFormat | None = "avif"
     proofs: Callable[[str, str, Checked], Links] | None = None
     fetch_urls: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises `InputError` for a `state_key` under which no client could keep our state."""
+        if not state.is_state_key(self.state_key):
+            message = "a state key has 1 to 128 printable characters, and no name that JavaScript reserves"
+            raise InputError(message, "state_key")
 
 
 class CitationSeen(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -86,6 +101,58 @@ class ReviewGiven(Struct, frozen=True, gc=False):
 
 
 Record = CitationSeen | VerdictReached | ReviewGiven
+
+
+class LogKnowledge(Struct, frozen=True):
+    """What somebody with a log of the thread knows, whose input of the run can be trusted.
+
+    `posted` are the ids of messages that only clients posted, in this run or before. `news` are events that
+    follow RUN_STARTED, to bring the client's copy up to date. `open_calls` are the tool calls of the agent
+    that have no result in the log: the client answers them. `echoes` are the fingerprints of posted messages
+    that the server never said, see `echoes.fingerprint`.
+    """
+
+    posted: Set[str] = frozenset()
+    news: tuple[AnyEvent, ...] = ()
+    open_calls: Set[str] = frozenset()
+    echoes: Set[bytes] = frozenset()
+
+    def result_origin(self, message: Json) -> Origin | None:
+        """Who brought the result of a tool; None where the log has it from the agent."""
+        name = id_of(message)
+        if name and name not in self.posted:
+            return None
+        call = message.get("toolCallId")
+        return "client_tool" if isinstance(call, str) and call in self.open_calls else "posted"
+
+
+class Trust(NamedTuple):
+    """The verdicts of one thread that were written here, for whoever has no log."""
+
+    written: WrittenVerdicts
+    thread_id: str
+
+    def only_ours(self, client: Any, state_key: str) -> Any:
+        """The client's state without verdicts of others."""
+        return self.written.only_ours(client, state_key, self.thread_id)
+
+    def add(self, message_id: str, key: str, *values: Any) -> None:
+        """These are written about a citation."""
+        self.written.add(self.thread_id, message_id, key, *values)
+
+    def add_answer(self, text: str) -> None:
+        """An agent said this in the thread."""
+        self.written.add(self.thread_id, "", "", _said(text))
+
+    def echoes(self, messages: Iterable[Any]) -> frozenset[bytes]:
+        """The fingerprints of posted messages that no agent is known to have said here."""
+        posted = fingerprints(messages)
+        return frozenset(each for each in posted if not self.written.has(self.thread_id, "", "", each.hex()))
+
+
+def _said(text: str) -> str:
+    found = fingerprint({"role": "assistant", "content": text})
+    return "" if found is None else found.hex()
 
 
 class Wanted(NamedTuple):
@@ -124,25 +191,38 @@ class Ledger:
     """The messages of one stream by their id.
 
     `last` is the one that spoke last. `earlier` are ids of messages of which all is known: those of earlier
-    runs, and what was forgotten.
+    runs, what only clients posted, and what was forgotten. Whoever has a log keeps reviews itself.
     """
 
-    def __init__(self, client: Any, earlier: Iterable[str], options: Options, time: Time) -> None:
+    def __init__(
+        self,
+        client: Any,
+        earlier: Iterable[str],
+        options: Options,
+        time: Time,
+        known: LogKnowledge | None = None,
+        trust: Trust | None = None,
+    ) -> None:
         self._options, self._time, self._key = options, time, options.state_key
         self.state = SharedState(
-            client, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf
-        )
+            client, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf,
+            trusted=trust and trust.only_ours(client, options.state_key),
+        )  # fmt: skip
+        self._trust = trust
         self._keys = Keys()
         self.messages: dict[str, Message] = {}
         self.last: Message | None = None
-        self.earlier = {*earlier, *self.state.record["messages"]}
+        listed = {*earlier}
+        # Messages of the record that the client left out: one that starts again under such an id is another.
+        self._left_out = self.state.record["messages"].keys() - listed
+        self.earlier = {*listed, *self.state.record["messages"], *(known.posted if known else ())}
         self._undecided: dict[str, tuple[Message, str]] = {}
         self._undrawn: dict[str, tuple[Message, str]] = {}
         self._customs: list[Event] = []
         self._repeated: list[str] = []
         self.asked: list[Asked] = []
         self.wanted: list[Wanted] = []
-        self.records: list[Record] = list(_reviews(self.state.record))
+        self.records: list[Record] = [] if known else list(_reviews(self.state.record))
         self._ask_again()
 
     @property
@@ -178,6 +258,8 @@ class Ledger:
 
     def begin(self, name: str) -> Message:
         """A message that starts, or goes on after it had ended, maybe in an earlier run."""
+        if name in self._left_out:
+            self._forget(name)
         message = self.known(name)
         if message is None:
             message = self.new(name)
@@ -186,6 +268,13 @@ class Ledger:
         if message.scanner is None:
             message.scanner, message.taken = Scanner(limit=self._options.max_text), 0
         return message
+
+    def _forget(self, name: str) -> None:
+        """Forget what an answer cites that was left out, for another one takes its id."""
+        self._left_out.discard(name)
+        self.messages.pop(name, None)
+        self._undecided = {each: it for each, it in self._undecided.items() if it[0].id != name}
+        self.state.evict([name])
 
     def known(self, name: str) -> Message | None:
         """A message of this stream, or of an earlier one that the state tells of."""
@@ -203,14 +292,22 @@ class Ledger:
     def say_status(self, message: Message, status: MessageStatus) -> None:
         """How far a message is."""
         if is_safe_key(message.id):
-            error = message.error if status == "error" else None
+            error = message.error if status in ("error", "verifying") else None
             self.state.patch(state.status_patches(message.id, status, error, self._key))
+
+    def note_text(self, message: Message, text: str) -> None:
+        """All of the text of a message is known."""
+        message.digest = hash(text)
+        if self._trust is not None:
+            self._trust.add_answer(text)
 
     def complete(self, message: Message) -> None:
         """Say so where nothing more is to come for a message."""
         if message.scanner is None and not message.pending:
             self.say_status(message, "error" if message.error else "complete")
-            self._tell("message_complete", message, message.began, summary=state.summary_of(message.counts))
+            error = {"error": message.error} if message.error else {}
+            summary = state.summary_of(message.counts)
+            self._tell("message_complete", message, message.began, summary=summary, **error)
 
     def follow(self, answers: Mapping[str, str]) -> None:
         """Messages that were streamed under one id and stand among `answers`, their texts, under another."""
@@ -225,6 +322,8 @@ class Ledger:
                 self.state.move(old, new)
                 message.id = new
                 self.messages[new] = self.messages.pop(old)
+                for key in message.cited:
+                    self._remember(new, key)
 
     def _evict(self) -> None:
         most, known = self._options.keep_last, self.state.known
@@ -255,6 +354,8 @@ class Ledger:
         """A message of an earlier run, as far as the client says."""
         message = self.messages[name] = Message(name, self._time.seconds())
         citations, verdicts = raw["citations"], raw["verifications"]
+        if raw["status"] == "verifying":
+            message.error = raw.get("error")
         for key, each in citations.items():
             if (cited := records.read_record(each)) is not None:
                 message.cited[key], message.seen[key] = cited, message.began
@@ -286,7 +387,10 @@ class Ledger:
     def _add(
         self, message: Message, new: dict[str, Cited], by: str | None = None, annotation: str | None = None
     ) -> list[Cited]:
-        if not new or not is_safe_key(message.id):
+        if not new:
+            return []
+        if not is_safe_key(message.id):
+            self._refuse(message, len(new))
             return []
         made = {key: records.record(cited) for key, cited in new.items()}
         message.counts["pending"] += len(new)
@@ -303,6 +407,13 @@ class Ledger:
             self.records.append(CitationSeen(message.id, key, made[key], by, annotation))
             self._ask(message, key, cited)
         return [*new.values()]
+
+    def _refuse(self, message: Message, count: int) -> None:
+        """Say once that the citations of a message are not checked: no state can be kept under its id."""
+        if message.error != _UNSAFE_ID:
+            _log.warning("message %s: %s", for_log(message.id, 80), _UNSAFE_ID)
+        message.error = _UNSAFE_ID
+        message.counts["skipped"] += count
 
     def _key_of(self, cited: Cited) -> str:
         """The published key, for which lines are in order."""
@@ -332,6 +443,7 @@ class Ledger:
         self.state.patch(state.summary_patches(message.id, message.counts, self._key))
         note = {"key": key, **records.note(checked)}
         self.state.annotate(message.id, key, cited.entry_id, note)
+        self._remember(message.id, key, note)
         self.records.append(VerdictReached(message.id, key, cited.ref.quote or "", verdict))
         if links is None and self._options.image_format and checked.boxes and checked.id:
             self._undrawn[checked.id] = message, key
@@ -339,6 +451,15 @@ class Ledger:
         else:
             self._tell("evidence_ready", message, message.seen[key], key=key, status=checked.status)
         self.complete(message)
+
+    def _remember(self, message_id: str, key: str, *notes: Json) -> None:
+        """Note that what the state says of a citation was written here."""
+        if self._trust is None:
+            return
+        for note in notes:
+            self._trust.add(message_id, key, note)
+        if (told := self.state.record["messages"].get(message_id)) and key in told["verifications"]:
+            self._trust.add(message_id, key, told["citations"].get(key), told["verifications"][key])
 
     def _links(self, message_id: str, key: str, checked: Checked) -> Links | None:
         """Where somebody serves the proof of what was found."""
@@ -353,6 +474,7 @@ class Ledger:
             return
         if address is not None:
             self.state.patch(state.evidence_patches(message.id, key, {"src": address}, self._key))
+            self._remember(message.id, key)
         self._tell("evidence_ready", message, message.seen[key], key=key)
 
     def fail(self, reason: str) -> None:

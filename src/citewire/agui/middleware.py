@@ -8,6 +8,7 @@ terminal event waits for them, for a client takes nothing after it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -23,13 +24,16 @@ from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved
 from citewire.agui.sources import Next
 from citewire.agui.state import without_ours
-from citewire.agui.weaving import Options, Record, Time, Wanted, Weaver
-from citewire.text import for_log
+from citewire.agui.weaving import LogKnowledge, Options, Record, Time, Trust, Wanted, Weaver
+from citewire.agui.written import WrittenVerdicts
+from citewire.error_reports import report_error
 from citewire.verification.engine import Engine
-from citewire.verification.sources import Given, Source
+from citewire.verification.sources import Address, Given, Source
 from citewire.verification.verifier import Asked, Verifier
 
 __all__ = ["Citing", "RunSink", "Sent"]
+
+_log = logging.getLogger("citewire.verification")
 
 # Events that are woven ahead of whoever takes them.
 _AHEAD = 64
@@ -59,10 +63,17 @@ class Stream:
     """
 
     def __init__(
-        self, run_input: RunInput, options: Options, verifier: Verifier, sink: RunSink | None = None
+        self,
+        run_input: RunInput,
+        options: Options,
+        verifier: Verifier,
+        sink: RunSink | None = None,
+        known: LogKnowledge | None = None,
+        trust: Trust | None = None,
     ) -> None:
         self._input, self._options, self._verifier, self._sink = run_input, options, verifier, sink
-        self._weaver = Weaver(run_input, options, Time(asyncio.get_running_loop().time, _date))
+        time = Time(asyncio.get_running_loop().time, _date)
+        self._weaver = Weaver(run_input, options, time, known, trust)
         self._send: Send = _nowhere
         # Held while something is woven and sent: what is sent is in the order in which it was woven.
         self._turn = asyncio.Lock()
@@ -78,6 +89,11 @@ class Stream:
     def is_undecided(self) -> bool:
         """Whether something was asked that has no verdict."""
         return bool(self._undecided)
+
+    def take_echoed(self) -> set[str]:
+        """The ids under which the agent repeated posted messages since this was last asked."""
+        echoed, self._weaver.echoed = self._weaver.echoed, set()
+        return echoed
 
     async def run(self, produce: Produce, send: Send) -> None:
         """Have `produce` put what the agent says, and `send` what is to be sent. Its errors come last."""
@@ -194,7 +210,7 @@ class Stream:
                     await self._ours(partial(self._weaver.judge, checked))
             reason = "the verifier stopped"
         except Exception as exc:  # noqa: BLE001  # the root of a task: the reader is told
-            reason = f"the verifier failed: {for_log(exc, 200) or type(exc).__name__}"
+            reason = report_error(exc, _log, code="verifier_failed", message="the verifier failed").message
         await self._ours(partial(self._weaver.fail, reason))
 
     async def _asked(self) -> AsyncIterator[Asked]:
@@ -239,8 +255,10 @@ def _given(text: Retrieved) -> list[Source]:
     """A text that a tool returned, as a source; an address alone is fetched."""
     name = text.id or text.title or text.url or "tool result"
     if text.data is not None:
-        return [Given(text.data, text.title or name, text.url, text.title)]
-    return [Given(text.text, name, text.url, text.title)] if text.text else [text.url or ""]
+        return [Given(text.data, text.title or name, text.url, text.title, origin=text.origin)]
+    if not text.text:
+        return [Address(text.url or "", text.origin)]
+    return [Given(text.text, name, text.url, text.title, origin=text.origin)]
 
 
 def _date() -> str:
@@ -265,6 +283,7 @@ class Citing:
     ) -> None:
         self.options = Options(**options)
         self._given, self._verifier, self._sink = sources, verifier, sink
+        self._written = WrittenVerdicts()
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
 
@@ -288,8 +307,9 @@ class Citing:
         await self._stack.aclose()
 
     async def stream(self, run_input: RunInput) -> Stream:
-        """A stream with this input, as the client posted it."""
-        return Stream(run_input, self.options, await self.verifier(), self._sink)
+        """A stream with this input, as the client posted it. Verdicts not written here are reached anew."""
+        trust = Trust(self._written, run_input.thread_id)
+        return Stream(run_input, self.options, await self.verifier(), self._sink, trust=trust)
 
     def input_for_agent(self, run_input: RunInput) -> RunInput:
         """The input without what we put into the state."""

@@ -15,7 +15,7 @@ from citewire.agui import entries as en
 from citewire.agui import events as ev
 from citewire.agui.entries import Entry
 from citewire.agui.events import Event, Json
-from citewire.agui.folding import Fold
+from citewire.agui.folding import Fold, problems_to_json
 from citewire.agui.growing import Draft, Drafts, Listing
 from citewire.agui.protocol import Gate, ProtocolError
 from citewire.frozen import FrozenDict, FrozenList, freeze
@@ -50,7 +50,7 @@ class Mirror(Struct, frozen=True):
             "messages": list(self.messages),
             "state": self.state,
             "pendingInterrupts": self.pending_interrupts,
-            "problems": list(self.problems),
+            "problems": problems_to_json(self.problems),
         }
 
 
@@ -118,8 +118,16 @@ def _message(message: Json) -> _Message:
 
 
 def _is_call(call: Any) -> bool:
-    function = cast("Json", call).get("function") if isinstance(call, dict) else None
-    return isinstance(function, dict) and {"name", "arguments"} <= function.keys()
+    fields = cast("Json", call) if isinstance(call, dict) else {}
+    function = fields.get("function")
+    has_id = isinstance(fields.get("id"), str)
+    return has_id and isinstance(function, dict) and {"name", "arguments"} <= function.keys()
+
+
+def _id_of(message: Draft) -> str | None:
+    """The id of a message; None where it is not a string, which only messages of this side can have."""
+    found = message.fields.get("id")
+    return found if isinstance(found, str) else None
 
 
 def _call(call: Json) -> _Call:
@@ -436,11 +444,10 @@ class MirrorFold(Fold):
                 return "activity" not in roles
             return message.fields.get("activityType") not in owned
 
-        kept = [message for message in self.messages if message.fields.get("id") in new or is_kept(message)]
-        known = {message.fields.get("id") for message in kept}
+        kept = [message for message in self.messages if _id_of(message) in new or is_kept(message)]
+        known = {_id_of(message) for message in kept}
         listed = [
-            _message(new[message.fields["id"]]) if message.fields.get("id") in new else message.copy()
-            for message in kept
+            _message(new[name]) if (name := _id_of(message)) in new else message.copy() for message in kept
         ]
         listed += [_message(message) for message in event.messages if message["id"] not in known]
         self.messages.reset(listed)
@@ -463,7 +470,8 @@ class MirrorFold(Fold):
         if is_activity and (metadata := self.messages.at(place).get("metadata")) is not None:
             fresh.put("metadata", metadata)
         self.messages.replace(place, fresh)
-        self._results.clear()  # it may have been one
+        if not is_activity:
+            self._find_homes()  # the calls of the message that stood here are gone with it
         _merge_metadata(fresh, event)
 
     def _activity_delta(self, event: ev.ActivityDelta) -> None:

@@ -7,12 +7,13 @@ translated, unknown material removed, chunks written out. What the client reject
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from copy import copy
 from enum import Enum
 from typing import Any, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from citewire.agui import events as ev
@@ -24,7 +25,7 @@ from citewire.errors import CitewireError
 from citewire.model import Problem
 from citewire.text import for_log
 
-__all__ = ["FieldError", "Gate", "ProtocolError", "check"]
+__all__ = ["FieldError", "Gate", "ProtocolError", "check", "version_problem"]
 
 Report = Callable[[str, str], None]
 """Takes the code and the message of something that was let through, but not as it came."""
@@ -60,6 +61,24 @@ def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
                 raise
             report(exc.code, exc.message)
     return tuple(problems)
+
+
+_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+# The newest version that is read. 1.1 has the rules of 1.0, which is what we write.
+_NEWEST = (1, 1)
+
+
+def version_problem(declared: str | UnsetType) -> tuple[str, str] | None:
+    """The code and the message of a warning: the `protocolVersion` is newer than ours, or unreadable."""
+    if declared is UNSET:
+        return None
+    found = _VERSION.fullmatch(declared)
+    if found is None:
+        return "unreadable_protocol", f"{for_log(declared, 40)} is no version of the protocol"
+    if (int(found[1]), int(found[2])) > _NEWEST:
+        known = ".".join(map(str, _NEWEST))
+        return "newer_protocol", f"the producer speaks protocol {declared}; {known} is known here"
+    return None
 
 
 class _Move(Enum):
@@ -211,6 +230,8 @@ class Gate:
             names = for_log(", ".join(list(modern.extra)[:8]), 200)
             self._report("unknown_field", f"{modern.type} has no {names}")
             modern = replace(modern, extra=UNSET)
+        if isinstance(modern, ev.RunStarted) and (problem := version_problem(modern.protocol_version)):
+            self._report(*problem)
         for name, shape in _INNER.get(type(modern), ()):
             modern = self._cleaned(modern, name, shape)
         return modern

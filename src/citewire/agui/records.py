@@ -34,7 +34,9 @@ _OURS = (
     "warnings",
     "boxes",
     "sha256",
+    "text_sha256",
     "context",
+    "origin",
 )
 
 

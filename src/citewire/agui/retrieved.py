@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from citewire.agui.events import Json
 from citewire.codec import decode
 from citewire.errors import CitewireError
+from citewire.verification.sources import Origin
 
-__all__ = ["Retrieved", "in_input", "in_result"]
+__all__ = ["Retrieved", "in_input", "in_result", "posted_result"]
 
 # Values of a result that are looked at, and how deep.
 _MOST, _DEEPEST = 20_000, 12
@@ -40,7 +41,10 @@ _ABOUT = ("metadata", "meta", "source", "document", "resource", "node", "locatio
 
 
 class Retrieved(Struct, frozen=True, gc=False):
-    """A text that was given to the agent, and what it may be called. `data` is a file that came whole."""
+    """A text that was given to the agent, and what it may be called. `data` is a file that came whole.
+
+    `origin` is set where a client brought it, which then says what it is.
+    """
 
     text: str
     id: str | None = None
@@ -48,6 +52,7 @@ class Retrieved(Struct, frozen=True, gc=False):
     url: str | None = None
     page: int | None = None
     data: bytes | None = None
+    origin: Origin | None = None
 
 
 def in_result(content: Any, name: str | None = None) -> list[Retrieved]:
@@ -57,24 +62,47 @@ def in_result(content: Any, name: str | None = None) -> list[Retrieved]:
     return [each if each.title or each.url or each.id else replace(each, title=name) for each in found]
 
 
-def in_input(messages: Iterable[Any], context: Iterable[Any]) -> Iterator[Retrieved]:
-    """The texts and files in the input of a run: attachments, what tools returned before, and context."""
+def posted_result(_: Json) -> Origin | None:
+    """The origin of a result of which nothing is known but that a client posted it."""
+    return "posted"
+
+
+def in_input(
+    messages: Iterable[Any],
+    context: Iterable[Any],
+    result_origin: Callable[[Json], Origin | None] = posted_result,
+) -> Iterator[Retrieved]:
+    """The texts and files in the input of a run: attachments, what tools returned before, and context.
+
+    `result_origin` tells who brought the result of a tool, from its message. All else was posted.
+    """
+    for text in _in_context(context):
+        yield replace(text, origin="posted")
+    for message in messages:
+        fields = cast("Json", message) if isinstance(message, dict) else {}
+        is_result = fields.get("role") == "tool"
+        origin = result_origin(fields) if is_result else "posted"
+        for text in _result(fields) if is_result else _attachments(fields):
+            yield replace(text, origin=origin)
+
+
+def _in_context(context: Iterable[Any]) -> Iterator[Retrieved]:
     for entry in context:
         fields = cast("Json", entry) if isinstance(entry, dict) else {}
         if isinstance(value := fields.get("value"), str) and value.strip():
             described = fields.get("description")
             yield from in_result(value, described if isinstance(described, str) else None)
-    for message in messages:
-        fields = cast("Json", message) if isinstance(message, dict) else {}
-        content = fields.get("content")
-        if fields.get("role") == "tool":
-            yield from in_result(content, _first(fields, ("name", "toolCallId")))
-        elif fields.get("role") == "user" and isinstance(content, list):
-            yield from _attachments(cast("list[Any]", content))
 
 
-def _attachments(parts: list[Any]) -> Iterator[Retrieved]:
-    for part in parts:
+def _result(message: Json) -> list[Retrieved]:
+    return in_result(message.get("content"), _first(message, ("name", "toolCallId")))
+
+
+def _attachments(message: Json) -> Iterator[Retrieved]:
+    parts = message.get("content")
+    if message.get("role") != "user" or not isinstance(parts, list):
+        return
+    for part in cast("list[Any]", parts):
         found = _attachment(cast("Json", part) if isinstance(part, dict) else {})
         if found is not None:
             yield found

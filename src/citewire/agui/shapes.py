@@ -8,11 +8,11 @@ cannot be without it, and a described field of the wrong kind is a fault.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Cleaned", "clean"]
+__all__ = ["Cleaned", "clean", "sendable"]
 
 _DROP: Any = object()
 _POINTER = re.compile(r"(/([^/~]|~[01])*)*")
@@ -240,7 +240,7 @@ def _message(content: Mapping[str, Shape], *optional: str, **more: Shape) -> Rec
     return Record({"id": _TEXT, "role": _TEXT, **content}, {"metadata": _OBJECT, **texts, **more})
 
 
-_MESSAGE = Tagged(
+MESSAGE = Tagged(
     "role",
     {
         "developer": _message({"content": _TEXT}, "name", "encryptedValue"),
@@ -252,7 +252,14 @@ _MESSAGE = Tagged(
         "reasoning": _message({"content": _TEXT}, "encryptedValue"),
     },
 )
-MESSAGES = ListOf(_MESSAGE)
+MESSAGES = ListOf(MESSAGE)
+
+
+def sendable(messages: Iterable[Any]) -> list[Any]:
+    """The messages that a client takes in a snapshot. One that is none would fail the whole stream."""
+    return [each for each in messages if not (found := clean([each], MESSAGES, "")).faults and found.value]
+
+
 RUN_INPUT = Record(
     {"threadId": _TEXT, "runId": _TEXT, "messages": MESSAGES},
     {

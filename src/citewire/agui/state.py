@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from citewire.agui.events import Json
+from citewire.agui.listed import OURS, entry_id, is_own, note_in, note_of, unannotated
 from citewire.dialects.deepcitation.block import is_safe_key
 from citewire.model import Status
 from citewire.patch import Document, PatchError, escape, parse_pointer
 
 __all__ = [
-    "INITIAL_DEEPCITATION_STATE", "MessageStatus", "SharedState", "citation_patches", "is_safe_key",
-    "safe_path", "status_patches", "summary_of", "summary_patches", "verification_patches", "without_ours",
+    "CITATIONS", "INITIAL_DEEPCITATION_STATE", "MessageStatus", "SharedState", "citation_patches",
+    "is_safe_key", "is_state_key", "record_of", "safe_path", "status_patches", "summary_of",
+    "summary_patches", "verification_patches", "without_ours",
 ]  # fmt: skip
 
 MessageStatus = Literal["streaming", "extracting", "verifying", "complete", "error"]
@@ -27,11 +29,19 @@ Operation: TypeAlias = dict[str, Any]
 INITIAL_DEEPCITATION_STATE: Json = {"citations": {}, "verifications": {}, "messages": {}}
 """The state before the first message."""
 
-OURS = "citewire"
-"""The member of a record, or of `extra`, that is ours alone."""
-_CITATIONS = "citations"
+CITATIONS = "citations"
+"""The key of the state under which lists of citations stand, by message."""
+# No client needs a longer one.
+_LONGEST_KEY = 128
 _MISSING: Any = object()
 _Path: TypeAlias = tuple[str, ...]
+
+
+def is_state_key(key: object) -> bool:
+    """Whether our state can stand under this key of the client's: a safe name, other than `citations`."""
+    if not isinstance(key, str) or not is_safe_key(key) or key == CITATIONS:
+        return False
+    return 0 < len(key) <= _LONGEST_KEY and key.isprintable()
 
 
 def safe_path(*keys: str) -> str:
@@ -77,9 +87,8 @@ def verification_patches(
 def evidence_patches(
     message_id: str, key: str, evidence: Json, state_key: str = "deepcitation"
 ) -> list[Operation]:
-    """The picture to a verdict."""
-    mine = _add(evidence, state_key, "messages", message_id, "verifications", key, "evidence")
-    return [mine, _add(evidence, state_key, "verifications", key, "evidence")]
+    """The picture to a verdict, with the verdict of its message only: a picture is large."""
+    return [_add(evidence, state_key, "messages", message_id, "verifications", key, "evidence")]
 
 
 def summary_patches(
@@ -112,46 +121,18 @@ def without_ours(state: Any, state_key: str = "deepcitation") -> Any:
     if not isinstance(state, dict):
         return state
     kept = {key: value for key, value in cast("Json", state).items() if key != state_key}
-    lists = kept.get(_CITATIONS)
+    lists = kept.get(CITATIONS)
     if isinstance(lists, dict):
         theirs = {
-            name: _unannotated(entries) if isinstance(entries, list) else entries
+            name: unannotated(cast("list[Any]", entries)) if isinstance(entries, list) else entries
             for name, entries in cast("Json", lists).items()
-            if not _is_own(entries)
+            if not is_own(entries)
         }
         if theirs or not lists:
-            kept[_CITATIONS] = theirs
+            kept[CITATIONS] = theirs
         else:
-            del kept[_CITATIONS]
+            del kept[CITATIONS]
     return kept
-
-
-def _is_own(entries: Any) -> bool:
-    """Whether a list of citations was made here."""
-    listed = cast("list[Any]", entries) if isinstance(entries, list) else []
-    return bool(listed) and all(map(_is_own_entry, listed))
-
-
-def _is_own_entry(entry: Any) -> bool:
-    ours = _ours_in(entry)
-    named = ours is not None and ours.get("own") is True and isinstance(ours.get("key"), str)
-    return named and isinstance(entry.get("id"), str)
-
-
-def _ours_in(entry: Any) -> Json | None:
-    extra = cast("Json", entry).get("extra") if isinstance(entry, dict) else None
-    ours = cast("Json", extra).get(OURS) if isinstance(extra, dict) else None
-    return cast("Json", ours) if isinstance(ours, dict) else None
-
-
-def _unannotated(entries: Any) -> list[Any]:
-    return [_without_note(entry) if _ours_in(entry) is not None else entry for entry in entries]
-
-
-def _without_note(entry: Json) -> Json:
-    extra = {key: value for key, value in entry["extra"].items() if key != OURS}
-    rest = {key: value for key, value in entry.items() if key != "extra"}
-    return {**rest, "extra": extra} if extra else rest
 
 
 def _add(value: Any, *keys: str) -> Operation:
@@ -167,16 +148,26 @@ class SharedState:
 
     Changes are noted as paths; `flush` gives the operations that bring the client's state to where it should
     be, as it is then: what is missing on the way comes with it. While the client's state is no object, and so
-    cannot hold ours, changes wait.
+    cannot hold ours, changes wait. `trusted` is the state that should take the place of the client's.
     """
 
-    def __init__(self, client: Any, state_key: str, *, deepcitation: bool = True, ngaf: bool = True) -> None:
+    def __init__(
+        self,
+        client: Any,
+        state_key: str,
+        *,
+        deepcitation: bool = True,
+        ngaf: bool = True,
+        trusted: Any = None,
+    ) -> None:
         self._key, self._deepcitation, self._ngaf = state_key, deepcitation, ngaf
         self._client = Document({} if client is None else client, as_client=True)
-        posted = _record_of(client, state_key)
+        trusted = client if trusted is None else trusted
+        posted = record_of(trusted, state_key)
         mine = {} if posted is None else {state_key: posted}
-        lists = _own_lists(client)
-        self._ours = Document({**mine, _CITATIONS: lists})
+        lists = _own_lists(trusted)
+        self._corrections = _corrections(client, trusted, state_key)
+        self._ours = Document({**mine, CITATIONS: lists})
         # Where in our list of a message an entry stands, by its id and by its key.
         self._places = {name: _places(entries) for name, entries in lists.items()}
         # What we add to citations of the agent, by message and entry.
@@ -192,17 +183,17 @@ class SharedState:
     @property
     def known(self) -> list[str]:
         """The messages that we have written of, the oldest first."""
-        return [*dict.fromkeys([*self.record["messages"], *self._ours.peek()[_CITATIONS]])]
+        return [*dict.fromkeys([*self.record["messages"], *self._ours.peek()[CITATIONS]])]
 
     def own(self, message_id: str) -> list[Json]:
         """The citations that we list for a message, to look at."""
-        return self._ours.peek()[_CITATIONS].get(message_id, [])
+        return self._ours.peek()[CITATIONS].get(message_id, [])
 
     def agent_entries(self) -> Iterator[tuple[str, list[Any]]]:
         """The citations that the agent put into state, by message."""
-        own = self._ours.peek()[_CITATIONS]
+        own = self._ours.peek()[CITATIONS]
         for message_id, entries in (self._lists() or {}).items():
-            if isinstance(entries, list) and message_id not in own and not _is_own(entries):
+            if isinstance(entries, list) and message_id not in own and not is_own(entries):
                 yield message_id, cast("list[Any]", entries)
 
     def patch(self, operations: Iterable[Operation]) -> None:
@@ -227,16 +218,16 @@ class SharedState:
             entry = {**entry, "id": entry["extra"][OURS]["key"]}
         places |= _places([entry], len(listed))
         if listed:
-            self._put((_CITATIONS, message_id, str(len(listed))), entry)
+            self._put((CITATIONS, message_id, str(len(listed))), entry)
         else:
-            self._put((_CITATIONS, message_id), [entry])
+            self._put((CITATIONS, message_id), [entry])
 
     def label(self, message_id: str, key: str, label: str) -> None:
         """A citation that we list goes by the label of its marker, unless another one does."""
         places = self._places.get(message_id, {}) if self.own(message_id) else {}
         if key in places and label not in places:
             places[label] = places[key]
-            self._put((_CITATIONS, message_id, str(places[key]), "id"), label)
+            self._put((CITATIONS, message_id, str(places[key]), "id"), label)
 
     def annotate(self, message_id: str, key: str, entry_id: str | None, note: Json) -> None:
         """Say something of a citation in its `extra`: in our entry, or in the agent's of this id."""
@@ -246,7 +237,7 @@ class SharedState:
             at = self._places[message_id].get(key)
             if at is not None:
                 self._put(
-                    (_CITATIONS, message_id, str(at), "extra"), {OURS: {"own": True, "key": key, **note}}
+                    (CITATIONS, message_id, str(at), "extra"), {OURS: {"own": True, "key": key, **note}}
                 )
         elif entry_id is not None:
             self._notes.setdefault(message_id, {})[entry_id] = note
@@ -260,9 +251,9 @@ class SharedState:
             self._drop((self._key, "messages", old))
             self._put((self._key, "messages", new), {**message, "messageId": new})
         if listed := self.own(old):
-            self._drop((_CITATIONS, old))
+            self._drop((CITATIONS, old))
             if not self._is_agents(new):
-                self._put((_CITATIONS, new), listed)
+                self._put((CITATIONS, new), listed)
                 self._places[new] = self._places.pop(old)
         if old in self._notes:
             self._notes[new] = self._notes.pop(old)
@@ -274,7 +265,7 @@ class SharedState:
             self._notes.pop(name, None)
             self._drop((self._key, "messages", name))
             self._drop((self._key, "reviews", name))
-            self._drop((_CITATIONS, name))
+            self._drop((CITATIONS, name))
         kept = self.record["messages"].values()
         for aggregate in ("citations", "verifications"):
             used = {key for message in kept for key in message[aggregate]}
@@ -285,7 +276,7 @@ class SharedState:
         """Our lists once more: the client's messages were replaced, and bridges have to merge anew."""
         lists = self._lists() or {}
         return [
-            _replace(lists[name], _CITATIONS, name)
+            _replace(lists[name], CITATIONS, name)
             for name in message_ids
             if is_safe_key(name) and lists.get(name)
         ]
@@ -293,13 +284,14 @@ class SharedState:
     @property
     def is_dirty(self) -> bool:
         """Whether the client has to be told anything."""
-        return bool(self._dirty or self._unsaid)
+        return bool(self._dirty or self._unsaid or self._corrections)
 
     def flush(self) -> list[Operation]:
         """What the client has to be told, as it can be applied now."""
         if not self.is_dirty or not isinstance(self._client.peek(), dict):
             return []
-        told: list[Operation] = []
+        told, self._corrections = self._corrections, []
+        self._client.apply(told)
         wanted = self._ours.value  # what is told is not changed any more
         for path in self._dirty:
             operation = self._operation(wanted, path)
@@ -328,7 +320,7 @@ class SharedState:
             self._client.apply(delta)
         except PatchError:
             return False
-        if touched := _touches(delta, {self._key, _CITATIONS}):
+        if touched := _touches(delta, {self._key, CITATIONS}):
             self._put_back()
         return touched
 
@@ -344,31 +336,31 @@ class SharedState:
     def _lists(self) -> Json | None:
         """The lists of citations in the client's state; None where it has something else there."""
         state = self._client.peek()
-        lists = cast("Json", state).get(_CITATIONS, {}) if isinstance(state, dict) else None
+        lists = cast("Json", state).get(CITATIONS, {}) if isinstance(state, dict) else None
         return cast("Json", lists) if isinstance(lists, dict) else None
 
     def _is_agents(self, message_id: str) -> bool:
         entries = (self._lists() or {}).get(message_id)
-        return bool(entries) and not self.own(message_id) and not _is_own(entries)
+        return bool(entries) and not self.own(message_id) and not is_own(entries)
 
     def _put_back(self) -> None:
         """The agent wrote where we write. What it listed is its own from now on; the rest comes back."""
         lists = self._lists() or {}
-        for name, entries in list(self._ours.peek()[_CITATIONS].items()):
+        for name, entries in list(self._ours.peek()[CITATIONS].items()):
             theirs = lists.get(name)
-            if theirs and not _is_own(theirs):
-                self._ours.apply([{"op": "remove", "path": safe_path(_CITATIONS, name)}])
-                self._dirty = {path: None for path in self._dirty if path[:2] != (_CITATIONS, name)}
-                self._notes[name] = {entry["id"]: _note_of(entry) for entry in entries}
+            if theirs and not is_own(theirs):
+                self._ours.apply([{"op": "remove", "path": safe_path(CITATIONS, name)}])
+                self._dirty = {path: None for path in self._dirty if path[:2] != (CITATIONS, name)}
+                self._notes[name] = {entry["id"]: note_of(entry) for entry in entries}
             elif theirs != entries:
-                self._dirty[_CITATIONS, name] = None
+                self._dirty[CITATIONS, name] = None
         if self._key in self._ours.peek():
             self._dirty = {(self._key,): None, **self._dirty}
         self._unsaid |= self._notes.keys()
 
     def _operation(self, wanted: Any, path: _Path) -> Operation | None:
         """What makes the client's state as `wanted` at `path`, or as near to the root as it differs."""
-        if path[0] == _CITATIONS and self._lists() is None:
+        if path[0] == CITATIONS and self._lists() is None:
             return None  # the agent has something of its own there
         ours, theirs = wanted, self._client.peek()
         for depth, key in enumerate(path, 1):
@@ -388,25 +380,29 @@ class SharedState:
         entries = (self._lists() or {}).get(message_id)
         for at, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
             note = notes.get(entry_id(entry, at))
-            if note is None or not isinstance(entry, dict) or _ours_in(entry) == note:
+            if note is None or not isinstance(entry, dict) or note_in(entry) == note:
                 continue
             extra = cast("Json", entry).get("extra")
             if isinstance(extra, dict):
-                operations.append(_add(note, _CITATIONS, message_id, str(at), "extra", OURS))
+                operations.append(_add(note, CITATIONS, message_id, str(at), "extra", OURS))
             elif extra is None:
-                operations.append(_add({OURS: note}, _CITATIONS, message_id, str(at), "extra"))
+                operations.append(_add({OURS: note}, CITATIONS, message_id, str(at), "extra"))
         return operations
 
 
-def entry_id(entry: Any, at: int) -> str:
-    """What an entry goes by here: its own id, else its place."""
-    fields = cast("Json", entry) if isinstance(entry, dict) else {}
-    named = next((fields[name] for name in ("id", "refId") if isinstance(fields.get(name), str)), None)
-    return f"#{at}" if named is None else cast("str", named)
-
-
-def _note_of(entry: Json) -> Json:
-    return {key: value for key, value in (_ours_in(entry) or {}).items() if key != "own"}
+def _corrections(client: Any, trusted: Any, state_key: str) -> list[Operation]:
+    """The operations that make our part of the client's state the trusted one."""
+    if client is trusted or not isinstance(client, dict):
+        return []
+    theirs, ours = cast("Json", client), cast("Json", trusted)
+    told = [
+        _replace(ours[name], name)
+        for name in (state_key, CITATIONS)
+        if name in ours and ours[name] != theirs[name]
+    ]
+    if state_key in theirs and state_key not in ours:
+        told.append({"op": "remove", "path": safe_path(state_key)})
+    return told
 
 
 def _touches(delta: list[Any], roots: set[str]) -> bool:
@@ -433,7 +429,7 @@ def _at(value: Any, path: _Path) -> Any:
     return value
 
 
-def _record_of(state: Any, key: str) -> Json | None:
+def record_of(state: Any, key: str) -> Json | None:
     """Our record in the state that a client posted, if it is whole."""
     record = cast("Json", state).get(key) if isinstance(state, dict) else None
     if not isinstance(record, dict):
@@ -464,13 +460,13 @@ def _is_message(message: Any) -> bool:
 
 
 def _own_lists(state: Any) -> dict[str, list[Json]]:
-    lists = cast("Json", state).get(_CITATIONS) if isinstance(state, dict) else None
+    lists = cast("Json", state).get(CITATIONS) if isinstance(state, dict) else None
     if not isinstance(lists, dict):
         return {}
     return {
         name: list(entries)
         for name, entries in cast("Json", lists).items()
-        if is_safe_key(name) and _is_own(entries)
+        if is_safe_key(name) and is_own(entries)
     }
 
 

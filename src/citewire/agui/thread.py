@@ -161,9 +161,9 @@ class Thread:
         """Something was wrong with what came, though it could be read: a problem of the thread."""
         return self._append(en.Noted(code, message))
 
-    def fail(self, error: str | BaseException) -> int:
-        """The run failed on its way here."""
-        code = error.code if isinstance(error, CitewireError) else "run_failed"
+    def fail(self, error: str | BaseException, code: str = "run_failed") -> int:
+        """The run failed on its way here, with this code or that of the error itself."""
+        code = error.code if isinstance(error, CitewireError) else code
         return self._append(en.Failed(code, for_log(str(error) or type(error).__name__, _LONGEST_ERROR)))
 
     def stop(self) -> int:

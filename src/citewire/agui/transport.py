@@ -4,7 +4,7 @@ TransportError
 ├── ConnectFailed        nobody answers at the address
 ├── NoAnswer             connected, but no response in time, or none at all
 ├── BadStatus            a response outside 2xx; has the status and an excerpt
-├── UnsupportedEncoding  events as protobuf, or compressed
+├── UnsupportedEncoding  events as protobuf, or compressed in a way that cannot be read
 ├── NotAnEventStream     a page, a JSON document or something else
 ├── Stalled              not a byte for too long
 ├── DeadlinePassed       the run as a whole took too long
@@ -58,18 +58,18 @@ class NoAnswer(TransportError):
 
 
 class BadStatus(TransportError):
-    """A response outside 2xx. Redirects are among them: they are not followed."""
+    """A response outside 2xx. Redirects are among them: they are not followed. `excerpt` is for logs."""
 
     code = "bad_status"
 
     def __init__(self, status: int, excerpt: str) -> None:
-        super().__init__(f"the agent answered HTTP {status}" + (f": {excerpt}" if excerpt else ""))
+        super().__init__(f"the agent answered HTTP {status}", detail=excerpt)
         self.status = status
         self.excerpt = excerpt
 
 
 class UnsupportedEncoding(TransportError):
-    """Events in a form that was not asked for: protobuf, or compressed."""
+    """Events in a form that cannot be read: protobuf, an unknown compression, a damaged one, or a bomb."""
 
     code = "unsupported_encoding"
 
@@ -104,7 +104,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     connect: float | None = 10
     first_byte: float | None = 120
     idle: float | None = 120
-    total: float | None = None
+    total: float | None = 3600
     grace: float = 1.0
     """For what may follow the end of a run, such as another run, where the peer keeps the connection open."""
 

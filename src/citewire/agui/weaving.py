@@ -7,7 +7,7 @@ wait in lists for whoever drives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, ClassVar, cast
 
 from msgspec import UNSET
@@ -15,57 +15,76 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui import given
+from citewire.agui.answer_text import cited_sentence, footnote, is_answer, visible_text
 from citewire.agui.chunks import Chunks, ProtocolError
+from citewire.agui.echoes import Echoes
 from citewire.agui.events import AnyEvent, Event, Json, RunInput
 from citewire.agui.ledger import (
     CitationSeen,
     Ledger,
+    LogKnowledge,
     Message,
     Options,
     Record,
     ReviewGiven,
     Time,
+    Trust,
     VerdictReached,
     Wanted,
 )
+from citewire.agui.posted import id_of, mark_posted, without_mark
 from citewire.agui.provider import Provider
 from citewire.agui.records import Cited
-from citewire.agui.retrieved import Retrieved, in_input, in_result
+from citewire.agui.retrieved import Retrieved, in_input, in_result, posted_result
+from citewire.agui.retrieved_texts import RetrievedTexts
+from citewire.agui.settling import CUT_SHORT
 from citewire.agui.state import is_safe_key
 from citewire.edits import Sentences
-from citewire.extraction import Scanner, extract
-from citewire.model import Citation, Point, Source, Span
+from citewire.extraction import Scanner
+from citewire.model import Citation, Source
 from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked
 
-__all__ = ["CitationSeen", "Options", "Record", "ReviewGiven", "Time", "VerdictReached", "Wanted", "Weaver"]
+__all__ = [
+    "CitationSeen", "LogKnowledge", "Options", "Record", "ReviewGiven", "Time", "Trust", "VerdictReached",
+    "Wanted", "Weaver",
+]  # fmt: skip
 
-# Characters of what tools returned that are searched, for one stream, and how many texts.
-_MOST_RETRIEVED, _MOST_TEXTS = 32 << 20, 1000
 _TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
 
 
 class Weaver:
-    """The citations of one stream."""
+    """The citations of one stream. Whoever has a log gives what is `known`, anybody else what to `trust`."""
 
-    def __init__(self, run_input: RunInput, options: Options, time: Time) -> None:
+    def __init__(
+        self,
+        run_input: RunInput,
+        options: Options,
+        time: Time,
+        known: LogKnowledge | None = None,
+        trust: Trust | None = None,
+    ) -> None:
         self._options = options
-        self._ledger = Ledger(run_input.state, map(_id_of, run_input.messages), options, time)
+        self._ledger = Ledger(run_input.state, map(id_of, run_input.messages), options, time, known, trust)
+        self._posted = {*known.posted} if known else set[str]()
+        self._news = [*known.news] if known else []
+        theirs = trust.echoes(run_input.messages) if trust else frozenset[bytes]()
+        self._echoes = Echoes(known.echoes if known else theirs)
+        # Ids under which the agent repeated what a client posted.
+        self.echoed: set[str] = set()
         self._messages = self._ledger.messages
         self._chunks, self._provider = Chunks(), Provider()
         # Citations that came before the message that they must be of.
         self._loose: list[Cited] = []
         self._tools: dict[str, str] = {}
-        self._retrieved: list[Retrieved] = []
-        # The first of them that goes by an id, a title or an address.
-        self._named: dict[str | None, Retrieved] = {}
-        self._room = _MOST_RETRIEVED
-        self._fetched: set[str] = set()
+        self._texts = RetrievedTexts(options.fetch_urls)
         self.sources: list[Retrieved] = []
         self.held: AnyEvent | None = None
         # Before a run starts and after it has ended a client takes nothing.
         self._is_over = True
-        self._retrieve(in_input(run_input.messages, run_input.context))
+        # Without a log, nothing tells that the agent said what is posted.
+        origin = known.result_origin if known else posted_result
+        self.sources += self._texts.add(in_input(run_input.messages, run_input.context, origin))
 
     @property
     def asked(self) -> list[Asked]:
@@ -171,7 +190,7 @@ class Weaver:
         """End what is open, chunks as their kind is ended."""
         left = [message for message in self._messages.values() if message.scanner is not None]
         for message in left:
-            message.error = "the stream ended before the message did"
+            message.error = CUT_SHORT
         ends = self._chunks.expand(ev.RunError(""))[:-1]
         out = [sent for step in ends for sent in self._end_chunks(step)]
         for message in left:
@@ -192,7 +211,22 @@ class Weaver:
 
     def _on_run(self, event: ev.RunStarted) -> list[AnyEvent]:
         self._is_over = False
-        return [event]
+        news, self._news = self._news, []
+        return [self._with_posted_input(event), *news]
+
+    def _with_posted_input(self, event: ev.RunStarted) -> ev.RunStarted:
+        """What the agent says was its input is nothing that it says itself."""
+        given = (event.input or {}).get("messages")
+        if not given:
+            return event
+        self._note_echoes({id_of(each) for each in given} - self._ledger.earlier)
+        shown = [self._marked(each) for each in given]
+        return event if shown == given else replace(event, input={**(event.input or {}), "messages": shown})
+
+    def _note_echoes(self, names: Set[str]) -> None:
+        self._posted |= names
+        self._ledger.earlier |= names
+        self.echoed |= names
 
     def _hold(self, event: AnyEvent) -> list[AnyEvent]:
         """A run may fail in the middle of a message, and after that nothing can be said of it."""
@@ -202,6 +236,10 @@ class Weaver:
     # --- messages -----------------------------------------------------------------------------------------
 
     def _on_start(self, event: ev.TextMessageStart) -> list[AnyEvent]:
+        self._echoes.stream(event.message_id)
+        if event.message_id in self._posted:
+            self._posted.discard(event.message_id)
+            self._ledger.earlier.discard(event.message_id)
         if event.role in (UNSET, "assistant"):
             message = self._ledger.last = self._ledger.begin(event.message_id)
             self._take_metadata(message, event)
@@ -269,7 +307,7 @@ class Weaver:
         message.scanner = None
         found = scanner.extraction()
         text = found.visible_text
-        message.digest = hash(text)
+        self._ledger.note_text(message, text)
         sources = {source.id: source for source in found.sources}
         sentences = Sentences(text)
         cited = [
@@ -282,6 +320,8 @@ class Weaver:
             self._ledger.say_status(message, "extracting")
             ours = self._flush()
         self._cite(message, cited)
+        if found.is_cut and message.error is None:
+            message.error = "its data block was cut off: citations may be missing"
         if scanner.is_cut:
             message.error = f"what it cites after {self._options.max_text} characters was not looked at"
         if message.pending:
@@ -310,7 +350,7 @@ class Weaver:
         for ref in citation.refs:
             source = sources[ref.source_id]
             label = source.record_id
-            meant = self._meant(label) if source.kind == "unknown" and label is not None else None
+            meant = self._texts.meant(label) if source.kind == "unknown" and label is not None else None
             if source.kind == "unknown" and meant is None and not ref.quote:
                 continue  # nothing says what it is, and there is nothing to look for
             if meant is not None:
@@ -318,50 +358,25 @@ class Weaver:
                 source = Source(
                     name, "web" if meant.url else "document", meant.url, meant.title, record_id=label
                 )
-            label = _footnote(text, citation.marker)
-            claim = "" if ref.quote or sentences is None else _cited_sentence(text, sentences, citation)
+            label = footnote(text, citation.marker)
+            claim = "" if ref.quote or sentences is None else cited_sentence(text, sentences, citation)
             yield Cited(replace(ref, source_id=source.id), source, citation.ordinal, label, claim=claim)
-
-    def _meant(self, label: str) -> Retrieved | None:
-        place = int(label) if label.isascii() and label.isdecimal() else 0
-        nth = self._retrieved[place - 1] if 0 < place <= len(self._retrieved) else None
-        return self._named.get(label, nth)
 
     def _cite(self, message: Message, found: Iterable[Cited]) -> None:
         for cited in self._ledger.cite(message, found):
-            self._fetch(cited)
-
-    def _fetch(self, cited: Cited) -> None:
-        """Have the page of a citation read, unless a tool returned it."""
-        url = cited.source.url
-        if self._options.fetch_urls and cited.ref.quote and url and _is_web(url):
-            known = len(self._fetched) >= _MOST_TEXTS or any(text.url == url for text in self._retrieved)
-            if url not in self._fetched and not known:
-                self._fetched.add(url)
-                self.sources.append(Retrieved("", url=url))
+            if cited.ref.quote:
+                self.sources += self._texts.page_at(cited.source.url)
 
     # --- what the agent says beside its text -----------------------------------------------------------
 
-    def _retrieve(self, texts: Iterable[Retrieved]) -> None:
-        for text in texts:
-            size = len(text.text) + len(text.data or b"")
-            if size > self._room or len(self._retrieved) >= _MOST_TEXTS:
-                continue
-            is_address = not text.text and text.data is None
-            if is_address and not (self._options.fetch_urls and text.url and _is_web(text.url)):
-                continue
-            self._room -= size
-            self._retrieved.append(text)
-            for name in (text.id, text.title, text.url):
-                self._named.setdefault(name, text)
-            self.sources.append(text)
-
     def _on_tool(self, event: ev.ToolCallStart) -> list[AnyEvent]:
         self._tools[event.tool_call_id] = event.tool_call_name
+        self._echoes.stream(event.parent_message_id or event.tool_call_id)
         return [event]
 
     def _on_result(self, event: ev.ToolCallResult) -> list[AnyEvent]:
-        self._retrieve(in_result(event.content, self._tools.get(event.tool_call_id)))
+        self._echoes.stream(event.message_id)
+        self.sources += self._texts.add(in_result(event.content, self._tools.get(event.tool_call_id)))
         return [event]
 
     def _take_metadata(self, message: Message, event: Event) -> None:
@@ -422,21 +437,28 @@ class Weaver:
     def _on_messages(self, event: ev.MessagesSnapshot) -> list[AnyEvent]:
         """Blocks are taken out of its messages, and what moved to another id moves here too."""
         ours = self._flush()
-        answers = {_id_of(message): message for message in event.messages if _is_answer(message)}
-        visible = {name: _visible(message["content"]) for name, message in answers.items()}
+        answers = {id_of(message): message for message in event.messages if is_answer(message)}
+        visible = {name: visible_text(message["content"]) for name, message in answers.items()}
         self._ledger.follow(visible)
+        self._note_echoes(self._echoes.find(event.messages) - self._messages.keys() - self._ledger.earlier)
         after: list[AnyEvent] = []
         for name, message in answers.items():
             if name not in self._ledger.earlier:
                 after += self._take_whole(name, message)
         self._ledger.repeat(filter(None, answers))
-        shown = [
-            {**message, "content": visible[_id_of(message)]}
-            if self._options.strip_block and _is_answer(message)
-            else message
-            for message in event.messages
-        ]
+        shown = [self._shown(message, visible) for message in event.messages]
         return [*ours, event if shown == event.messages else replace(event, messages=shown), *after]
+
+    def _shown(self, message: Any, visible: dict[str, str]) -> Any:
+        """A message of a snapshot without data blocks, and with the mark where a client posted it."""
+        name = id_of(message)
+        if self._options.strip_block and is_answer(message):
+            message = {**message, "content": visible[name]}
+        return self._marked(message)
+
+    def _marked(self, message: Any) -> Any:
+        """The message with the mark where a client posted it, and nowhere else."""
+        return mark_posted(message) if id_of(message) in self._posted else without_mark(message)
 
     def _take_whole(self, name: str, answer: Json) -> list[AnyEvent]:
         """What is new in an answer of a snapshot; maybe all of it was never streamed. Ours, to follow it."""
@@ -466,35 +488,3 @@ class Weaver:
         ev.RunFinished: _hold,
         ev.RunError: _hold,
     }
-
-
-def _is_web(address: str) -> bool:
-    """Whether it is one to fetch: all else would be taken for a file of this machine."""
-    return address.lower().startswith(("http://", "https://"))
-
-
-def _cited_sentence(text: str, sentences: Sentences, citation: Citation) -> str:
-    point = Point(0, citation.marker.start) if citation.marker else citation.insert_at
-    found = sentences.before(point) if point else None
-    return text[found.start : found.end] if found else ""
-
-
-def _footnote(text: str, marker: Span | None) -> str | None:
-    """The label of a marker `[^label]`."""
-    shown = text[marker.start : marker.end] if marker else ""
-    return shown[2:-1] if shown.startswith("[^") and shown.endswith("]") else None
-
-
-def _id_of(message: Any) -> str:
-    name = cast("Json", message).get("id") if isinstance(message, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _visible(content: str) -> str:
-    may_cite = "<" in content or "&lt;" in content or "cite" in content
-    return extract(content).visible_text if may_cite else content
-
-
-def _is_answer(message: Any) -> bool:
-    fields = cast("Json", message) if isinstance(message, dict) else {}
-    return fields.get("role") == "assistant" and isinstance(fields.get("content"), str)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from citewire import codec
+from citewire.agui.posted import is_posted
 from citewire.dialects import dialects, read, write
 from citewire.dialects.base import Json, Sources, is_list, is_object
 from citewire.dialects.by_marker import Names
@@ -74,6 +75,8 @@ def _text(past: Past, message_id: str) -> str:
     message = next((each for each in past.messages if _object(each).get("id") == message_id), None)
     if message is None:
         raise NotFound("there is no such message")
+    if is_posted(message):
+        raise NotFound("this message was posted by a client, and is no answer of this server")
     if message.get("role") != "assistant":
         raise NotFound("this message is none of an assistant, and only those cite")
     content = message.get("content")

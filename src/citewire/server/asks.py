@@ -8,7 +8,8 @@
 | `cited` | looks at what was cited in the channel of the thread |
 | `left` | leaves what it decides late, so that another can do it |
 
-So nobody counts who watches on other nodes, and none counts whose node has died.
+So nobody counts who watches on other nodes, and none counts whose node has died. Before it answers
+`superseded`, the node of the run gives its own clients a second to leave.
 """
 
 from __future__ import annotations

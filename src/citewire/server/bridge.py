@@ -121,7 +121,7 @@ class Bridge:
         if _fits(ai):
             await self._obtain(channel)
             await self._channels.drop(ai)
-            await self._store.drop(_tie_of(channel))
+            await self._hub.drop(_tie_of(channel))
             await self._release(channel)
 
     async def idle(self) -> None:

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui import records
+from citewire.agui.echoes import fingerprints
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Citing, Put, Sent, Stream
-from citewire.agui.protocol import Gate
+from citewire.agui.posted import id_of, open_calls, started_message
+from citewire.agui.protocol import Gate, version_problem
+from citewire.agui.settling import settling_patches
+from citewire.agui.shapes import sendable
 from citewire.agui.sources import close
+from citewire.agui.state import CITATIONS, safe_path
 from citewire.agui.transport import StreamEnded
-from citewire.agui.weaving import Options, VerdictReached
+from citewire.agui.weaving import LogKnowledge, Options, VerdictReached
 from citewire.channels.hub import Hub
+from citewire.channels.store import Entry
+from citewire.dialects.base import is_object
+from citewire.error_reports import report_error
 from citewire.errors import CitewireError
+from citewire.server.authority import Ignored, OwnRecord, accept_input, input_for_agent
 from citewire.server.foreign import Foreign
 from citewire.server.history import History
 from citewire.server.jobs.committed import AfterCommit
 from citewire.server.journal import TERMINAL, Journal, Outcome, Started, thread_of
-from citewire.server.live import Ended, Live
-from citewire.text import for_log
+from citewire.server.keys import Caller
+from citewire.server.left import Left
+from citewire.server.live import ENDINGS, Ended, Live
+from citewire.server.reviews import new_reviews, review_entry
 from citewire.verification.library import Checked
 
-__all__ = ["Agent", "Driver", "Observer"]
+__all__ = ["Agent", "Begun", "Driver", "Observer"]
 
 _log = logging.getLogger("citewire.runs")
 
@@ -42,6 +55,14 @@ Links: TypeAlias = Callable[[str, str, str, Checked], records.Links]
 _LATE = 600.0
 
 
+class Begun(NamedTuple):
+    """A run that is to begin: its first row, what its client is told first, and rows of reviews."""
+
+    started: Started
+    news: tuple[AnyEvent, ...]
+    reviews: list[Entry]
+
+
 class Observer(Protocol):
     """**Protocol:** whoever is told what becomes of runs."""
 
@@ -51,6 +72,10 @@ class Observer(Protocol):
 
     def written(self, channel: str) -> None:
         """There is more in the log of a thread, or its run has ended."""
+        ...
+
+    def ignored(self, what: Sequence[Ignored]) -> None:
+        """A client posted something else than the log has of the server's own answers."""
         ...
 
     def ended(self, outcome: Outcome) -> None:
@@ -65,6 +90,8 @@ class Observer(Protocol):
 class Driver:
     """Runs the agent for others. A store that fails is asked again for `patience` seconds.
 
+    A run that takes more than `timeout` seconds is ended; what was said until then stays.
+
     Where it `has_jobs`, quotes go to workers, and only once their citations are kept.
     """
 
@@ -78,36 +105,69 @@ class Driver:
         observer: Observer,
         *,
         patience: float = 0.0,
+        timeout: float = 3600.0,
         has_jobs: bool = False,
     ) -> None:
         self._hub, self._history, self._agent, self._citing = hub, history, agent, citing
         self._links, self._observer, self._patience, self._has_jobs = links, observer, patience, has_jobs
+        self._timeout = timeout
+
+    @property
+    def state_key(self) -> str:
+        """The key of the state under which the record stands."""
+        return self._citing.options.state_key
+
+    async def accept(self, channel: str, posted: RunInput, caller: Caller) -> Begun:
+        """What counts of an input, by the log of its thread, and the reviews that came with it."""
+        key = self.state_key
+        own, reviews = await self._history.own(channel)
+        accepted = accept_input(posted, own, key)
+        if accepted.ignored:
+            self._observer.ignored(accepted.ignored)
+            _log.warning("a client posted other %s than the log has", " and ".join(accepted.ignored))
+        started = Started(accepted.input, caller.key, caller.client_id, accepted.ignored)
+        new = new_reviews(posted.state, key, reviews)
+        return Begun(started, accepted.news, [review_entry(each, caller.actor) for each in new])
+
+    async def end(self, channel: str, left: Left) -> None:
+        """Write the end of a run whose node died, after what ends the messages that it left open."""
+        journal, run_id = self.journal(channel), left.started.input.run_id
+        if left.has_ended:
+            await journal.end(run_id, "failed" if left.sent[-1].type == "RUN_ERROR" else "finished")
+            return
+        outcome: Outcome = "stopped" if left.was_stopped else "interrupted"
+        past = await self._history.at(channel) if left.sent else None
+        patches = settling_patches(past.state, self.state_key) if past else []
+        events = [ev.StateDelta(patches)] if patches else []
+        await journal.end(run_id, outcome, *events, ev.RunError(ENDINGS[outcome], outcome))
 
     async def drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
         """A run from its start to its end, or anew where it `goes_on` after these events."""
         journal = self.journal(live.channel, goes_on=goes_on is not None, patience=self._patience)
         live.journal = journal
         run_input, outcome, error = live.started.input, "finished", None
+        limit = asyncio.get_running_loop().call_later(self._timeout, live.end, "timed_out")
+        _warn_of_version(run_input.protocol_version, "client")
         try:
             async with journal:
                 await journal.put("", "", goes_on or ())
-                live.stream = await self._stream(run_input, journal, self._citing.options)
+                own, _ = await self._history.own(live.channel)
+                known, live.posted = _known(own, live.news), {*own.posted}
+                live.stream = await self._stream(run_input, journal, self._citing.options, known)
                 await live.stream.run(lambda put: self._produce(live, put), _nowhere)
             outcome = "failed" if journal.failed else "finished"
         except Ended as exc:
             outcome, error = exc.outcome, ev.RunError(exc.message, exc.outcome)
-        except CitewireError as exc:
-            outcome, error = "failed", ev.RunError(for_log(exc.message, 500), exc.code)
         except Exception as exc:  # noqa: BLE001  # the root of a task: whoever reads the thread is told
-            _log.exception("a run failed")
-            outcome, error = "failed", ev.RunError(f"the agent failed: {type(exc).__name__}", "agent_failed")
+            outcome, error = "failed", _run_error(exc)
         finally:
+            limit.cancel()
             live.over()
         try:
-            await journal.end(live.run_id, outcome, error)
+            await journal.end(live.run_id, outcome, *([error] if error else []))
         except CitewireError as exc:
-            _log.error("the end of a run could not be kept: %s", exc)  # it says what it has to
-            live.lost.set_result(ev.RunError(for_log(exc.message, 500), exc.code))
+            _log.error("the end of a run could not be kept: %s", exc.explanation)
+            live.lost.set_result(_run_error(exc))
         self._observer.ended(outcome)
 
     def journal(self, channel: str, **options: Any) -> Journal:
@@ -117,20 +177,43 @@ class Driver:
 
     async def _produce(self, live: Live, put: Put) -> None:
         """What the agent says, as long as a client would take it."""
-        gate, events = Gate(), self._agent(self._citing.input_for_agent(live.started.input), live.started)
+        given = self._citing.input_for_agent(input_for_agent(live.started.input))
+        gate, events = Gate(), self._agent(given, live.started)
         is_over = False
         try:
-            while (given := await live.abort.next(events)) is not None:
-                event = ev.coerce(given)
+            while (said := await live.abort.next(events)) is not None:
+                event = ev.coerce(said)
+                if isinstance(event, ev.RunStarted):
+                    _warn_of_version(event.protocol_version, "agent")
+                if started_message(event) in live.posted:
+                    for each in await self._withdraw(live, started_message(event)):
+                        deque(gate.admit(each), maxlen=0)
+                        await put((each, b""))
                 deque(gate.admit(event), maxlen=0)
                 is_over = event.type in TERMINAL
                 await put((event, b""))
+                live.posted |= live.stream.take_echoed() if live.stream else set()
         finally:
             await close(events)
         if live.ending and not is_over:
             raise Ended(live.ending)
         if not is_over:
             raise StreamEnded("the agent's events ended before the run did")
+
+    async def _withdraw(self, live: Live, name: str) -> list[AnyEvent]:
+        """Take back a posted message whose id the agent uses now, lest clients add the answer to its text."""
+        live.posted.discard(name)
+        if live.journal:
+            await live.journal.settled()
+        past = await self._history.at(live.channel)
+        if past is None:
+            return []
+        left = sendable(each for each in past.messages if id_of(each) != name)
+        events: list[AnyEvent] = [ev.MessagesSnapshot(left)]
+        lists = past.state.get(CITATIONS) if is_object(past.state) else None
+        if is_object(lists) and name in lists:
+            events.append(ev.StateDelta([{"op": "remove", "path": safe_path(CITATIONS, name)}]))
+        return events
 
     async def decide_late(self, channel: str) -> None:
         """What was not decided in time is there for whoever comes back."""
@@ -154,7 +237,8 @@ class Driver:
         )
         journal = self.journal(channel, kind="late", patience=self._patience)
         options = replace(self._citing.options, deadline=deadline)
-        stream = await self._stream(run_input, journal, options)
+        own, _ = await self._history.own(channel)
+        stream = await self._stream(run_input, journal, options, _known(own))
 
         async def produce(put: Put) -> None:
             await put((ev.RunStarted("", ""), b""))
@@ -165,12 +249,31 @@ class Driver:
         async with journal:
             await stream.run(produce, _nowhere)
 
-    async def _stream(self, run_input: RunInput, journal: Journal, options: Options) -> Stream:
+    async def _stream(
+        self, run_input: RunInput, journal: Journal, options: Options, known: LogKnowledge
+    ) -> Stream:
         proofs = partial(self._links, run_input.thread_id)
         verifier = await self._citing.verifier()
         if self._has_jobs:
             verifier = AfterCommit(verifier, journal.settled)
-        return Stream(run_input, replace(options, proofs=proofs), verifier, journal)
+        return Stream(run_input, replace(options, proofs=proofs), verifier, journal, known)
+
+
+def _known(own: OwnRecord, news: tuple[AnyEvent, ...] = ()) -> LogKnowledge:
+    said = own.messages.values()
+    echoes = own.fingerprints - fingerprints(said) if own.fingerprints else frozenset[bytes]()
+    return LogKnowledge(own.posted, news, open_calls(said), echoes)
+
+
+def _warn_of_version(declared: str | UnsetType, whose: str) -> None:
+    if problem := version_problem(declared):
+        code, message = problem
+        _log.warning("protocolVersion of the %s: %s", whose, message, extra={"fields": {"code": code}})
+
+
+def _run_error(error: Exception) -> ev.RunError:
+    """What a client is told of a run that failed. The log has the rest."""
+    return ev.run_error(report_error(error, _log, code="agent_failed", message="the agent failed"))
 
 
 async def _nowhere(_: list[Sent]) -> None:

@@ -11,19 +11,27 @@ from msgspec import Struct
 
 from citewire import codec
 from citewire.agui import events as ev
+from citewire.agui.echoes import fingerprints
+from citewire.agui.events import Json
+from citewire.agui.posted import id_of, mark_posted, posted_in, started_message
+from citewire.agui.settling import settling_patches
+from citewire.agui.state import CITATIONS
 from citewire.agui.thread import Thread
 from citewire.channels.store import Cursor, Row, Store
-from citewire.dialects.base import is_list, is_object
+from citewire.dialects.base import is_object
 from citewire.errors import InputError
 from citewire.patch import PatchError, apply
+from citewire.server.authority import OwnRecord, accept_input, own_lists, withdraw
 from citewire.server.http import read
 from citewire.server.journal import Over, Started
+from citewire.server.reviews import Looks, with_reviews
 
 __all__ = ["History", "Past"]
 
 _PAGE = 1000
 # Events that a thread keeps while it is folded: only what comes of them is asked for.
 _KEPT = 256
+_VERDICT = b'{"type":"verdict"'
 
 
 class Past(Struct, frozen=True):
@@ -39,7 +47,7 @@ class Past(Struct, frozen=True):
 
 
 class _Fold:
-    """A thread that is being folded."""
+    """A thread that is being folded, and what of it the server itself said."""
 
     def __init__(self, epoch: str, key: str) -> None:
         self._key = key
@@ -49,6 +57,15 @@ class _Fold:
         self.context: list[Any] = []
         self.is_running = False
         self.turn = asyncio.Lock()
+        self._said: dict[str, Json] = {}
+        self._posted: set[str] = set()
+        self._fingerprints: set[bytes] = set()
+        self._record: Json | None = None
+        self._lists: Any = None
+        self.reviews: dict[tuple[str, str], list[Json]] = {}
+        # The keys of citations that others made, by annotation, and of those that they took back.
+        self._foreign: dict[str, str] = {}
+        self._withdrawn: set[str] = set()
 
     def take(self, row: Row) -> None:
         self.cursor = row.cursor
@@ -56,22 +73,80 @@ class _Fold:
             case "input":
                 self._begin(read(row.data, Started))
             case "event":
-                self.thread.apply(row.data)
+                self._apply(ev.decode(row.data))
             case "late":
                 self._patch(ev.decode(row.data))
+            case "record" if not row.data.startswith(_VERDICT):
+                self._note(codec.decode_cut(row.data))
             case "review":
-                self.thread.set_state(_with_review(self.thread.agui.state, self._key, codec.decode(row.data)))
+                review = codec.decode(row.data)
+                self._review(review["messageId"], review["key"], review["review"])
             case "over":
-                self.is_running = False
                 read(row.data, Over)
+                self._end()
             case _:  # what is only for the record
                 pass
 
+    def own(self) -> OwnRecord:
+        """What the server itself said."""
+        self._remember()
+        record, lists = withdraw(self._record, self._lists, self._withdrawn)
+        prints = frozenset(self._fingerprints)
+        return OwnRecord(dict(self._said), frozenset(self._posted), record, lists, prints)
+
     def _begin(self, started: Started) -> None:
-        self.run_id, self.context, self.is_running = started.input.run_id, started.input.context, True
-        self.thread.set_messages(each for each in started.input.messages if is_object(each))
-        self.thread.set_state(started.input.state)
+        accepted = accept_input(started.input, self.own(), self._key).input
+        self.run_id, self.context, self.is_running = accepted.run_id, accepted.context, True
+        self._posted |= {
+            name for each in accepted.messages if (name := id_of(each)) and name not in self._said
+        }
+        self._fingerprints |= fingerprints(
+            each for each in accepted.messages if id_of(each) not in self._said
+        )
+        self.thread.set_messages(each for each in accepted.messages if is_object(each))
+        self.thread.set_state(accepted.state)
         self.thread.open_stream()
+
+    def _apply(self, event: ev.AnyEvent) -> None:
+        if (name := started_message(event)) in self._posted:
+            # The server says something under this id now; what was posted under it is no part of that.
+            self._posted.discard(name)
+            self.thread.set_messages(each for each in self.thread.agui.messages if id_of(each) != name)
+        elif isinstance(event, ev.MessagesSnapshot | ev.StateSnapshot):
+            self._remember()  # it may leave out something
+        self._posted |= posted_in(event) - self._said.keys()
+        self.thread.apply(event)
+
+    def _end(self) -> None:
+        self.is_running = False
+        state = self.state
+        if patches := settling_patches(state, self._key):
+            self.thread.set_state(apply(state, patches))
+
+    def _remember(self) -> None:
+        """Note what the server has said so far, before something replaces the messages or the state."""
+        view = self.thread.agui
+        self._said |= {
+            name: each for each in view.messages if (name := id_of(each)) and name not in self._posted
+        }
+        if is_object(view.state):
+            record = view.state.get(self._key)
+            if is_object(record):
+                self._record = {name: value for name, value in record.items() if name != "reviews"}
+            self._lists = (
+                view.state[CITATIONS] if CITATIONS in view.state else own_lists(self._lists, self._record)
+            )
+
+    @property
+    def state(self) -> Any:
+        """The state of the thread, with the server's own part also where an agent's snapshot left it out."""
+        self._remember()
+        state = self.thread.agui.state
+        if self.is_running or not (state is None or is_object(state)):
+            return state
+        ours = {self._key: self._record, CITATIONS: own_lists(self._lists, self._record)}
+        missing = {name: value for name, value in ours.items() if value and name not in (state or {})}
+        return {**(state or {}), **missing} if missing else state
 
     def _patch(self, event: ev.AnyEvent) -> None:
         """A client between runs takes no event, but one that comes back is told of the state."""
@@ -80,14 +155,32 @@ class _Fold:
         elif isinstance(event, ev.StateDelta):
             # One of a state that a later run has replaced may fit no longer.
             with suppress(PatchError):
-                self.thread.set_state(apply(self.thread.agui.state, event.delta))
+                self.thread.set_state(apply(self.state, event.delta))
+
+    def _note(self, record: Json) -> None:
+        match record["type"]:
+            case "citation" if annotation := record.get("annotation"):
+                self._foreign[annotation] = record["key"]
+            case "withdrawal":
+                self._withdrawn |= {
+                    self._foreign[each] for each in record["annotations"] if each in self._foreign
+                }
+            case "review":  # as an earlier version wrote it
+                self._review(record["message_id"], record["key"], record["review"])
+            case _:
+                pass
+
+    def _review(self, message_id: str, key: str, review: Json) -> None:
+        known = self.reviews.setdefault((message_id, key), [])
+        if review not in known:
+            known.append(review)
 
     def past(self) -> Past:
         view = self.thread.agui
         status = "running" if self.is_running else "error" if view.run_error else "idle"
-        return Past(
-            self.cursor, status, self.run_id, view.run_error, list(view.messages), view.state, self.context
-        )
+        messages = [mark_posted(each) if id_of(each) in self._posted else each for each in view.messages]
+        state = with_reviews(self.state, self._key, self.reviews)
+        return Past(self.cursor, status, self.run_id, view.run_error, messages, state, self.context)
 
 
 class History:
@@ -117,6 +210,13 @@ class History:
             await self._go_on(channel, fold, head.n if n is None else n)
             return fold.past()
 
+    async def own(self, channel: str) -> tuple[OwnRecord, Looks]:
+        """What the server itself said in a thread, and the reviews on record. Nothing where there is none."""
+        if await self.at(channel) is None or (fold := self._folds.get(channel)) is None:
+            return OwnRecord(), {}
+        async with fold.turn:
+            return fold.own(), fold.reviews
+
     async def _go_on(self, channel: str, fold: _Fold, n: int) -> None:
         while fold.cursor.n < n:
             rows = await self._store.read(channel, fold.cursor, min(_PAGE, n - fold.cursor.n))
@@ -125,15 +225,3 @@ class History:
             for row in rows:
                 fold.take(row)
             await asyncio.sleep(0)
-
-
-def _with_review(state: Any, key: str, row: dict[str, Any]) -> Any:
-    """The state with what somebody did, where a client would note it."""
-    path, levels = (key, "reviews", row["messageId"], row["key"]), [state]
-    for name in path:
-        level = levels[-1].get(name) if is_object(levels[-1]) else None
-        levels.append(level)
-    value: Any = [*(levels[-1] if is_list(levels[-1]) else ()), row["review"]]
-    for name, level in zip(reversed(path), reversed(levels[:-1]), strict=True):
-        value = {**(level if is_object(level) else {}), name: value}
-    return value

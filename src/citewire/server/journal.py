@@ -2,7 +2,7 @@
 
 | kind | data |
 |---|---|
-| `input` | what a client posted to start a run, and who it was |
+| `input` | what counts of what a client posted to start a run, and who it was |
 | `event` | an AG-UI event, as it was sent |
 | `late` | one of ours that came after the run had ended: part of the state, but of no stream |
 | `record` | a citation that was seen, or a verdict on one |
@@ -29,6 +29,7 @@ from citewire.agui.ledger import CitationSeen, Record, ReviewGiven, VerdictReach
 from citewire.channels.hub import Hub
 from citewire.channels.store import Entry, Row, StoreError
 from citewire.errors import CitewireError, InputError
+from citewire.server.authority import Ignored
 
 __all__ = [
     "TERMINAL",
@@ -61,15 +62,20 @@ TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
 _EVENTS = Event | Unknown | Malformed
 
 Reached: TypeAlias = Callable[[Sequence[VerdictReached]], Awaitable[None]]
-Outcome = Literal["finished", "failed", "stopped", "abandoned", "superseded", "interrupted"]
+Outcome = Literal["finished", "failed", "stopped", "abandoned", "superseded", "interrupted", "timed_out"]
 
 
 class Started(Struct, frozen=True, rename="camel"):
-    """A run that was asked for, and by whom."""
+    """A run that was asked for, and by whom.
+
+    `input` is what counts of what was posted; `ignored` says where the client posted something else than the
+    log has of the server's own answers.
+    """
 
     input: RunInput
     key: str | None = None
     client_id: str | None = None
+    ignored: tuple[Ignored, ...] = ()
 
 
 class Over(Struct, frozen=True, rename="camel"):
@@ -208,12 +214,11 @@ class Journal:
             await asyncio.shield(self._writing)
             self._writing = None
 
-    async def end(self, run_id: str, outcome: Outcome, error: ev.RunError | None = None) -> None:
-        """Write the end of the run after its block, and the event that tells of it where none did."""
+    async def end(self, run_id: str, outcome: Outcome, *events: AnyEvent) -> None:
+        """Write the end of the run after its block, and these events before it unless one told of the end."""
         self.is_ended = True
-        entries: list[Entry] = []
-        if error is not None and not self.is_over and (told := self._entry(error)):
-            entries.append(told)
+        told = () if self.is_over else [*map(self._entry, events)]
+        entries = [entry for entry in told if entry is not None]
         entries.append(self._numbered("over", codec.encode(Over(run_id, outcome))))
         await self._append(entries)
         self._kept()

@@ -11,10 +11,13 @@ from msgspec import Struct
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.protocol import Gate, ProtocolError
+from citewire.agui.shapes import sendable
+from citewire.agui.state import INITIAL_DEEPCITATION_STATE
 from citewire.channels.store import Cursor, Row, Store
+from citewire.dialects.base import is_object
 from citewire.server.asks import asked
 from citewire.server.http import read
-from citewire.server.journal import Started
+from citewire.server.journal import TERMINAL, Started
 
 __all__ = ["Left", "before", "how_left", "is_unfinished", "rows_after"]
 
@@ -33,9 +36,13 @@ class Left(Struct, frozen=True):
     was_stopped: bool
 
     @property
-    def anew(self) -> list[AnyEvent] | None:
+    def has_ended(self) -> bool:
+        """Whether its last event told of its end, which only was not written down."""
+        return bool(self.sent) and self.sent[-1].type in TERMINAL
+
+    def anew(self, state_key: str) -> list[AnyEvent] | None:
         """What a client that was sent this has to be told before it can take the run from its start again."""
-        return _anew(self.started.input, self.sent) if self.sent else None
+        return _anew(self.started.input, self.sent, state_key) if self.sent else None
 
 
 async def how_left(store: Store, channel: str) -> Left | None:
@@ -90,13 +97,12 @@ async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
         back *= 4
 
 
-def _anew(run_input: RunInput, sent: list[AnyEvent]) -> list[AnyEvent]:
+def _anew(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[AnyEvent]:
     gate = Gate()
     with suppress(ProtocolError):
         for event in sent:
             deque(gate.admit(event), maxlen=0)
-    return [
-        *gate.closings(),
-        ev.MessagesSnapshot(run_input.messages),
-        ev.StateSnapshot(run_input.state),
-    ]
+    state = run_input.state
+    if is_object(state):  # what the first attempt put on record does not count any more
+        state = {state_key: INITIAL_DEEPCITATION_STATE, **state}
+    return [*gate.closings(), ev.MessagesSnapshot(sendable(run_input.messages)), ev.StateSnapshot(state)]

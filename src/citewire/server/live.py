@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Stream
+from citewire.agui.shapes import sendable
 from citewire.agui.sources import Abort
 from citewire.agui.sse import PING
 from citewire.channels.hub import Hub
@@ -21,10 +22,14 @@ from citewire.server.http import read
 from citewire.server.journal import Journal, Outcome, Over, Started, frame, framed
 from citewire.server.left import rows_after
 
-__all__ = ["ENDINGS", "Ended", "Live", "after_first", "ended_run", "follow", "watch"]
+__all__ = ["ENDINGS", "Ended", "Live", "after_first", "ended_run", "follow", "logged", "watch"]
 
 # Seconds in which other nodes may say that somebody watches a run, before it is ended.
 _GRACE = 1.0
+# Seconds that a client has to close the stream of a run after it asked for the next one.
+_LEAVING = 1.0
+# Rows that are read from the log at once.
+_PAGE = 1000
 # Seconds of silence after which a proxy on the way may think that nobody is there.
 _QUIET = 15.0
 
@@ -33,6 +38,7 @@ ENDINGS: dict[Outcome, str] = {
     "abandoned": "nobody was there to see it",
     "superseded": "another run was started",
     "interrupted": "the server was restarted",
+    "timed_out": "the run took longer than the server allows",
 }
 """Why a run ended that was ended from outside."""
 
@@ -51,10 +57,14 @@ class Live:
     """A run that is going on: here, since a `task` drives it, or on another node.
 
     `after` is where its rows begin, `lost` an end that the log could not keep, or none that we know of.
+    `news` are events that its client is told first. `posted` are ids of messages that only clients posted.
     """
 
-    def __init__(self, started: Started, channel: str, after: Cursor) -> None:
-        self.started, self.channel, self.after = started, channel, after
+    def __init__(
+        self, started: Started, channel: str, after: Cursor, news: tuple[AnyEvent, ...] = ()
+    ) -> None:
+        self.started, self.channel, self.after, self.news = started, channel, after, news
+        self.posted: set[str] = set()
         self.run_id = started.input.run_id
         self.abort = Abort()
         self.stream: Stream | None = None
@@ -63,6 +73,8 @@ class Live:
         self.task: asyncio.Task[None] | None = None
         self.lost: asyncio.Future[ev.RunError | None] = asyncio.get_running_loop().create_future()
         self.watchers = 0
+        self._unwatched = asyncio.Event()
+        self._unwatched.set()
         self._linger: float | None = None
         self._left: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
@@ -81,8 +93,19 @@ class Live:
                 self.stream.hurry()
 
     def end_soon(self, outcome: Outcome) -> None:
-        """End it, unless somebody is seen to watch it in the next second."""
-        self._set_timer(_GRACE, lambda: self.end(outcome))
+        """End it, unless somebody is seen to watch it in the next second or it ends by itself."""
+        if self._linger is not None:
+            self._set_timer(_GRACE, lambda: self.end(outcome))
+
+    async def let_leave(self) -> None:
+        """Wait until nobody watches it here, but at most a second.
+
+        A client that stops a run and asks again closes one connection and opens another, and the server may
+        see the new one first.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVING):
+                await self._unwatched.wait()
 
     def wait(self) -> None:
         """Somebody may watch it, though nobody does here: give them their time again."""
@@ -103,11 +126,14 @@ class Live:
     def watched(self) -> Generator[Live]:
         """Somebody is there while this lasts."""
         self.watchers += 1
+        self._unwatched.clear()
         self._forget_timer()
         try:
             yield self
         finally:
             self.watchers -= 1
+            if not self.watchers:
+                self._unwatched.set()
             self.wait()
 
     def over(self) -> None:
@@ -138,6 +164,13 @@ async def follow(live: Live, hub: Hub, after: Cursor | None) -> AsyncGenerator[b
             yield b"data: %b\n\n" % ev.encode(error)
 
 
+async def logged(store: Store, channel: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+    """The frames of all that is in the log after the cursor."""
+    while rows := await store.read(channel, after, _PAGE):
+        yield framed(rows)
+        after = rows[-1].cursor
+
+
 async def ended_run(store: Store, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
     """The frames of the run after the cursor, which has ended."""
     async with aclosing(rows_after(store, channel, after)) as rows:
@@ -148,8 +181,9 @@ async def ended_run(store: Store, channel: str, after: Cursor) -> AsyncGenerator
                 return
 
 
-async def after_first(frames: AsyncGenerator[bytes], events: list[AnyEvent]) -> AsyncGenerator[bytes]:
-    """The frames, with these events after the first one, which starts the run."""
+async def after_first(frames: AsyncGenerator[bytes], given: RunInput) -> AsyncGenerator[bytes]:
+    """The frames, with what the run was given after the first one, which starts it."""
+    events = ev.MessagesSnapshot(sendable(given.messages)), ev.StateSnapshot(given.state)
     more = b"".join(b"data: %b\n\n" % ev.encode(event) for event in events)
     async with aclosing(frames):
         async for each in frames:
@@ -193,7 +227,7 @@ class _Posted:
         if given is None or ev.decode(row.data).type == "RUN_ERROR":
             return frame(row)
         # Only the last one has an id: who is cut off in between gets all of it again.
-        first = b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(given.messages)))
+        first = b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(sendable(given.messages))))
         return first + frame(replace(row, data=ev.encode(ev.StateSnapshot(given.state))))
 
 

@@ -67,6 +67,7 @@ def verdict_note(verification: Json, key: str, annotation: str | None) -> Note:
         "reason": _cut(said.get("reason")),
         "source": _cut(said.get("source")),
         "page": said.get("page"),
+        "origin": said.get("origin"),
         # A signed link would not last.
         "proof": proof.partition("?")[0] if isinstance(proof, str) else None,
     }

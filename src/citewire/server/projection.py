@@ -15,6 +15,7 @@ from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.chunks import Chunks, ProtocolError, tag_of
 from citewire.agui.events import Event, Json
+from citewire.agui.posted import id_of, posted_in
 from citewire.agui.records import read_record
 from citewire.channels.annotation import Note
 from citewire.channels.mark import Mark
@@ -79,8 +80,10 @@ class Projection:
         self._subagents: dict[str, str] = {}
         self._answers: dict[str, _Answer] = {}
         self._names: set[str] = set()
-        # Messages that the client brought along, and records of messages that have yet to begin.
-        self._earlier: frozenset[str] = frozenset()
+        # Messages that clients posted in any run, those in the input of this one, and records of messages
+        # that have yet to begin.
+        self._earlier: set[str] = set()
+        self._listed: frozenset[str] = frozenset()
         self._early: dict[str, list[Json]] = {}
         self._steps: list[tuple[str, Draft | Note]] = []
 
@@ -124,7 +127,8 @@ class Projection:
 
     def _begin(self, started: Started) -> None:
         self.run_id, self._chunks = started.input.run_id, Chunks()
-        self._earlier = frozenset(map(_id_of, started.input.messages))
+        self._listed = frozenset(map(id_of, started.input.messages))
+        self._earlier |= self._listed - self._answers.keys()
 
     def _event(self, event: ev.AnyEvent) -> None:
         if not isinstance(event, Event):
@@ -145,7 +149,7 @@ class Projection:
             answer = self._new(event.message_id, tag_of(event))
             answer.is_open = True
             self._create(answer, "")
-        elif answer.is_gone:
+        elif answer.is_gone or (answer.run_id != self.run_id and answer.message_id not in self._listed):
             self._say_anew(answer)
         answer.is_open = True
 
@@ -170,7 +174,8 @@ class Projection:
 
     def _on_messages(self, event: ev.MessagesSnapshot) -> None:
         """The messages are replaced: answers may be new, changed, gone, or go by another id."""
-        said = {_id_of(each): each for each in event.messages if _is_answer(each)}
+        said = {id_of(each): each for each in event.messages if _is_answer(each)}
+        self._earlier |= posted_in(event) - self._answers.keys()
         new = {
             name: message
             for name, message in said.items()
@@ -345,11 +350,6 @@ def _is_name(text: str) -> bool:
         return 1 <= len(text.encode()) <= _NAME_BYTES
     except UnicodeEncodeError:
         return False
-
-
-def _id_of(message: Any) -> str:
-    name = message.get("id") if is_object(message) else None
-    return name if isinstance(name, str) else ""
 
 
 def _is_answer(message: Any) -> bool:

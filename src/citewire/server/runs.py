@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Stream
+from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Alone, Leases
 from citewire.channels.store import Cursor, Entry, Row, StoreError
@@ -25,16 +26,15 @@ from citewire.server.asks import Ask, Asks, What
 from citewire.server.driver import Driver, Observer
 from citewire.server.foreign import Foreign
 from citewire.server.http import Conflict, NotFound, Overloaded, read
-from citewire.server.journal import TERMINAL, Over, Started, channel_of, framed, input_id, thread_of
+from citewire.server.journal import Over, Started, channel_of, input_id, thread_of
 from citewire.server.keys import Caller
 from citewire.server.late import Late, late_lease
 from citewire.server.left import before, how_left, is_unfinished
-from citewire.server.live import ENDINGS, Live, after_first, ended_run, follow, watch
+from citewire.server.live import Live, after_first, ended_run, follow, logged, watch
 
 __all__ = ["Runs"]
 
 _log = logging.getLogger("citewire.runs")
-_PAGE = 1000
 _WATCHED = "a run of this thread is going on, and somebody is watching it"
 _BUSY = "another node has work to do in this thread"
 # Seconds for which another node may keep a thread that is wanted here, and between two tries to get it.
@@ -102,6 +102,9 @@ class Runs:
     async def start(self, run_input: RunInput, caller: Caller) -> AsyncGenerator[bytes]:
         """Start a run, or join the one of this id; the frames of its events."""
         channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
+        other = self._live.get(channel) or self._away.get(channel)
+        if other and other.run_id != run_input.run_id:
+            await other.let_leave()
         async with self._turn(channel):
             is_ours = await self._obtain(channel, "superseded", unless=name)
             if is_ours:
@@ -112,10 +115,10 @@ class Runs:
                     return ended_run(self._hub.store, channel, before(known))
                 if not is_ours:
                     raise Conflict("the thread is being forgotten")
-                live = await self._begin(channel, name, Started(run_input, caller.key, caller.client_id))
+                live = await self._begin(channel, name, run_input, caller)
             return self._frames(channel, live.after, live)
 
-    async def _begin(self, channel: str, name: str, started: Started) -> Live:
+    async def _begin(self, channel: str, name: str, posted: RunInput, caller: Caller) -> Live:
         if other := self._live.get(channel):
             if other.watchers:
                 raise Conflict(_WATCHED)
@@ -123,8 +126,13 @@ class Runs:
             await self._ended(other)
         if len(self._live) >= self._most or self._closing:
             raise Overloaded("the server has no room for another run")
-        (row,) = await self._hub.append(channel, [Entry(name, "input", ev.write_json(started))])
-        return self._run(Live(started, channel, before(row)), row.cursor)
+        # The run asks for all that is undecided, and nobody else may change the record meanwhile.
+        await self._late.leave(channel)
+        await self._late.obtain(channel)
+        begun = await self._driver.accept(channel, posted, caller)
+        entries = [Entry(name, "input", ev.write_json(begun.started)), *begun.reviews]
+        row, *_ = await self._hub.append(channel, entries)
+        return self._run(Live(begun.started, channel, before(row), begun.news), row.cursor)
 
     def _run(self, live: Live, end: Cursor, goes_on: list[AnyEvent] | None = None) -> Live:
         """Have it go on here. What is asked after `end` is heard."""
@@ -145,7 +153,7 @@ class Runs:
                 del self._live[channel]
             self._observer.written(channel)
             self._leave(channel)
-        if live.stream and live.stream.is_undecided:
+        if live.stream is None or live.stream.is_undecided:
             self._own(self._late.decide(channel))
 
     async def cite(self, channel: str, citations: Sequence[Foreign]) -> bool:
@@ -190,9 +198,7 @@ class Runs:
         live = await self._going(channel)
         if live is None:
             return None
-        posted = live.started.input
-        first: list[AnyEvent] = [ev.MessagesSnapshot(posted.messages), ev.StateSnapshot(posted.state)]
-        return after_first(self._frames(channel, live.after, live), first)
+        return after_first(self._frames(channel, live.after, live), live.started.input)
 
     async def watch(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
         """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
@@ -202,15 +208,8 @@ class Runs:
             async for each in frames:
                 yield each
 
-    async def _frames(self, channel: str, after: Cursor | None, live: Live | None) -> AsyncGenerator[bytes]:
-        if live is None:
-            while rows := await self._hub.store.read(channel, after, _PAGE):
-                yield framed(rows)
-                after = rows[-1].cursor
-            return
-        async with aclosing(follow(live, self._hub, after)) as frames:
-            async for each in frames:
-                yield each
+    def _frames(self, channel: str, after: Cursor | None, live: Live | None) -> AsyncGenerator[bytes]:
+        return follow(live, self._hub, after) if live else logged(self._hub.store, channel, after)
 
     # --- ending -------------------------------------------------------------------------------------------
 
@@ -227,8 +226,8 @@ class Runs:
         elif not await self._asks.ended(channel, "stopped", run_id) and await self._is_elsewhere(channel):
             raise Overloaded("the node on which the run goes on does not answer")
 
-    async def drop(self, thread_id: str) -> None:
-        """Forget a thread, with all that was said in it."""
+    async def drop(self, thread_id: str, by: Actor = SERVER) -> None:
+        """Delete a thread, with all that was said in it."""
         channel = channel_of(thread_id)
         async with self._turn(channel):
             await self._obtain(channel, "stopped")
@@ -239,7 +238,7 @@ class Runs:
                 raise NotFound("there is no such thread")
             if not await self._late.obtain(channel):
                 raise Conflict(_BUSY)
-            await self._forget(channel)
+            await self._forget(channel, by)
 
     async def expire(self, channel: str, before_ms: int) -> None:
         """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
@@ -249,11 +248,11 @@ class Runs:
             await self._settle(channel)
             head = await self._hub.store.head(channel)
             if channel not in self._live and head and head.tick < before_ms * 1000:
-                await self._forget(channel)
+                await self._forget(channel, SERVER)
 
-    async def _forget(self, channel: str) -> None:
+    async def _forget(self, channel: str, by: Actor) -> None:
         await self._late.leave(channel)
-        await self._hub.drop(channel)
+        await self._hub.drop(channel, by)
         await self._observer.forgotten(thread_of(channel))
 
     def _unwatched(self, live: Live) -> None:
@@ -336,14 +335,12 @@ class Runs:
         left = await how_left(self._hub.store, channel)
         if left is None:
             return
-        journal, run_id = self._driver.journal(channel), left.started.input.run_id
-        if left.sent and left.sent[-1].type in TERMINAL:
-            await journal.end(run_id, "failed" if left.sent[-1].type == "RUN_ERROR" else "finished")
-        elif self._resumes and not left.was_stopped:
-            self._run(self._see(channel, left.started, left.after), left.end, left.anew)
+        if self._resumes and not left.was_stopped and not left.has_ended:
+            live = self._see(channel, left.started, left.after)
+            self._run(live, left.end, left.anew(self._driver.state_key))
         else:
-            outcome = "stopped" if left.was_stopped else "interrupted"
-            await journal.end(run_id, outcome, ev.RunError(ENDINGS[outcome], outcome))
+            await self._driver.end(channel, left)
+            self._own(self._late.decide(channel))
 
     def heard(self, channel: str) -> None:
         """Something has happened in a channel. If it is a thread of another node, that is looked after."""
@@ -423,6 +420,8 @@ class Runs:
             await self._hear_of(live, said.what)
 
     async def _hear_of(self, live: Live, what: What) -> None:
+        if what == "superseded" and live.task:
+            await live.let_leave()
         match what:
             case "watched":
                 live.wait()

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
-from uuid import uuid4
 
 from msgspec import Meta, Raw, Struct
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.events import RunInput
+from citewire.agui.inputs import check_messages
+from citewire.agui.shapes import sendable
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Entry, was_all
+from citewire.channels.store import Cursor, Head, was_all
 from citewire.server.answers import written
 from citewire.server.history import History, Past
 from citewire.server.http import Call, EventStream, NotFound, Operation
 from citewire.server.journal import channel_of, thread_of
+from citewire.server.listing import Cursors, list_visible
+from citewire.server.reviews import Look, PostedReview, review_entry
 from citewire.server.runs import Runs
 from citewire.server.streams import Streamed
 
@@ -37,7 +39,7 @@ class ThreadEntry(Struct, frozen=True, rename="camel"):
 
 
 class ThreadList(Struct, frozen=True, rename="camel"):
-    """Threads by their ids; `next` is where the list goes on."""
+    """Threads by their ids; `next` is the cursor with which the list goes on."""
 
     threads: list[ThreadEntry]
     next: str | None
@@ -78,7 +80,7 @@ class Written(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True, rename="camel"):
-    """What somebody who looked at a citation did."""
+    """What somebody who looked at a citation did. `at` is what the client says of when."""
 
     message_id: Annotated[str, Meta(min_length=1, max_length=512)]
     key: Annotated[str, Meta(min_length=1, max_length=512)]
@@ -88,7 +90,7 @@ class Review(Struct, frozen=True, rename="camel"):
 
 
 class ListQuery(Struct, frozen=True):
-    """Where a list begins, and how long it is."""
+    """The cursor after which a list begins, and how long it is."""
 
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -120,8 +122,16 @@ class DialectQuery(Struct, frozen=True):
 class Threads:
     """The operations on threads. `renew` puts fresh links to proofs into what is sent."""
 
-    def __init__(self, hub: Hub, runs: Runs, history: History, renew: Callable[[str, bytes], bytes]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        runs: Runs,
+        history: History,
+        renew: Callable[[str, bytes], bytes],
+        cursors: Cursors,
+    ) -> None:
         self._hub, self._runs, self._history, self._renew = hub, runs, history, renew
+        self._cursors = cursors
 
     def operations(self) -> list[Operation]:
         """What can be asked of threads."""
@@ -166,9 +176,12 @@ class Threads:
         ]  # fmt: skip
 
     async def run(self, call: Call) -> ASGIApp:
-        """Start or join a run."""
+        """Start or join a run. New links are only for callers who may read the thread."""
+        check_messages(call.body.messages)
+        thread_id = call.body.thread_id
         frames = await self._runs.start(call.body, call.caller)
-        return Streamed(self._fresh(call.body.thread_id, frames))
+        may_read = call.caller.may("read", f"thread:{thread_id}")
+        return Streamed(self._fresh(thread_id, frames) if may_read else frames, of_run=True)
 
     async def stop(self, call: Call) -> None:
         """End a run."""
@@ -177,14 +190,18 @@ class Threads:
     async def list(self, call: Call) -> ThreadList:
         """A page of the threads that the caller may read."""
         query: ListQuery = call.query
-        after = channel_of(query.after) if query.after else ""
-        heads = await self._hub.store.heads("run:", after, query.limit)
+
+        def is_visible(head: Head) -> bool:
+            return call.caller.may("read", f"thread:{thread_of(head.channel)}")
+
+        page = await list_visible(self._heads, is_visible, self._cursors.read(query.after), query.limit)
         found = [
-            ThreadEntry(name, str(head.cursor), _date(head.tick))
-            for head in heads
-            if call.caller.may("read", f"thread:{(name := thread_of(head.channel))}")
+            ThreadEntry(thread_of(head.channel), str(head.cursor), _date(head.tick)) for head in page.items
         ]
-        return ThreadList(found, thread_of(heads[-1].channel) if len(heads) == query.limit else None)
+        return ThreadList(found, self._cursors.write(page.after))
+
+    async def _heads(self, after: str, limit: int) -> Sequence[tuple[str, Head]]:
+        return [(head.channel, head) for head in await self._hub.store.heads("run:", after, limit)]
 
     async def show(self, call: Call) -> ASGIApp:
         """A thread, as a value or as a small run that brings a client up to date."""
@@ -192,7 +209,7 @@ class Threads:
         channel = await self._known(name)
         if _wants_events(call):
             if at is None and (joined := await self._runs.join_anew(name)) is not None:
-                return Streamed(self._fresh(name, joined))
+                return Streamed(self._fresh(name, joined), of_run=True)
             return Streamed(self._fresh(name, _loaded(name, await self._past(channel, at))))
         past = await self._past(channel, at)
         view = ThreadView(
@@ -210,7 +227,7 @@ class Threads:
         if _wants_events(call):
             await self._hub.store.read(channel, after, 1)  # before the answer begins: the cursor may be lost
             joined = self._runs.watch(name, after) if query.follow else await self._runs.join(name, after)
-            return Streamed(self._fresh(name, joined))
+            return Streamed(self._fresh(name, joined), of_run=not query.follow)
         rows = await self._hub.store.read(channel, after, query.limit)
         listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == "event"]
         page = EventPage(listed, None if was_all(rows, query.limit) else str(rows[-1].cursor))
@@ -227,11 +244,13 @@ class Threads:
         """Keep what somebody did."""
         review: Review = call.body
         channel = await self._known(call.path["thread"])
-        await self._hub.append(channel, [_reviewed(review, call)])
+        look = Look(review.event, review.at, dwell_ms=review.dwell_ms)
+        posted = PostedReview(review.message_id, review.key, look)
+        await self._hub.append(channel, [review_entry(posted, call.caller.actor)])
 
     async def delete(self, call: Call) -> None:
-        """Forget a thread."""
-        await self._runs.drop(call.path["thread"])
+        """Delete a thread."""
+        await self._runs.drop(call.path["thread"], call.caller.actor)
 
     def _json(self, name: str, value: Struct) -> Response:
         return Response(self._renew(name, ev.write_json(value)), media_type=_JSON)
@@ -259,25 +278,11 @@ async def _loaded(name: str, past: Past) -> AsyncGenerator[bytes]:
     run_id = past.run_id or "none"
     for event in (
         ev.RunStarted(name, run_id),
-        ev.MessagesSnapshot(past.messages),
+        ev.MessagesSnapshot(sendable(past.messages)),
         ev.StateSnapshot(past.state),
         ev.RunFinished(name, run_id),
     ):
         yield b"data: %b\n\n" % ev.encode(event)
-
-
-def _reviewed(review: Review, call: Call) -> Entry:
-    """The row of a review, under an id of its own: what was done twice was done twice."""
-    at = (review.at or datetime.now(UTC)).isoformat()
-    record = {
-        "messageId": review.message_id,
-        "key": review.key,
-        "review": {"event": review.event, "at": at}
-        | ({} if review.dwell_ms is None else {"dwellMs": review.dwell_ms}),
-        "clientId": call.caller.client_id,
-        "account": call.caller.key,
-    }
-    return Entry(uuid4().hex, "review", codec.encode(record))
 
 
 def _wants_events(call: Call) -> bool:

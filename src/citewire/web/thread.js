@@ -17,6 +17,9 @@ import { Problems } from "./problems.js";
 
 // Custom events that are kept, at least: the last ones, and up to twice as many.
 const MOST_EVENTS = 10_000;
+// The newest version that is read: 1.1 has the rules of 1.0, which is what we write.
+const NEWEST = "1.1";
+const VERSION = /^([0-9]{1,9})\.([0-9]{1,9})$/;
 const TIMED = new Set(["REASONING_MESSAGE_START", "REASONING_MESSAGE_END", "REASONING_MESSAGE_CHUNK"]);
 
 class CallDraft extends Draft {
@@ -221,6 +224,7 @@ export class Thread {
   #handle(event) {
     switch (event.type) {
       case "RUN_STARTED":
+        this.#checkVersion(event.protocolVersion);
         this.#setStatus("running", null);
         this.#isInRun = true;
         this.#runId = event.runId;
@@ -266,6 +270,17 @@ export class Thread {
       case "SUBAGENT_FINISHED":
       case "SUBAGENT_ERROR":
         return this.#lane(event).tell(told(event));
+    }
+  }
+
+  /** @param {string | undefined} declared */
+  #checkVersion(declared) {
+    if (declared === undefined) return;
+    const found = VERSION.exec(declared);
+    const [major, minor] = NEWEST.split(".").map(Number);
+    if (!found) this.#report("unreadable_protocol", `${declared} is no version of the protocol`);
+    else if (Number(found[1]) > major || (Number(found[1]) === major && Number(found[2]) > minor)) {
+      this.#report("newer_protocol", `the producer speaks protocol ${declared}; ${NEWEST} is known here`);
     }
   }
 

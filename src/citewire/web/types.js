@@ -42,7 +42,8 @@
 
 /** A record of `state.deepcitation.messages[id].verifications`; ours is in `citewire`.
  * @typedef {Json & {status?: string, evidence?: {src?: string}, citewire?: Json & {status?: Verdict, reason?: string,
- *   diff?: Difference[], page?: number, proof?: string, warnings?: string[]}}} VerificationRecord */
+ *   diff?: Difference[], page?: number, proof?: string, warnings?: string[],
+ *   origin?: "posted" | "client_tool"}}} VerificationRecord */
 
 /** One citation of an answer, whichever dialect it came in.
  * @typedef {{key: string, label: string, number: string | number, status: Verdict, citation: CitationRecord,

@@ -25,6 +25,11 @@ const page = (...values) => values.find((value) => Number.isSafeInteger(value) &
 /** @param {any} value */
 const label = (value) => (typeof value === "number" || typeof value === "string" ? String(value) : "");
 
+/** Whether a client posted a message that its server never said. @param {Record<string, any>} message */
+export function isPosted({ metadata }) {
+  return metadata?.citewire?.posted === true;
+}
+
 /** What an AG-UI message says and cites. @param {any} message @param {any} state
  * @param {{streaming?: boolean, stateKey?: string}} [options] `streaming` holds where the state does not say.
  * @returns {AnswerView} */

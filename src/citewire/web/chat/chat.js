@@ -195,11 +195,14 @@ document.addEventListener("visibilitychange", watch);
 addEventListener("online", () => by("status").className === "lost" && again());
 addEventListener("hashchange", open);
 
+/** The HTTP status with which the server answers for this page; 0 where it cannot be reached. */
+const pageStatus = () => fetch(`${base}/`).then(({ status }) => status, () => 0);
+
 async function again() {
   const { problem } = conversation;
   if (problem?.status === 404) return void (location.hash = "");
-  // Whoever loads the page has a session.
-  if (problem?.status === 401) await fetch(`${base}/`).catch(() => {});
+  // Whoever has signed in again in another tab goes on here; everybody else is shown how to.
+  if (problem?.status === 401 && (await pageStatus()) === 401) return location.reload();
   followSources();
   if (problem || !conversation.isEmpty) await conversation.again();
 }

@@ -2,6 +2,7 @@
 // shown is made anew unless it has changed.
 
 import { make } from "../dom.js";
+import { isPosted } from "../view.js";
 import { say } from "../words.js";
 import { Work } from "./work.js";
 
@@ -118,6 +119,7 @@ class Answer {
   node = make("section", { className: "answer" });
   again = make("button", { type: "button", className: "again", hidden: true }, say("chat.again"));
   #answer = /** @type {CiteAnswer} */ (document.createElement("cite-answer"));
+  #posted = make("p", { className: "posted", hidden: true }, say("chat.posted"));
   #sources = make("details", { className: "cited", hidden: true });
   #uncited = make("button", { type: "button", className: "uncited", hidden: true }, say("chat.uncited"));
   /** @type {any[]} */
@@ -137,7 +139,7 @@ class Answer {
       this.#sources.hidden = /** @type {CustomEvent} */ (event).detail.cited.length === 0;
     });
     const title = make("h2", { className: "unseen" }, say("chat.answer"));
-    this.node.append(title, this.#answer, this.#sources, make("p", { className: "actions" }, this.#uncited, this.again));
+    this.node.append(title, this.#posted, this.#answer, this.#sources, make("p", { className: "actions" }, this.#uncited, this.again));
   }
 
   /** @param {Message} message @param {any} state @param {boolean} isStreaming */
@@ -148,6 +150,7 @@ class Answer {
     this.#drawn = drawn;
     this.#answer.toggleAttribute("streaming", isStreaming);
     Object.assign(this.#answer, { message, state });
+    this.#posted.hidden = !isPosted(message);
     this.#uncited.hidden = isStreaming;
   }
 }

@@ -3,6 +3,7 @@
 
 import { make } from "../dom.js";
 import { isVerdict } from "../verdict.js";
+import { isPosted } from "../view.js";
 import { say } from "../words.js";
 import { ask, part, target, trouble } from "./api.js";
 import { button, chip, clock, link, note, problem, table, unseen } from "./parts.js";
@@ -209,9 +210,11 @@ function bubble(message, name) {
     node.setAttribute("for", name);
     return node;
   });
-  const node = make("article", { className: "assistant" }, unseen("h3", say("past.answered")), answer, summary, sources);
+  const posted = note(say("past.posted"));
+  const node = make("article", { className: "assistant" }, unseen("h3", say("past.answered")), posted, answer, summary, sources);
   /** @param {any} given @param {any} state @param {boolean} isOpen */
   const give = (given, state, isOpen) => {
+    posted.hidden = !isPosted(given);
     answer.toggleAttribute("streaming", isOpen);
     Object.assign(answer, { message: given, state });
   };

@@ -1,0 +1,47 @@
+"""Checks of what a client posts to start a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from citewire.agui import shapes
+from citewire.errors import ShapeError
+
+__all__ = ["check_messages"]
+
+_FAULT = re.compile(r"(?P<path>/\S*) (?P<what>is .*)")
+
+
+def check_messages(messages: Iterable[Any]) -> None:
+    """Raise `ShapeError` for the first entry that is no message; its path is as `$.messages[0].content`.
+
+    Members that the protocol does not know are fine, and so is null where a member may be left out: older
+    clients send both.
+    """
+    for at, message in enumerate(messages):
+        where = f"$.messages[{at}]"
+        if not isinstance(message, dict):
+            raise ShapeError("a message is an object", where)
+        cleaned = shapes.clean(_without_nulls(message), shapes.MESSAGE, "")
+        if cleaned.faults:
+            raise _error(cleaned.faults[0], where)
+        if cleaned.value is None:
+            raise ShapeError("a message has a role that the protocol knows", f"{where}.role")
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: _without_nulls(each) for name, each in members.items() if each is not None}
+    return [*map(_without_nulls, cast("list[Any]", value))] if isinstance(value, list) else value
+
+
+def _error(fault: str, where: str) -> ShapeError:
+    found = _FAULT.fullmatch(fault)
+    if found is None:
+        return ShapeError(fault, where)
+    names = found["path"].split("/")[1:]
+    path = "".join(f"[{name}]" if name.isdecimal() else f".{name}" for name in names)
+    return ShapeError(f"it {found['what']}", where + path)

@@ -1,0 +1,61 @@
+"""Entries of `state.citations[messageId]`: which of them are ours, and what we say in their `extra`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from citewire.agui.events import Json
+
+__all__ = ["OURS", "entry_id", "is_own", "key_of", "note_in", "note_of", "unannotated"]
+
+OURS = "citewire"
+"""The member of a record, or of `extra`, that is ours alone."""
+
+
+def is_own(entries: Any) -> bool:
+    """Whether a list of citations was made here."""
+    listed = cast("list[Any]", entries) if isinstance(entries, list) else []
+    return bool(listed) and all(map(_is_own_entry, listed))
+
+
+def _is_own_entry(entry: Any) -> bool:
+    ours = note_in(entry)
+    named = ours is not None and ours.get("own") is True and isinstance(ours.get("key"), str)
+    return named and isinstance(entry.get("id"), str)
+
+
+def note_in(entry: Any) -> Json | None:
+    """What we say in an entry; None where we say nothing."""
+    extra = cast("Json", entry).get("extra") if isinstance(entry, dict) else None
+    ours = cast("Json", extra).get(OURS) if isinstance(extra, dict) else None
+    return cast("Json", ours) if isinstance(ours, dict) else None
+
+
+def key_of(entry: Any) -> str | None:
+    """The key of the citation that an entry of a list stands for, where it says so."""
+    key = (note_in(entry) or {}).get("key")
+    return key if isinstance(key, str) else None
+
+
+def unannotated(entries: Iterable[Any]) -> list[Any]:
+    """The entries of a list of citations without what we say of them."""
+    return [_without_note(entry) if note_in(entry) is not None else entry for entry in entries]
+
+
+def _without_note(entry: Json) -> Json:
+    extra = {key: value for key, value in entry["extra"].items() if key != OURS}
+    rest = {key: value for key, value in entry.items() if key != "extra"}
+    return {**rest, "extra": extra} if extra else rest
+
+
+def entry_id(entry: Any, at: int) -> str:
+    """What an entry goes by here: its own id, else its place."""
+    fields = cast("Json", entry) if isinstance(entry, dict) else {}
+    named = next((fields[name] for name in ("id", "refId") if isinstance(fields.get(name), str)), None)
+    return f"#{at}" if named is None else cast("str", named)
+
+
+def note_of(entry: Json) -> Json:
+    """What we say of the citation of an entry, whoever listed it."""
+    return {key: value for key, value in (note_in(entry) or {}).items() if key != "own"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import getpass
+import os
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from citewire.channels.actor import Actor
 from citewire.cli.output import fail, say, write_out
 from citewire.cli.serving import load_settings
+from citewire.cli.vaults import open_vault
 from citewire.codec import decode, encode, pretty
 from citewire.errors import CitewireError, InputError
 from citewire.server.capability import FULL, Capability
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
-_keys = typer.Typer(help="Make, list and revoke the API keys of a server.")
+_keys = typer.Typer(help="Make, list and revoke the API keys of a server, and sign browsers in.")
 app.add_typer(_keys, name="keys")
 
 
 class _Format(StrEnum):
     text = "text"
     json = "json"
+
+
+class _Page(StrEnum):
+    chat = "chat"
+    console = "console"
 
 
 _Data = Annotated[
@@ -67,9 +75,9 @@ def create(
     """
     granted = FULL if capability is None else _capability(capability)
     try:
-        key = _keyring(_vault(data, store)).create(granted, name)
+        key = _keyring(_vault(data, store)).create(granted, name, operator())
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     write_out(f"{key}\n")
     say("note: this key is not shown again")
 
@@ -84,7 +92,7 @@ def list_keys(
     try:
         rows = _existing(data, store).rows()
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     match form:
         case _Format.text:
             write_out(_table(rows))
@@ -101,10 +109,63 @@ def revoke(
 ) -> None:
     """Refuse a key, and every token signed with it, from now on."""
     try:
-        _existing(data, store).revoke(name)
+        _existing(data, store).revoke(name, operator())
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
     say(f"{name} is revoked; it and the tokens signed with it are refused")
+
+
+@_keys.command(
+    epilog="""**Examples**
+
+`citewire keys link`
+
+`citewire keys link --page console --data /srv/citewire`"""
+)
+def link(
+    page: Annotated[_Page, typer.Option("--page", help="The page that it leads to.")] = _Page.chat,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="NAME", help="The key whose rights it has; else the one with most."),
+    ] = None,
+    data: _Data = None,
+    store: _Store = None,
+) -> None:
+    """Print a link that signs a browser in at a running server.
+
+    The link works once, within an hour. The session that it starts may do what the pages may, as far as the
+    key may, and ends when the key is revoked.
+    """
+    from citewire.server.sign_in import sign_in_link  # noqa: PLC0415
+
+    try:
+        keyring, address = _existing(data, store), _address(data, store)
+        made = sign_in_link(keyring, address, key or keyring.widest(), page.value)
+    except CitewireError as exc:
+        fail(exc.explanation)
+    write_out(f"{made}\n")
+
+
+def _address(data: str | None, store: str | None) -> str:
+    """Where the server is that uses this data folder."""
+    from citewire.server.sign_in import ADDRESS  # noqa: PLC0415
+
+    settings = load_settings(None, {"data": data, "store": store})
+    file = Path(settings.data) / ADDRESS
+    try:
+        return file.read_text("utf-8").strip()
+    except FileNotFoundError:
+        fail(f"no server runs with the data folder {settings.data}")
+    except OSError as exc:
+        fail(f"{file}: {exc.strerror}")
+
+
+def operator() -> Actor:
+    """Whoever gives a command: the user of the system."""
+    try:
+        return Actor(person=getpass.getuser(), via="command")
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return Actor(person=f"uid {os.getuid()}", via="command")
 
 
 def _capability(text: str) -> Capability:
@@ -115,11 +176,7 @@ def _capability(text: str) -> Capability:
 
 
 def _vault(data: str | None, store: str | None) -> Vault:
-    from citewire.server.nodes import vault_of  # noqa: PLC0415  # `--help` need not wait for it
-    from citewire.server.vault import Files  # noqa: PLC0415
-
-    settings = load_settings(None, {"data": data, "store": store})
-    return Files(Path(settings.data)) if settings.dsn is None else asyncio.run(vault_of(settings))
+    return open_vault(load_settings(None, {"data": data, "store": store}))
 
 
 def _existing(data: str | None, store: str | None) -> Keyring:

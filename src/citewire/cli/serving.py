@@ -31,7 +31,7 @@ def serve(config: Path | None, **flags: Any) -> None:
 
         run(settings)
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
 
 
 def load_settings(config: Path | None, flags: Mapping[str, Any]) -> Settings:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import tempfile
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +15,16 @@ import typer
 
 from citewire.cli.output import fail
 from citewire.cli.serving import load_settings
+from citewire.documents.scratch import remove_abandoned
 from citewire.errors import CitewireError
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
+
+_PREFIX = "citewire-worker-"
+# Seconds for a worker to lock its folder.
+_STARTING = 60.0
 
 
 @app.command(
@@ -58,10 +66,19 @@ def worker(
         from citewire.server import logs  # noqa: PLC0415  # a tenth of a second, which `--help` need not
 
         logs.configure(settings.log_level, settings.log_format)
-        temporary = (
-            tempfile.TemporaryDirectory(prefix="citewire-worker-") if data is None else nullcontext(data)
-        )
-        with temporary as folder:
+        with _temporary() if data is None else nullcontext(data) as folder:
             asyncio.run(work(settings, settings.dsn, Path(folder), concurrency))
     except CitewireError as exc:
-        fail(str(exc))
+        fail(exc.explanation)
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    """A folder until the end of the worker. Those of workers that were killed are removed now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            info, lock = left.lstat(), (left / "lock").lstat()
+            # One that has just started may be about to lock it.
+            is_old = lock.st_mtime < time.time() - _STARTING
+            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and is_old:
+                remove_abandoned(left)
+    return tempfile.TemporaryDirectory(prefix=_PREFIX)

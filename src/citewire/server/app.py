@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -36,8 +36,12 @@ from citewire.server.ably.rates import Rates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
+from citewire.server.audit_key import load_key
+from citewire.server.audit_trail import AuditTrail
+from citewire.server.authority import Ignored
 from citewire.server.blobs import Blobs
 from citewire.server.bridge import Bridge
+from citewire.server.cache_sweep import CacheSweep
 from citewire.server.catalog import Catalog
 from citewire.server.checks import Checks
 from citewire.server.deepcitation.attachments import Attachments
@@ -46,6 +50,7 @@ from citewire.server.driver import Agent, Driver
 from citewire.server.history import History
 from citewire.server.http import (
     CALLER,
+    CHECK_KEY,
     Call,
     NoSuchMethod,
     NotFound,
@@ -59,23 +64,31 @@ from citewire.server.http import (
 from citewire.server.journal import Outcome
 from citewire.server.keys import Caller, Keyring
 from citewire.server.limits import Limits, address
+from citewire.server.listing import Cursors
 from citewire.server.logs import AccessLog
 from citewire.server.looking_back import LookingBack
 from citewire.server.metrics import CONTENT_TYPE, Metrics
-from citewire.server.origins import CONSOLE, SESSION, cookie_allowed, host_known, origin_allowed
+from citewire.server.origins import cookie_allowed, origin_allowed
 from citewire.server.overview import Overview
+from citewire.server.proof_links import ProofLinks
 from citewire.server.proofs import Proofs
-from citewire.server.refusals import Forbidden, NoCredentials, Refused
+from citewire.server.proxies import TrustedProxies
+from citewire.server.readiness import Readiness
+from citewire.server.refusals import Forbidden, NoCredentials
 from citewire.server.retention import Retention
 from citewire.server.rules import RuleBook
 from citewire.server.runs import Runs
+from citewire.server.sessions import PageName, Sessions
 from citewire.server.settings import SettingError, Settings
+from citewire.server.sign_in import SignInLinks, sign_in_link
 from citewire.server.site import Site
 from citewire.server.source import State
 from citewire.server.sources import Sources
 from citewire.server.threads import Threads
 from citewire.server.tied import TiedChannels
 from citewire.server.told import Told
+from citewire.server.used_names import UsedNames
+from citewire.server.versions import Versions
 from citewire.verification.engine import Engine
 from citewire.verification.engine import Limits as EngineLimits
 from citewire.verification.remote import RemoteVerifier
@@ -102,6 +115,7 @@ class Server:
     def __init__(self, settings: Settings, keyring: Keyring, address: str) -> None:
         self.settings, self.keyring, self.address = settings, keyring, address
         self.metrics = Metrics()
+        self.sessions = Sessions(keyring, settings)
         self.is_ready = False
         self.operations: list[Operation] = []
         """All that can be asked, once the server is open."""
@@ -112,21 +126,36 @@ class Server:
         store, leases, blobs = await self._open_store(stack)
         hub = self.hub = Hub(store, self.metrics.append)
         stack.callback(hub.close)
-        limits = EngineLimits(memory=settings.worker_memory, **_given(readers=settings.readers))
-        engine = Engine(
-            cache=Cache(data / "cache"), deadline=settings.deadline, workers=settings.workers, limits=limits
+        key = await asyncio.to_thread(load_key, self.keyring.vault, settings.audit_key_file)
+        heads = Path(settings.audit_heads) if settings.audit_heads else None
+        self.trail = AuditTrail(
+            store, key, self.keyring.vault, leases, interval=settings.audit_interval, heads=heads
         )
+        hub.record_removal = self.trail.record_removal
+        stack.push_async_callback(self._write_last_head)
+        readers = _given(readers=settings.readers, reader_memory=settings.reader_memory)
+        limits = EngineLimits(memory=settings.worker_memory, unread=settings.max_client_unread, **readers)
+        cache = Cache(data / "cache")
+        await asyncio.to_thread(cache.remove_unfinished)
+        engine = Engine(cache=cache, deadline=settings.deadline, workers=settings.workers, limits=limits)
         await stack.enter_async_context(engine)
         index = Index(data / "search.sqlite")
         stack.callback(index.close)
-        catalog = self.catalog = Catalog(hub, blobs("sources"), engine, index, settings, leases=leases)
+        held = blobs("sources")
+        catalog = self.catalog = Catalog(hub, held, engine, index, settings, leases=leases)
         await stack.enter_async_context(catalog)
+        self.versions = Versions(catalog, held, engine)
         attachments = self.attachments = Attachments(hub, blobs("attachments"), engine, leases=leases)
         await attachments.open()
         _own_task(stack, attachments.run())
+        self.caches = CacheSweep(engine, index, [catalog.needs, attachments.needs])
+        await self.caches.sweep()
+        _own_task(stack, self.caches.run())
         citing = Citing(verifier=await self._verifier(stack, engine), deadline=settings.deadline)
         history = History(store, citing.options.state_key)
-        self.proofs = Proofs(self.keyring, store, catalog, self.address, settings.link_lifetime)
+        links = ProofLinks(self.keyring, self.address, settings.link_lifetime)
+        proofs = Proofs(links, store, self.versions)
+        catalog.deleted = proofs.forget
         agent, is_librarian = await self._agent(stack, index, catalog)
         resumes = "always", "librarian" if is_librarian else "always"
         patience = _PATIENCE if settings.dsn else 0.0
@@ -135,9 +164,10 @@ class Server:
             history,
             agent,
             citing,
-            self.proofs.links,
+            links.make,
             self,
             patience=patience,
+            timeout=settings.run_timeout,
             has_jobs=settings.verify_jobs,
         )
         self.runs = Runs(
@@ -146,18 +176,21 @@ class Server:
         )  # fmt: skip
         name = settings.agent_name or ("librarian" if is_librarian else "agent")
         rules = await self._open_channels(stack, store, leases, name)
+        sign_in_links = SignInLinks(self.keyring, UsedNames(store, "sign-in"))
+        cursors = Cursors(self.keyring, "threads")
         self.operations = [
-            *Threads(hub, self.runs, history, self.proofs.renew).operations(),
+            *Threads(hub, self.runs, history, links.renew, cursors).operations(),
             *Sources(catalog).operations(),
-            *self.proofs.operations(self.authenticate),
+            *proofs.operations(self.authenticate),
             *Checks(engine, settings).operations(),
             *DeepCitation(attachments, engine, settings.deadline).operations(),
             *rules.operations(),
             *self.overview.operations(),
-            *LookingBack(store, catalog, name).operations(),
-            *Site(self.keyring, settings, questions).operations(),
+            *LookingBack(store, catalog, name, self.trail).operations(),
+            *Site(self.keyring, self.sessions, sign_in_links, questions).operations(),
             *self._own(),
         ]
+        _own_task(stack, self.trail.run())
         self.is_ready = True
 
     async def _open_store(self, stack: AsyncExitStack) -> nodes.Home:
@@ -166,6 +199,8 @@ class Server:
         if settings.dsn is None:
             store = SqliteStore(settings.store_folder)
             stack.push_async_callback(store.close)
+            folders = list(dict.fromkeys([data, settings.store_folder]))
+            self.readiness = Readiness(folders, settings.min_free_disk, lambda: store.write_failure)
 
             def files(room: str) -> Blobs:
                 return Blobs(data / room)
@@ -174,6 +209,7 @@ class Server:
         if settings.sandbox:
             raise SettingError("--sandbox: its apps are of one server, which shares no database")
         stack.enter_context(nodes.own_folder(data))
+        self.readiness = Readiness([data], settings.min_free_disk)
         shared = await nodes.open_store(settings.dsn)
         stack.push_async_callback(shared.close)
         from citewire.server.blobs_postgres import PostgresBlobs  # noqa: PLC0415  # needs the extra `postgres`
@@ -208,10 +244,15 @@ class Server:
         sandbox = Sandbox(Path(settings.data) / "sandbox", store, hub) if settings.sandbox else None
         doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
         rates = Rates(settings.publish_rate, settings.key_publish_rate)
-        gate = Gate(doors, self.authenticate, rates=rates)
+        gate = Gate(doors, self.authenticate, UsedNames(store, "token-request"), rates=rates)
         self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
         self._ably = ably_routes(gate, self.realtime, sandbox)
         return rules
+
+    async def _write_last_head(self) -> None:
+        """Sign what the store holds once all other parts have ended, unless the server could not start."""
+        if self.operations:
+            await self.trail.close()
 
     def _heard(self, channel: str) -> None:
         """Something has happened in a channel, here or on another node."""
@@ -233,6 +274,11 @@ class Server:
     def written(self, channel: str) -> None:
         """See `runs.Observer`."""
         self.bridge.written(channel)
+
+    def ignored(self, what: Sequence[Ignored]) -> None:
+        """See `runs.Observer`."""
+        for each in what:
+            self.metrics.ignored.labels(each).inc()
 
     def ended(self, outcome: Outcome) -> None:
         """See `runs.Observer`."""
@@ -309,7 +355,7 @@ class Server:
         )
         app.router.redirect_slashes = False
         limited = Limits(slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS])
-        return AccessLog(limited, self.metrics.request)
+        return TrustedProxies(AccessLog(limited, self.metrics.request), self.settings.trusted_proxies)
 
     def authenticate(self, request: Request) -> Caller:
         """Who makes a request: by a header, or by the session of our own page."""
@@ -322,20 +368,13 @@ class Server:
         if request.method == "GET" and (token := request.query_params.get("access_token")):
             return self.keyring.caller(None, token)
         headers, host = request.headers, request.headers.get("host", "")
-        tokens = [request.cookies[name] for name in (CONSOLE, SESSION) if name in request.cookies]
-        if tokens and self._is_ours(host):
-            origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-            if cookie_allowed(request.method, origin, site, host):
-                return self._session(tokens)
+        if cookie_allowed(request.method, headers.get("origin"), headers.get("sec-fetch-site"), host):
+            return self.sessions.caller(request)
         raise NoCredentials
 
-    def _session(self, tokens: list[str]) -> Caller:
-        """Who the first of these that holds speaks for."""
-        *first, last = tokens
-        for token in first:
-            with suppress(Refused):
-                return self.keyring.caller(None, token)
-        return self.keyring.caller(None, last)
+    def sign_in_link(self, page: PageName = "chat", **more: float) -> str:
+        """A link that signs one browser in, with the rights of whoever runs the server."""
+        return sign_in_link(self.keyring, self.address, self.keyring.widest(), page, **more)
 
     def _is_deliberate(self, request: Request) -> bool:
         """Whether no other page made a browser send the key that it was given for ours."""
@@ -345,14 +384,11 @@ class Server:
         own = origin_allowed(origin, request.headers.get("host", ""), ())
         return own and site in (None, "none", "same-origin")
 
-    def _is_ours(self, host: str) -> bool:
-        public = self.settings.public_url
-        return host_known(host, [part for part in (public or "").split("/")[2:3] if part])
-
     def _account(self, scope: Scope) -> str:
         """On whose account a request goes: that of its key, if it is one."""
         if scope["type"] != "http":
             return address(scope)
+        scope[CHECK_KEY] = self.keyring.check_key
         try:
             scope[CALLER] = caller = self.authenticate(Request(scope))
         except CitewireError:  # whoever is asked next says so
@@ -385,6 +421,7 @@ class Server:
     async def _ready(self, _: Call) -> Health:
         if not self.is_ready:
             raise Overloaded("the server is going down")
+        await self.readiness.check()
         await self.hub.store.head("run:")
         return Health("ok")
 

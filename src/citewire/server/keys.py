@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire import codec
+from citewire.channels.actor import SERVER, Actor
 from citewire.errors import InputError
 from citewire.server import tokens
 from citewire.server.capability import FULL, Capability
@@ -32,11 +33,13 @@ from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCred
 from citewire.server.secret import Secret
 from citewire.server.vault import Files, KeyringError, Mark, Vault
 
-__all__ = ["Caller", "Key", "Keyring", "NoKeys", "check_binding", "has_none"]
+__all__ = ["Caller", "Holder", "Key", "Keyring", "NoKeys", "check_binding", "has_none", "read_keys"]
 
 LONGEST_TOKEN = 24 * 3600
 
 _KEYS = "keys.json"
+# Characters of the hash of a key's secret that tell it from others.
+_MARK = 16
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]{1,64}")
 
 
@@ -47,12 +50,23 @@ class NoKeys(KeyringError):
 
 
 class Caller(Struct, frozen=True):
-    """Who makes a request. `client_id` is None for an anonymous one, `*` for who may speak for anybody."""
+    """Who makes a request. `client_id` is None for an anonymous one, `*` for who may speak for anybody.
+
+    A key has no `expires`. `is_session` marks the cookie of a page: it stands for nothing but that page.
+    `person` is whom a token names as the person behind it, for the record only.
+    """
 
     key: str
     capability: Capability
     client_id: str | None = None
     expires: float | None = None
+    is_session: bool = False
+    person: str | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """Who that is, as rows of the log say it."""
+        return Actor(self.key, self.client_id, self.person)
 
     def may(self, operation: str, resource: str) -> bool:
         """Whether the caller is allowed to do this."""
@@ -73,17 +87,27 @@ class Key(Struct, frozen=True, omit_defaults=True):
     salt: str
     hash: str = ""
     revoked: int | None = None
+    created_by: Actor = SERVER
+    revoked_by: Actor | None = None
 
 
 class _Known(NamedTuple):
-    """A key as it is in memory."""
+    """A key as it is in memory. `issuing` signs the tokens that the server itself gives out for it."""
 
     capability: Capability
     hash: str
     secret: str
+    issuing: str
 
     def __repr__(self) -> str:
         return "_Known(…)"
+
+
+class Holder(NamedTuple):
+    """What a key may do, and a mark that no other key has, also not one of the same name elsewhere."""
+
+    capability: Capability
+    mark: str
 
 
 class Keyring:
@@ -102,43 +126,40 @@ class Keyring:
         self._longest, self._clock = longest_token, clock
         self._seen: tuple[Mark, Mapping[str, _Known]] = (None, {})
         # What no caller can be, so that an unknown name takes as long as a wrong secret.
-        self._nobody = _Known(Capability(), _hash(secrets.token_urlsafe()), secrets.token_urlsafe(32))
+        nothing = secrets.token_urlsafe(32)
+        self._nobody = _Known(Capability(), _hash(nothing), nothing, nothing)
 
     @classmethod
     def kept_in(cls, vault: Vault) -> Keyring:
         """The keys of a vault, with the secret of the environment (`CITEWIRE_SECRET`) if it has one."""
         return cls(vault, secret=os.environ.get("CITEWIRE_SECRET") or None)
 
-    def create(self, capability: Capability = FULL, name: str | None = None) -> str:
+    def create(self, capability: Capability = FULL, name: str | None = None, by: Actor = SERVER) -> str:
         """A new key as text, which is not to be had again. A name is given only once, even if revoked."""
         name = f"citewire.{secrets.token_hex(4)}" if name is None else name
         if not _NAME.fullmatch(name):
             raise KeyringError("a key is named app.key, in letters, digits, - and _")
         with self.vault.alone():
-            return self._add(name, capability)
+            return self._add(name, capability, by)
 
     def development(self) -> str | None:
         """A key that may do everything, if there is no key yet; else None."""
         with self.vault.alone():
-            return None if self.has_keys() else self._add(f"citewire.{secrets.token_hex(4)}", FULL)
+            return None if self.has_keys() else self._add(f"citewire.{secrets.token_hex(4)}", FULL, SERVER)
 
-    def revoke(self, name: str) -> None:
+    def revoke(self, name: str, by: Actor = SERVER) -> None:
         """From now on the key, and every token signed with it, is refused."""
         with self.vault.alone():
             keys = {key.name: key for key in self.rows()}
             if name not in keys:
                 raise KeyringError(f"there is no key {name!r}")
-            keys[name] = replace(keys[name], revoked=keys[name].revoked or int(self._clock()))
+            if keys[name].revoked is None:
+                keys[name] = replace(keys[name], revoked=int(self._clock()), revoked_by=by)
             self._write(*keys.values())
 
     def rows(self) -> tuple[Key, ...]:
         """Every key there is or was, oldest first."""
-        if (data := self.vault.read(_KEYS)) is None:
-            return ()
-        try:
-            return msgspec.convert(codec.decode(data), tuple[Key, ...])
-        except (InputError, msgspec.ValidationError) as exc:
-            raise KeyringError(f"{self.vault.where(_KEYS)} is damaged: {exc}") from exc
+        return read_keys(self.vault)
 
     def has_keys(self) -> bool:
         """Whether there is a key that is not revoked."""
@@ -146,14 +167,26 @@ class Keyring:
 
     def check_key(self, name: str) -> None:
         """Raises `BadCredentials` unless there is a key of this name that is not revoked."""
-        if name not in self._known():
+        self.holder(name)
+
+    def holder(self, name: str) -> Holder:
+        """What there is to know of a key that is not revoked, without its secret. Raises `BadCredentials`."""
+        if (known := self._known().get(name)) is None:
             raise BadCredentials
+        return Holder(known.capability, known.hash[:_MARK])
+
+    def widest(self) -> str:
+        """The oldest key that may do everything, else the oldest. Raises `KeyringError` if there is none."""
+        known = self._known()
+        if not known:
+            raise KeyringError("there is no key: `citewire keys create` makes one")
+        return next((name for name, each in known.items() if each.capability == FULL), next(iter(known)))
 
     def caller(self, authorization: str | None, query: str | None = None) -> Caller:
         """Who calls with this `Authorization` header, or without one with the key or token in `query`.
 
         Basic is a key, Bearer a token or a key, as it is or in base64, as Ably's clients send it. `query` is
-        for those who cannot send a header, and for the session cookie.
+        for those who cannot send a header.
         Raises `NoCredentials`, `BadCredentials`, `BadToken` and `TokenExpired`.
         """
         text = _credential(authorization) if authorization else query
@@ -172,15 +205,28 @@ class Keyring:
             raise BadCredentials
         return Caller(name, known.capability, "*")
 
-    def token(self, key: str, capability: Capability, seconds: int, client_id: str | None = None) -> str:
-        """A token of the key for what of `capability` the key has: the session of a page, say."""
+    def token(self, key: str, capability: Capability, seconds: float, client_id: str | None = None) -> str:
+        """A token of the key, issued by the server, for what of `capability` the key has.
+
+        It is signed with a secret that the holder of the key does not have, so that it can be told from the
+        tokens that others sign, and ends without leeway.
+        """
         known = self._known().get(key)
         if known is None:
             raise KeyringError(f"there is no key {key!r}")
-        now = int(self._clock())
+        now = self._clock()
         return tokens.mint(
-            key, known.secret, issued=now, expires=now + seconds, capability=capability, client_id=client_id
-        )
+            key, known.issuing, issued=int(now), expires=round(now + seconds, 3), capability=capability,
+            client_id=client_id,
+        )  # fmt: skip
+
+    def seal(self, purpose: str, data: bytes) -> str:
+        """See `Secret.seal`."""
+        return self._secret.seal(purpose, data)
+
+    def unseal(self, purpose: str, text: str) -> bytes:
+        """See `Secret.unseal`."""
+        return self._secret.unseal(purpose, text)
 
     def sign(self, purpose: str, text: str, expires: int) -> str:
         """What makes a link to `text` good until `expires`, for nothing but this purpose."""
@@ -200,17 +246,22 @@ class Keyring:
     def _by_token(self, text: str) -> Caller:
         name = tokens.key_name(text)
         known = self._known().get(name, self._nobody)
-        token = tokens.read(text, known.secret, now=self._clock(), longest=self._longest)
+        now, longest = self._clock(), self._longest
+        if tokens.is_signed(text, known.issuing):
+            # The time of issue has no fractions, so that the whole may be a part of a second longer.
+            token = tokens.read(text, known.issuing, now=now, longest=longest + 1, leeway=0)
+        else:
+            token = tokens.read(text, known.secret, now=now, longest=longest)
         capability = known.capability if token.capability is None else token.capability & known.capability
-        return Caller(name, capability, token.client_id, token.expires)
+        return Caller(name, capability, token.client_id, token.expires, person=token.person)
 
-    def _add(self, name: str, capability: Capability) -> str:
+    def _add(self, name: str, capability: Capability, by: Actor) -> str:
         keys = self.rows()
         if any(key.name == name for key in keys):
             raise KeyringError(f"there is, or was, a key {name!r} already")
         key = Key(name, capability.plain(), int(self._clock()), secrets.token_hex(16))
         secret = self._secret_of(key)
-        self._write(*keys, replace(key, hash=_hash(secret)))
+        self._write(*keys, replace(key, hash=_hash(secret), created_by=by))
         return f"{name}:{secret}"
 
     def _write(self, *keys: Key) -> None:
@@ -230,11 +281,22 @@ class Keyring:
                 f"the key {key.name} in {self.vault.where(_KEYS)} was changed there, or made with another "
                 "secret of the server; put that back, or revoke the key"
             )
-        return _Known(Capability.of(key.capability), key.hash, secret)
+        issuing = self._secret.derive("issued token", secret.encode())
+        return _Known(Capability.of(key.capability), key.hash, secret, issuing)
 
     def _secret_of(self, key: Key) -> str:
         row = [key.name, key.capability, key.created, key.salt]
         return self._secret.derive("key", codec.encode(row))
+
+
+def read_keys(vault: Vault) -> tuple[Key, ...]:
+    """Every key in a vault, oldest first. Nothing is made there. Raises `KeyringError`."""
+    if (data := vault.read(_KEYS)) is None:
+        return ()
+    try:
+        return msgspec.convert(codec.decode(data), tuple[Key, ...])
+    except (InputError, msgspec.ValidationError) as exc:
+        raise KeyringError(f"{vault.where(_KEYS)} is damaged: {exc}") from exc
 
 
 def has_none(vault: Vault) -> bool:

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 __all__ = [
-    "CONSOLE", "SESSION", "cookie_allowed", "host_known", "is_loopback", "origin_allowed", "session_cookie",
+    "cookie_allowed", "cookie_name", "host_known", "is_loopback", "origin_allowed", "port_of",
+    "session_cookie",
 ]  # fmt: skip
 
-SESSION, CONSOLE = "citewire_session", "citewire_console"
-"""The cookies of our pages. That of the console may do more, and counts where there are both."""
-
 _READS = frozenset({"GET", "HEAD"})
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::[0-9]+)?", re.ASCII)
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -70,10 +68,25 @@ def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, host
     return method in _READS and fetch_site in (None, "none")
 
 
-def session_cookie(token: str, seconds: int, *, secure: bool, name: str = SESSION) -> str:
-    """The `Set-Cookie` header for a page of ours. No script can read it."""
+def cookie_name(host: str, *, secure: bool) -> str:
+    """How the cookie of a session is called at this `Host`.
+
+    With TLS, browsers bind it to the host (`__Host-`). Without, they share cookies among all ports of a host,
+    so that the port is part of the name.
+    """
+    return "__Host-citewire_session" if secure else f"citewire_session_{port_of(host)}"
+
+
+def port_of(host: str) -> int:
+    """The port in a `Host` header, as a browser sees it."""
+    match = _HOST.fullmatch(host.lower())
+    return int(match[2]) if match and match[2] else 80
+
+
+def session_cookie(name: str, value: str, seconds: int, *, secure: bool) -> str:
+    """The `Set-Cookie` header for a session. No script can read it."""
     only_tls = "; Secure" if secure else ""
-    return f"{name}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
+    return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
 
 
 def _is_own(origin: str, host: str) -> bool:

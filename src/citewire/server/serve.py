@@ -6,27 +6,34 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import resource
+import shlex
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from citewire.server import logs
 from citewire.server.app import Server, opened
+from citewire.server.browser import has_browser, open_browser
 from citewire.server.catalog import Catalog
-from citewire.server.connections import guarded
+from citewire.server.connections import guarded, guarded_websocket
+from citewire.server.data_folder import keep_private, restrict_new_files
 from citewire.server.keys import Keyring, check_binding
 from citewire.server.nodes import vault_of
 from citewire.server.origins import is_loopback
 from citewire.server.settings import SettingError, Settings
+from citewire.server.sign_in import ADDRESS, LINK_SECONDS
 from citewire.text import for_log
 
-__all__ = ["run", "serve"]
+__all__ = ["run", "serve", "uvicorn_config"]
 
 _log = logging.getLogger("citewire.server")
 _BACKLOG = 2048
@@ -39,6 +46,8 @@ _SWITCH = 0.0005
 _FRAME = 512 << 10
 # Open files beside the connections, of clients and to the agent.
 _FILES = 256
+# Seconds in which a browser that the server opens has to use its link.
+_OPENING = 120
 
 
 def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
@@ -51,34 +60,70 @@ def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
 
 async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
     """As `run`, within a loop."""
+    restrict_new_files()
+    for folder in {Path(settings.data), *([] if settings.dsn else [settings.store_folder])}:
+        keep_private(folder)
     keyring = Keyring.kept_in(await vault_of(settings))
     check_binding(settings.host, keyring)
     _raise_limit(settings)
     with _bound(settings) as listening:
         async with opened(settings, keyring, listening.getsockname()[1], questions) as server:
-            config = uvicorn.Config(
-                server.app,
-                http=guarded(settings),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ws_max_size=_FRAME,
-                # Ably's clients take a ping for a sign of life.
-                ws_ping_interval=10,
-                server_header=False,
-                backlog=_BACKLOG,
-                timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout),
-            )
             # Not before: a server that could not begin would have kept its key to itself.
             made = keyring.development() if is_loopback(settings.host) else None
-            _say(server, made, questions)
-            _tune()
-            telling = asyncio.create_task(_tell_progress(server.catalog))
-            try:
-                await _Uvicorn(config, server.drain).serve([listening])
-            finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
+            with _address_told(server):
+                _say(server, made, questions)
+                _tune()
+                await _serve_until_told(server, listening)
+
+
+async def _serve_until_told(server: Server, listening: socket.socket) -> None:
+    """Take requests until the process is told to end."""
+    tasks = [asyncio.create_task(_tell_progress(server.catalog))]
+    settings = server.settings
+    if settings.open_browser and has_browser(os.environ, is_terminal=sys.stdout.isatty()):
+        link = server.sign_in_link(seconds=_OPENING)
+        tasks.append(asyncio.create_task(open_browser(link, Path(settings.data))))
+    config = uvicorn_config(
+        server, backlog=_BACKLOG, timeout_graceful_shutdown=math.ceil(settings.shutdown_timeout)
+    )
+    try:
+        await _Uvicorn(config, server.drain).serve([listening])
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
+    """How uvicorn serves our app."""
+    return uvicorn.Config(
+        server.app,
+        http=guarded(server.settings),
+        ws=guarded_websocket(server.settings),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws_max_size=_FRAME,
+        # Ably's clients take a ping for a sign of life.
+        ws_ping_interval=10,
+        server_header=False,
+        # By default it believes whatever comes from 127.0.0.1. Whom we believe, `proxies` knows.
+        proxy_headers=False,
+        **more,
+    )
+
+
+@contextmanager
+def _address_told(server: Server) -> Generator[None]:
+    """Keep the address in the data folder while the server runs, for `citewire keys link`."""
+    file = Path(server.settings.data) / ADDRESS
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as written:
+        written.write(f"{server.address}\n")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -137,10 +182,23 @@ def _say(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
     lines = [f"citewire is at {server.address}"]
     if key is not None:
         lines += ["", "A key for development, which is not shown again:", f"  {key}"]
+    lines += ["", *_way_in(server)]
     if questions:
         lines += ["", "Try:", *(f"  {question}" for question in questions)]
     lines += ["", "Stop it with Ctrl-C.", ""]
     _write("\n".join(lines))
+
+
+def _way_in(server: Server) -> list[str]:
+    """How to open the pages. Where others reach the server, what it prints may be kept by others too."""
+    settings = server.settings
+    again = f"citewire keys link --data {shlex.quote(settings.data)}"
+    if not (sys.stdout.isatty() or (is_loopback(settings.host) and settings.public_url is None)):
+        return [f"To open its pages in a browser: {again}"]
+    return [
+        f"Open {server.sign_in_link()} in a browser.",
+        f"This link works once, within {LINK_SECONDS // 60} minutes. For another one: {again}",
+    ]
 
 
 async def _tell_progress(catalog: Catalog) -> None:

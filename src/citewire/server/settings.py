@@ -20,13 +20,16 @@ from msgspec.structs import asdict, fields
 
 from citewire.channels.rules import Duration, Rule, is_pattern
 from citewire.errors import CitewireError
-from citewire.server.redaction import redact
+from citewire.redaction import redact
+from citewire.server.proxies import is_network
 
 __all__ = ["Option", "RuleFor", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
 
 _PREFIX = "CITEWIRE_"
 # Names with our prefix that are read elsewhere, or by the tests.
-_OTHERS = frozenset({"CITEWIRE_CASES", "CITEWIRE_OCR_LANGUAGES", "CITEWIRE_REQUIRE", "CITEWIRE_SECRET"})
+_OTHERS = frozenset(
+    {"CITEWIRE_AUDIT_KEY", "CITEWIRE_CASES", "CITEWIRE_OCR_LANGUAGES", "CITEWIRE_REQUIRE", "CITEWIRE_SECRET"}
+)
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Texts: TypeAlias = tuple[str, ...]
@@ -153,12 +156,26 @@ class Settings(Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     link_lifetime: Annotated[_Seconds, Meta(description="How long a signed link to a proof works.")] = 86400.0
+    trusted_proxies: Annotated[
+        _Texts,
+        Meta(
+            description="The address or network of a proxy whose `X-Forwarded-For` and `X-Forwarded-Proto` "
+            "count; those of all others are ignored. May be repeated.",
+            extra={"kind": "ADDRESS"},
+        ),
+    ] = ()
+    open_browser: Annotated[
+        bool, Meta(description="Open the page in a browser at the start, where a terminal and a display are.")
+    ] = True
     session_lifetime: Annotated[
-        _Seconds, Meta(description="How long the browser page may go on without a new session.")
-    ] = 3600.0
+        _Seconds, Meta(description="How long a browser stays signed in; never longer than its token holds.")
+    ] = 43200.0
     linger: Annotated[_Seconds, Meta(description="How long a run goes on that nobody watches any more.")] = (
         60.0
     )
+    run_timeout: Annotated[
+        _Seconds, Meta(description="How long a run may take in all; it ends with the code `timed_out`.")
+    ] = 3600.0
     deadline: Annotated[
         _Seconds, Meta(description="How long the end of an answer waits for its verdicts.")
     ] = 30.0
@@ -182,6 +199,25 @@ class Settings(Struct, frozen=True, kw_only=True):
             extra={"kind": "DURATION"},
         ),
     ] = None
+    audit_interval: Annotated[
+        _Seconds,
+        Meta(description="How often a signed head is written, if anything has changed."),
+    ] = 3600.0
+    audit_heads: Annotated[
+        _Text | None,
+        Meta(
+            description="A file to which every signed head is appended.",
+            extra={"kind": "FILE"},
+        ),
+    ] = None
+    audit_key_file: Annotated[
+        _Text | None,
+        Meta(
+            description="The key that signs heads and exports, unless `CITEWIRE_AUDIT_KEY` has it; by "
+            "default one is made in the data folder.",
+            extra={"kind": "FILE"},
+        ),
+    ] = None
     sandbox: Annotated[
         bool,
         Meta(
@@ -195,9 +231,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     readers: Annotated[
         _Count | None, Meta(description="Sources that are read at once; by default one per core.")
     ] = None
-    worker_memory: Annotated[_Bytes, Meta(description="Memory that one of these processes may take.")] = (
-        4 << 30
-    )
+    reader_memory: Annotated[
+        Annotated[int, Meta(ge=2 << 30, le=1 << 40, extra={"kind": "BYTES"})] | None,
+        Meta(
+            description="Memory that all processes which read sources may take together, tesseract among "
+            "them; by default half of the machine's or container's, between 2 and 16 GiB."
+        ),
+    ] = None
+    max_client_unread: Annotated[
+        _Count, Meta(description="Sources of one key, or of one address without a key, that wait to be read.")
+    ] = 1000
+    worker_memory: Annotated[
+        _Bytes, Meta(description="Memory that one process which looks quotes up may take.")
+    ] = 4 << 30
     max_runs: Annotated[_Count, Meta(description="Runs at a time.")] = 1000
     max_connections: Annotated[_Count, Meta(description="Open connections at a time.")] = 2000
     max_requests: Annotated[_Count, Meta(description="Requests at a time, open streams among them.")] = 1500
@@ -239,6 +285,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     shutdown_timeout: Annotated[
         _Seconds, Meta(description="How long open streams have to end when the server is stopped.")
     ] = 10.0
+    min_free_disk: Annotated[
+        _Bytes, Meta(description="Free bytes on the disk of the data folder below which `/readyz` is 503.")
+    ] = 64 << 20
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="The least that is logged.")
     ] = "info"
@@ -456,6 +505,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], object], str]] = {
     "rules": (lambda rule: is_pattern(rule.pattern), "expected a channel, a namespace as `ai:*`, or `*`"),
     "verifier": (_is_base, "expected an http or https URL without query and fragment"),
     "verifier_key": (_is_key, "expected an API key"),
+    "trusted_proxies": (is_network, "expected an address, or a network such as 10.0.0.0/8"),
     "store": (_is_store, "expected a path, sqlite:PATH or postgresql://USER@HOST/NAME"),
 }
 

@@ -1,4 +1,4 @@
-"""The pages for people: their files, and the session of a browser that loads them."""
+"""The pages for people: their files, and how a browser gets the session that it needs for them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import gzip
 import re
 from collections.abc import Iterator
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from secrets import token_hex
+from string import Template
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from citewire.server.capability import Capability
-from citewire.server.http import Bytes, Call, NotFound, Operation, Page, refusal
-from citewire.server.keys import Keyring
-from citewire.server.origins import CONSOLE, SESSION, host_known, is_loopback, session_cookie
-from citewire.server.refusals import NoCredentials, Refused
-from citewire.server.settings import Settings
+from citewire.server.http import Bytes, Call, NotFound, Operation, Page
+from citewire.server.keys import Caller, Keyring
+from citewire.server.refusals import Forbidden, NoCredentials, Refused
+from citewire.server.sessions import PageName, Sessions
+from citewire.server.sign_in import SignInLinks
+from citewire.text import for_log
 
 __all__ = ["SAFE", "Site"]
 
@@ -70,44 +71,49 @@ def _found(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]
 
 # What is there when the server starts is all that can be asked for.
 _FILES = dict(_found(files("citewire") / "web"))
-# What a page may do for the person in front of it.
-_SESSION = Capability.of(
-    {
-        "thread:*": ["list", "read", "review", "run", "stop"],
-        "source:*": ["add", "list", "read"],
-        "verify": ["verify"],
-    }
-)
-# What the console may. A browser sends the cookies of both pages to each, and this one counts: so it may all
-# that the other may.
-_CONSOLE = Capability.of(
-    {
-        "answer:*": ["count", "list"],
-        "audit": ["export"],
-        "rule:*": ["delete", "list", "read", "set"],
-        "source:*": ["add", "list", "read", "trace"],
-        "thread:*": ["audit", "list", "read", "review", "run", "stop"],
-        "verify": ["verify"],
-    }
-)
+_SIGN_IN = Template((files("citewire.server") / "pages" / "sign_in.html").read_text("utf-8"))
+_PAGES: dict[PageName, tuple[str, str]] = {
+    "chat": ("/", "chat/index.html"),
+    "console": ("/console", "console/index.html"),
+}
+# What the sign-in page says first, by the code of the refusal.
+_TITLES = {
+    "no_credentials": "Sign in to citewire",
+    "token_expired": "Your session has ended",
+    "forbidden": "This is not allowed here",
+}
+_LINK_ENDED = "This link no longer works"
+
+
+class SignInQuery(Struct, frozen=True):
+    """The token of a one-time link, or the page to go to with a key."""
+
+    token: str | None = None
+    page: PageName = "chat"
 
 
 class Site:
-    """The pages at `/` and `/console`, and what they need."""
+    """The pages at `/` and `/console`, what they need, and the way in."""
 
-    def __init__(self, keyring: Keyring, settings: Settings, questions: tuple[str, ...]) -> None:
-        self._keyring, self._settings, self._questions = keyring, settings, questions
+    def __init__(
+        self, keyring: Keyring, sessions: Sessions, links: SignInLinks, questions: tuple[str, ...]
+    ) -> None:
+        self._keyring, self._sessions, self._links, self._questions = keyring, sessions, links, questions
 
     def operations(self) -> list[Operation]:
         """What a browser asks for."""
         return [
             Operation(
                 method="GET", path="/", summary="A page that asks the agent", handle=self.home, gives=Page,
-                errors=(401,),
+                errors=(401, 403), shows_errors=True,
             ),
             Operation(
                 method="GET", path="/console", summary="A page that shows all answers", handle=self.console,
-                gives=Page, errors=(401,),
+                gives=Page, errors=(401, 403), shows_errors=True,
+            ),
+            Operation(
+                method="GET", path="/sign-in", summary="Sign a browser in, by a one-time link or with a key",
+                handle=self.sign_in, query=SignInQuery, redirects=True, errors=(401, 403), shows_errors=True,
             ),
             Operation(
                 method="GET", path="/questions.json", summary="Questions to try",
@@ -121,29 +127,55 @@ class Site:
 
     async def home(self, call: Call) -> Response:
         """The page that asks the agent."""
-        return self._page(call.request, "chat/index.html", SESSION, _SESSION)
+        return self._page(call.request, "chat")
 
     async def console(self, call: Call) -> Response:
         """The page that shows all answers."""
-        return self._page(call.request, "console/index.html", CONSOLE, _CONSOLE)
+        return self._page(call.request, "console")
 
-    def _page(self, request: Request, file: str, cookie: str, may: Capability) -> Response:
-        """A page, with a session for the browser that loads it."""
+    def _page(self, request: Request, page: PageName) -> Response:
+        """A page, for who has a session, or with a new one for who sends a key or a token."""
         try:
-            key = self._key(request)
+            cookie = self._checked(request, page)
         except Refused as exc:
-            response = refusal(exc)
-            # What a browser asks the person in front of it for.
-            response.headers["www-authenticate"] = 'Basic realm="citewire"'
-            return response
-        response = _FILES[file].answer(request)
-        if key is not None:
-            seconds = int(self._settings.session_lifetime)
-            token = self._keyring.token(key, may, seconds, f"browser-{token_hex(8)}")
-            secure = request.url.scheme == "https" or (self._settings.public_url or "").startswith("https:")
-            response.headers["set-cookie"] = session_cookie(token, seconds, secure=secure, name=cookie)
+            return _refused(exc, page, request)
+        response = _FILES[_PAGES[page][1]].answer(request)
+        if cookie:
+            response.headers["set-cookie"] = cookie
         response.headers["cache-control"] = "no-store"
         return response
+
+    def _checked(self, request: Request, page: PageName) -> str | None:
+        """The cookie of a new session; None where the request has one."""
+        if header := request.headers.get("authorization"):
+            return self._sessions.start(self._keyring.caller(header), page, request)
+        self._sessions.caller(request, page)
+        return None
+
+    async def sign_in(self, call: Call) -> Response:
+        """Start a session and go on to a page, at an address without the secret."""
+        query: SignInQuery = call.query
+        request, page = call.request, query.page
+        try:
+            if query.token is not None:
+                caller, page = await self._link(query.token, request)
+                # A link is printed for whoever runs the server: it opens both pages.
+                cookie = self._sessions.start(caller, "console", request)
+            else:
+                header = request.headers.get("authorization")
+                cookie = self._sessions.start(self._keyring.caller(header), page, request)
+        except Refused as exc:
+            return _refused(exc, page, request, is_link=query.token is not None, asks=query.token is None)
+        headers = {**SAFE, "location": _PAGES[page][0], "set-cookie": cookie, "cache-control": "no-store"}
+        return Response(status_code=303, headers=headers)
+
+    async def _link(self, token: str, request: Request) -> tuple[Caller, PageName]:
+        # Whoever only looks at a link, as a program that shows a preview, does not use it up.
+        if request.method == "HEAD" or "prefetch" in request.headers.get("sec-purpose", ""):
+            raise NoCredentials
+        if not self._sessions.is_own_host(request):
+            raise Forbidden("the server was called by a name that it does not know: set --public-url")
+        return await self._links.use(token)
 
     async def file(self, call: Call) -> Response:
         """One of our own files."""
@@ -155,16 +187,27 @@ class Site:
         """What a newcomer may ask."""
         return list(self._questions)
 
-    def _key(self, request: Request) -> str | None:
-        """The key that a session is made of: the one that was sent, or on this machine the first there is.
 
-        Whoever can load the page of a server that only this machine reaches sits in front of it. Where others
-        reach it they are asked for a key, which a browser takes as name and password.
-        """
-        if header := request.headers.get("authorization"):
-            return self._keyring.caller(header).key
-        settings = self._settings
-        alone = settings.public_url is None and is_loopback(settings.host)
-        if not alone or not host_known(request.headers.get("host", ""), ()):
-            raise NoCredentials
-        return next((key.name for key in self._keyring.rows() if key.revoked is None), None)
+def _refused(
+    error: Refused, page: PageName, request: Request, *, is_link: bool = False, asks: bool = False
+) -> Response:
+    """The sign-in page. With `asks`, the browser asks for a key, as a name and a password."""
+    # Where another site has sent the browser here, it keeps the cookie back (SameSite) until it asks again.
+    is_sent = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    shown = {
+        "title": _LINK_ENDED if is_link and error.status == 401 else _TITLES.get(error.code, "Sign in again"),
+        "reason": "" if isinstance(error, NoCredentials) else _sentence(error.message),
+        "page": page,
+        "again": "again" if is_sent and not asks else "",
+    }
+    scheme = "Basic" if asks else "Bearer"
+    headers = {**SAFE, "cache-control": "no-store", "vary": "cookie, sec-fetch-site"}
+    if error.status == 401:
+        headers["www-authenticate"] = f'{scheme} realm="citewire"'
+    text = _SIGN_IN.substitute({name: escape(value) for name, value in shown.items()})
+    return Response(text, error.status, media_type="text/html", headers=headers)
+
+
+def _sentence(message: str) -> str:
+    shown = for_log(message, 500)
+    return f"{shown[:1].upper()}{shown[1:]}."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -19,7 +18,9 @@ from citewire.server.ably.rates import Rates
 from citewire.server.capability import Capability
 from citewire.server.http import Authenticate
 from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
-from citewire.server.refusals import BadCredentials, BadToken
+from citewire.server.listing import Cursors
+from citewire.server.refusals import BadCredentials, BadToken, NoCredentials
+from citewire.server.used_names import UsedNames
 
 __all__ = ["Client", "Door", "Gate", "TokenDetails", "TokenRequest", "client_of"]
 
@@ -28,8 +29,6 @@ _TTL = 60 * 60 * MS
 """How long a token holds that does not say so, in milliseconds."""
 _SKEW = 2 * 60 * MS
 """By how much the time of a request for a token may differ from ours."""
-_NONCES = 100_000
-"""How many such requests are remembered, lest one be used twice."""
 
 _JUDGED = 1000
 # A connection's key is good as long as its channels are.
@@ -128,18 +127,22 @@ class TokenDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Gate:
     """Lets clients in, by the first door that their key or token fits.
 
-    The first door is the server's own; over HTTP, `authenticate` says who comes through it.
+    The first door is the server's own; over HTTP, `authenticate` says who comes through it. The session of
+    a page does not count here. `used` keeps the nonces of requests for tokens.
     """
 
     def __init__(
         self,
         doors: Sequence[Door],
         authenticate: Authenticate,
+        used: UsedNames,
         clock: Callable[[], float] = time.time,
         rates: Rates | None = None,
     ) -> None:
         self._doors, self._authenticate, self._clock, self._rates = doors, authenticate, clock, rates
-        self._nonces: dict[str, int] = {}
+        self._used = used
+        self.cursors = Cursors(doors[0].keyring, "channels")
+        """Those of the list of channels."""
 
     @property
     def now(self) -> int:
@@ -150,7 +153,10 @@ class Gate:
         """The client that makes a request over HTTP. Raises `Refused` and `AblyError`."""
         header, given = request.headers.get("authorization"), _given_id(request)
         try:
-            return client_of(self._authenticate(request), self._doors[0].channels(""), given)
+            caller = self._authenticate(request)
+            if caller.is_session:
+                raise NoCredentials
+            return client_of(caller, self._doors[0].channels(""), given)
         except (BadCredentials, BadToken):
             if not self._doors[1:]:
                 raise
@@ -177,11 +183,11 @@ class Gate:
         """Raises `Refused` unless we signed it."""
         self._doors[0].keyring.check("connection", text, signature)
 
-    def token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
+    async def token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
         """A token for whoever signed the request, or sends it with the key. Raises as `by_request`."""
         if asked.key_name != name:
             raise AblyError(40101, "a request for a token of another key", 401)
-        door, caller = self._signer(asked, request)
+        door, caller = await self._signer(asked, request)
         ttl = _TTL if asked.ttl is None else asked.ttl
         if not 0 < ttl <= LONGEST_TOKEN * MS:
             raise AblyError(40003, f"a token holds up to {LONGEST_TOKEN * MS} ms")
@@ -193,8 +199,7 @@ class Gate:
         who = Who(client_id="*").named(asked.client_id) if asked.client_id != "*" else "*"
         issued = self.now
         return TokenDetails(
-            # A JWT counts in seconds: it may hold for a part of one longer than is said.
-            token=door.keyring.token(name, capability, ceil(ttl / MS), who),
+            token=door.keyring.token(name, capability, ttl / MS, who),
             key_name=name,
             issued=issued,
             expires=issued + ttl,
@@ -202,7 +207,7 @@ class Gate:
             client_id=who,
         )
 
-    def _signer(self, asked: TokenRequest, request: Request) -> tuple[Door, Caller]:
+    async def _signer(self, asked: TokenRequest, request: Request) -> tuple[Door, Caller]:
         mac = asked.mac
         if mac is None:
             header = request.headers.get("authorization")
@@ -211,20 +216,16 @@ class Gate:
                 raise AblyError(40101, "only the key itself gives tokens", 401)
             return door, caller
         found = _through(lambda keyring: keyring.signer(asked.key_name, asked.text, mac), self._doors)
-        self._once(asked)
+        await self._once(asked)
         return found
 
-    def _once(self, asked: TokenRequest) -> None:
-        """Refuse what is old, or was used before."""
-        now = self.now
-        if asked.timestamp is None or abs(now - asked.timestamp) > _SKEW:
+    async def _once(self, asked: TokenRequest) -> None:
+        """Refuse a request that is old, or that was used before."""
+        if asked.timestamp is None or abs(self.now - asked.timestamp) > _SKEW:
             raise AblyError(40104, "the time of the request is not the time of the server", 401)
-        while self._nonces and (next(iter(self._nonces.values())) < now or len(self._nonces) >= _NONCES):
-            del self._nonces[next(iter(self._nonces))]
-        nonce = f"{asked.key_name} {asked.nonce}"
-        if not asked.nonce or nonce in self._nonces:
+        name, expires = f"{asked.key_name} {asked.nonce}", (asked.timestamp + _SKEW) / MS
+        if not asked.nonce or not await self._used.use(name, expires):
             raise AblyError(40105, "a request for a token is good for one", 401)
-        self._nonces[nonce] = now + 2 * _SKEW
 
     def _enter(self, ask: _Ask, given: str | None, doors: Sequence[Door]) -> Client:
         door, caller = _through(ask, doors)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from citewire.channels.annotation import Annotation
-from citewire.channels.channels import Channels, History, Page
+from citewire.channels.channels import Channels, History, Page, limited
 from citewire.channels.fold import Event, Posted
 from citewire.channels.message import Action, Draft, Message
 from citewire.channels.store import Cursor, Row
@@ -27,6 +27,7 @@ from citewire.server.ably.auth import Client, Gate, TokenRequest
 from citewire.server.ably.codec import Reader, sendable
 from citewire.server.ably.connection import resumed_id
 from citewire.server.ably.errors import AblyError, info_of
+from citewire.server.listing import Listed, list_visible
 from citewire.server.refusals import Refused
 
 __all__ = ["CALLS", "Call", "Handler", "Statuses", "rest_routes"]
@@ -269,10 +270,11 @@ class Statuses:
         client, by = call.client(), call.query.get("by", "value")
         if by not in {"id", "value"}:
             raise AblyError(40003, "by is id or value")
-        page = await client.channels.names(call.query.get("prefix", ""), call.limit, call.query.get("cursor"))
-        names = [name for name in page.items if client.may("channel-metadata", name)]
-        found = names if by == "id" else [self._status(client, name, has_log=True) for name in names]
-        return call.page(found, page.next)
+        names = await _visible_names(call, client)
+        found = (
+            names.items if by == "id" else [self._status(client, name, has_log=True) for name in names.items]
+        )
+        return call.page(found, call.gate.cursors.write(names.after))
 
     async def show(self, call: Call) -> Response:
         """How one is."""
@@ -284,6 +286,20 @@ class Statuses:
         metrics = self._occupancy(client.channels, channel)
         about = {"isActive": has_log or metrics.connections > 0, "occupancy": {"metrics": metrics}}
         return {"channelId": channel, "name": channel, "status": about}
+
+
+async def _visible_names(call: Call, client: Client) -> Listed[str]:
+    """A page of the names of channels of which the client may know."""
+    prefix, cursors = call.query.get("prefix", ""), call.gate.cursors
+
+    async def read(after: str, limit: int) -> Sequence[tuple[str, str]]:
+        page = await client.channels.names(prefix, limit, after or None)
+        return [(name, name) for name in page.items]
+
+    def is_visible(name: str) -> bool:
+        return client.may("channel-metadata", name)
+
+    return await list_visible(read, is_visible, cursors.read(call.query.get("cursor")), limited(call.limit))
 
 
 async def _nobody(call: Call) -> Response:
@@ -303,7 +319,7 @@ _token_request = Reader[TokenRequest](TokenRequest)
 
 async def _request_token(call: Call) -> Response:
     asked = _token_request(await call.request.body(), packed=call.packed)
-    return call.answer(call.gate.token(call.names[0], asked, call.request), 201)
+    return call.answer(await call.gate.token(call.names[0], asked, call.request), 201)
 
 
 async def _time(call: Call) -> Response:

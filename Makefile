@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
 
-.PHONY: run test check bench samples format clean
+.PHONY: run test soak check bench samples format clean
 
 run: $(RUNTIME)
 	@$(BIN)/python examples/serve_samples.py
@@ -34,6 +34,10 @@ run: $(RUNTIME)
 test: check $(NODE) $(COPILOTKIT)
 	@echo "pytest"
 	@$(BIN)/pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
+
+# The random and fault runs at full size: those marked `soak`, which `make test` runs at a small size.
+soak: $(DEV) $(NODE)
+	@CITEWIRE_SOAK=1 $(BIN)/pytest -q -m soak --timeout=3600 $(PYTEST_ARGS)
 
 check: $(DEV)
 	@echo "uv lock --check"

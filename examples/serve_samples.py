@@ -1,4 +1,4 @@
-"""The server over the sample documents: `make run`. Open the address that it prints, and ask."""
+"""The server over the sample documents: `make run`. Open the link that it prints, and ask."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -29,6 +29,7 @@ from citewire.server.ably.routes import routes
 from citewire.server.ably.sandbox import Sandbox
 from citewire.server.http import slashes
 from citewire.server.keys import Caller, Keyring
+from citewire.server.used_names import UsedNames
 
 CHANNEL = "ai:rivers"
 CITE = "citations:multiple.v1"
@@ -66,7 +67,8 @@ class Parts:
         self.channels = Channels(self.store, self.hub)
         self.sandbox = Sandbox(self._folder / "sandbox", self.store, self.hub)
         doors = [Door(self.keyring, lambda _: self.channels), self.sandbox.door]
-        self.gate = Gate(doors, self._authenticate, self._clock, self._rates)
+        used = UsedNames(self.store, "token-request", self._clock)
+        self.gate = Gate(doors, self._authenticate, used, self._clock, self._rates)
         self.realtime = Realtime(self.gate, write_timeout=30, clock=self._clock)
         self.app = slashes(Starlette(routes=routes(self.gate, self.realtime, self.sandbox)))
 

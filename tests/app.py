@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message
 from citewire import codec
 from citewire.server.app import Server, opened
 from citewire.server.capability import Capability
-from citewire.server.connections import guarded
 from citewire.server.keys import Keyring
 from citewire.server.nodes import vault_of
+from citewire.server.serve import uvicorn_config
 from citewire.server.settings import Settings
 
 HOST = "127.0.0.1:8787"
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
         assert self.headers["content-type"] == "application/json", self
         assert set(self.json) == {"error"}, self
         error = self.json["error"]
-        assert set(error) == {"code", "message"}, self
+        assert {"code", "message"} <= set(error) <= {"code", "message", "id"}, self
         assert error["message"], self
         return error["code"]
 
@@ -157,10 +157,7 @@ async def listening(app: App, listener: socket.socket | None = None) -> AsyncGen
     async def notify() -> None:
         started.set()
 
-    config = uvicorn.Config(
-        app.asgi, http=guarded(app.server.settings), log_config=None, access_log=False, lifespan="off",
-        server_header=False, callback_notify=notify, timeout_graceful_shutdown=1,
-    )  # fmt: skip
+    config = uvicorn_config(app.server, callback_notify=notify, timeout_graceful_shutdown=1)
     server = _Uvicorn(config)
     with listener or socket.create_server(("127.0.0.1", 0)) as own:
         task = asyncio.create_task(server.serve(sockets=[own]))

@@ -17,10 +17,19 @@ _TEXT = f"{VISIBLE}\n\n<<<CITATION_DATA>>>\n{json.dumps(_CITED)}\n<<<END_CITATIO
 _STEP = {"type": "STATE_DELTA", "delta": [{"op": "add", "path": "/steps", "value": 1}]}
 
 
-async def held(run_input: RunInput) -> AsyncIterator[dict[str, Any]]:
+def held(run_input: RunInput) -> AsyncIterator[dict[str, Any]]:
     """Answers. Where it is asked about a pipe, it stops in the middle until somebody writes to that."""
+    return _answer(run_input, "answer")
+
+
+def held_by_run(run_input: RunInput) -> AsyncIterator[dict[str, Any]]:
+    """The same agent, but the message of each run has an id of its own."""
+    return _answer(run_input, f"{run_input.run_id}-answer")
+
+
+async def _answer(run_input: RunInput, message_id: str) -> AsyncIterator[dict[str, Any]]:
     ids = {"threadId": run_input.thread_id, "runId": run_input.run_id}
-    said = {"messageId": "answer"}
+    said = {"messageId": message_id}
     yield {"type": "RUN_STARTED", **ids}
     yield _STEP
     yield {"type": "TEXT_MESSAGE_START", "role": "assistant", **said}

@@ -12,13 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import httpx2
 
 from citewire.agui.sse import Frames
+from citewire.server.keys import Keyring
+from citewire.server.sign_in import sign_in_link
 
 SCRIPT = Path(sys.executable).with_name("citewire")
 # Seconds: what takes this long hangs.
@@ -45,7 +47,7 @@ class Serving:
     """
 
     def __init__(self, folder: Path, *arguments: str | Path, script: Path = SCRIPT, **env: str) -> None:
-        self.folder, self.port, self.key = folder, 0, ""
+        self.folder, self.port, self.key, self.said = folder, 0, "", ""
         self._arguments, self._script, self._env = arguments, script, env
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -53,6 +55,17 @@ class Serving:
     def url(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
+
+    def sign_in_link(self) -> str:
+        """A link that signs a browser in, as `citewire keys link` makes it."""
+        keyring = Keyring(self.folder)
+        return sign_in_link(keyring, self.url, keyring.widest())
+
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        assert self._process
+        return self._process.pid
 
     @property
     def headers(self) -> dict[str, str]:
@@ -82,7 +95,7 @@ class Serving:
             self._process = subprocess.Popen(
                 given, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=log
             )
-        said = _until(self._process, "Ctrl-C")
+        said = self.said = _until(self._process, "Ctrl-C")
         found = re.search(r" at http://127\.0\.0\.1:(\d+)$", said, re.MULTILINE)
         assert found, f"{said}\n{self.log.read_text()}"
         self.port = int(found[1])
@@ -207,6 +220,9 @@ def _children(pid: int) -> Generator[list[int]]:
 def descendants(pid: int) -> Iterator[int]:
     """All processes that a process has started, and what they have."""
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
+        children: list[str] = []
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            children = (task / "children").read_text().split()
+        for child in children:
             yield int(child)
             yield from descendants(int(child))

@@ -9,11 +9,13 @@ import pytest
 
 from ably_load import CHANNELS, MOST_STEPS, Kept, Listener, Server, Writer, rest, say_the_end, seed
 from citewire.channels.sqlite import SqliteStore
+from soak import scaled
 
-KILLS = 54
+KILLS = scaled(12, 54)
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(180)  # a third of it, where nothing else goes on
 def test_kill_nine(tmp_path: Path) -> None:
     """At random points, see `seed`."""

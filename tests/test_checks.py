@@ -52,9 +52,9 @@ class Watched(Engine):
         self.forgotten: list[str] = []
         self.added = asyncio.Event()
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: Source, scope: str | None = None, is_kept: bool = False) -> None:
         self.scopes.append(str(scope))
-        await super().add(*sources, scope=scope)
+        await super().add(*sources, scope=scope, is_kept=is_kept)
         self.added.set()
 
     async def forget(self, scope: str) -> None:

@@ -15,21 +15,20 @@ from playwright.sync_api import Locator, Page, expect
 
 import browser as chromium
 from bundle import run, served
-from cases import ROOT, need
+from cases import ROOT
+from copilotkit import EXAMPLE, need_copilotkit
 from serving import Serving
 
 pytestmark = pytest.mark.timeout(180)
 
 browser, context, page = chromium.browser, chromium.context, chromium.page
-EXAMPLE = ROOT / "examples/copilotkit"
 SAMPLES = ROOT / "src/citewire/samples"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The example as it is built, on a server of its own."""
-    installed = (EXAMPLE / "node_modules/@copilotkit").is_dir()
-    need("CopilotKit", installed, "npm ci --prefix examples/copilotkit")
+    need_copilotkit()
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(EXAMPLE / "index.html", folder)
     run("npm", "run", "build", "--", f"--outdir={folder}/dist", folder=EXAMPLE)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from agui_collisions import Collisions
 from agui_node import Answer, RealClient, need_node
 from agui_streams import Json, Streams
 from citewire.agui import Thread
 from citewire.agui.events import coerce, to_dict
 from citewire.agui.protocol import Gate, ProtocolError, check
+from soak import scaled
 
 # Streams for each seed. With twenty times as many nothing else was found.
 MANY = 1500
@@ -102,6 +104,22 @@ def test_random_streams(client: RealClient, seed: int) -> None:
     # Both verdicts must be common, or little was compared.
     assert compared > MANY * 0.8
     assert MANY * 0.25 < taken < MANY * 0.75
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_streams_in_which_every_kind_shares_ids(client: RealClient, seed: int) -> None:
+    """Messages, tool calls, activities, reasoning and steps of one id. Most streams are legal."""
+    need_node()
+    streams = Collisions(seed)
+    requests = [streams.make() for _ in range(scaled(200, MANY))]
+    compared = 0
+    for request, answer in zip(requests, client.run_many(requests), strict=True):
+        mine = of_ours(request)  # fails on none, comparable or not
+        has_snapshot = any(event["type"] == "MESSAGES_SNAPSHOT" for event in request["stream"])
+        if is_comparable(answer) or not has_snapshot:
+            compared += 1
+            assert mine == of_the_client(answer), json.dumps(shrunk(request, client))
+    assert compared > len(requests) * 0.7
 
 
 def test_text_cut_within_a_character(client: RealClient) -> None:

@@ -88,3 +88,14 @@ def test_the_options_of_the_middleware_are_in_its_table() -> None:
     table = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
     options = agui.Options()
     assert table == {name: str(getattr(options, name)) for name in agui.Options.__struct_fields__}
+
+
+def test_every_threat_names_a_test_that_is_there() -> None:
+    page = (ROOT / "docs/security.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+) \|$", page.partition("## Threats")[2], re.MULTILINE)[2:]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
+        assert named, row
+        for file, name in named:
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text("utf-8"), name

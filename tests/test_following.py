@@ -9,12 +9,15 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app import App, opened_app
 from chatting import HELD
 from citewire.agui import events as ev
 from citewire.agui.sse import Frames
 from citewire.channels.store import Cursor, Entry
 from citewire.server.journal import channel_of
+from clock import hurried, on_clock
 
 Event = tuple[str | None, dict[str, Any]]
 
@@ -65,7 +68,7 @@ def test_every_run_begins_with_what_was_posted(tmp_path: Path) -> None:
                 "STATE_SNAPSHOT",
             ]
             assert [name is None for name, _ in seen[:3]] == [True, True, False]
-            assert (len(seen[1][1]["messages"]), seen[2][1]["snapshot"]) == (count, {"asked": count})
+            assert (len(seen[1][1]["messages"]), seen[2][1]["snapshot"]["asked"]) == (count, count)
         both = [*first, *second]
         for at, (name, _) in enumerate(both):
             if name and at + 1 < len(both):
@@ -117,3 +120,34 @@ def test_over_http(tmp_path: Path) -> None:
         assert lost.code == "cursor_lost"
 
     run(tmp_path, main)
+
+
+FOLLOW = "/threads/t/events?follow=true"
+
+
+def test_a_stream_ends_with_the_token_it_was_asked_for_with(tmp_path: Path) -> None:
+    async def main(app: App) -> None:
+        await app.ask("POST", "/agui", posted("r1", "one"))
+        token = app.token({"thread:t": ["read"]}, seconds=1)
+        async with asyncio.timeout(30):
+            ended = await app.ask("GET", FOLLOW, key=token, accept="text/event-stream")
+        assert ended.status == 200
+        assert b"RUN_FINISHED" in ended.body
+        again = await app.ask("GET", FOLLOW, key=token, accept="text/event-stream")
+        assert (again.status, again.code) == (401, "token_expired")
+
+    run(tmp_path, main)
+
+
+@pytest.mark.parametrize("path", [FOLLOW, "/sources/events", "/answers/events"])
+def test_a_stream_ends_when_its_key_is_revoked(tmp_path: Path, path: str) -> None:
+    async def main() -> None:
+        async with opened_app(tmp_path) as app:
+            await app.ask("POST", "/agui", posted("r1", "one"))
+            key = app.server.keyring.create()
+            streaming = asyncio.create_task(app.ask("GET", path, key=key, accept="text/event-stream"))
+            await asyncio.sleep(0)
+            app.server.keyring.revoke(key.partition(":")[0])
+            assert (await hurried(streaming)).status == 200
+
+    on_clock(main())

@@ -540,3 +540,24 @@ def test_a_model_that_is_not_there_is_said_to_be(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(NoModel, match=r"pip install 'citewire\[llm\]'"):
         model_agent(Index(), "openai:gpt-5")
+
+
+def test_what_a_provider_says_of_a_failure_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """pydantic-ai makes a RUN_ERROR of it, with the body of the provider's answer."""
+    need_agents()
+    from pydantic_ai.exceptions import ModelHTTPError  # noqa: PLC0415  # takes seconds
+    from pydantic_ai.models.function import FunctionModel  # noqa: PLC0415
+
+    async def script(_: Sequence[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+        yield "Five "
+        raise ModelHTTPError(401, "gpt", {"error": "s3cret body"})
+
+    async def main() -> list[AnyEvent]:
+        source = LocalAgent(model_agent(Index(), FunctionModel(stream_function=script)))
+        return [event async for event in source.run(run_input("How long?"))]
+
+    last = to_dict(asyncio.run(main())[-1])
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "model_failed")
+    assert "s3cret" not in str(last)
+    (line,) = [record.getMessage() for record in caplog.records if "s3cret" in record.getMessage()]
+    assert last["metadata"]["citewire"]["errorId"] in line

@@ -6,8 +6,8 @@ import asyncio
 import json
 import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire.server import limits
-from citewire.server.connections import guarded
+from citewire.server.connections import guarded, guarded_websocket
 from citewire.server.limits import Limits, address
 from citewire.server.settings import Settings
 
@@ -314,7 +314,7 @@ def run(request: pytest.FixtureRequest) -> Runner:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, **settings: Any) -> AsyncGenerator[tuple[str, int]]:
+async def serving(app: ASGIApp, pings: float = 20.0, /, **settings: Any) -> AsyncGenerator[tuple[str, int]]:
     """The address of a uvicorn in this loop, with everything that limits it."""
     given, started = Settings(**settings), asyncio.Event()
 
@@ -324,9 +324,12 @@ async def serving(app: ASGIApp, **settings: Any) -> AsyncGenerator[tuple[str, in
     config = uvicorn.Config(
         Limits(app, given),
         http=guarded(given),
+        ws=guarded_websocket(given),
         log_config=None,
         lifespan="off",
         callback_notify=notify,
+        ws_ping_interval=pings,
+        ws_ping_timeout=pings,
         timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
@@ -639,3 +642,115 @@ def test_a_web_socket_is_refused_in_the_same_shape(run: Runner) -> None:
             assert b'"code":"too_many_requests"' in refused
 
     run(go())
+
+
+# --- WebSockets whose client stops reading -----------------------------------------------------------------
+
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
+)
+
+
+def talkative(way: str, ended: asyncio.Event) -> ASGIApp:
+    """Sends much more than any buffer holds, one way or another, and says when the app is done with it."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await echo_size(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        try:
+            for _ in range(1 if way == "one message, then close" else 1000):
+                await send({"type": "websocket.send", "bytes": bytes(1 << 22)})
+            while way == "waits" and (await receive())["type"] != "websocket.disconnect":
+                pass
+            await send({"type": "websocket.close", "code": 1000})
+        finally:
+            ended.set()
+
+    return app
+
+
+@pytest.mark.parametrize("way", ["many messages", "one message, then close"])
+def test_a_websocket_that_is_not_read_gives_its_place_back(run: Runner, way: str) -> None:
+    """The only place of the server: it is taken until the client is given up, and free afterwards."""
+
+    async def go() -> None:
+        ended = asyncio.Event()
+        async with serving(talkative(way, ended), max_connections=1, write_timeout=0.2) as where:
+            with stuck_client(where) as client:
+                await ended.wait()
+                while OK not in await converse(where, head("content-length: 0", "connection: close")):
+                    pass
+                client.setblocking(False)
+                assert is_reset(client)
+
+    run(go())
+
+
+def test_pings_that_are_not_answered_end_a_websocket(run: Runner) -> None:
+    async def go() -> None:
+        ended = asyncio.Event()
+        async with serving(waiting(ended), 0.1, max_connections=1, write_timeout=0.2) as where:
+            with stuck_client(where):
+                await ended.wait()
+                while OK not in await converse(where, head("content-length: 0", "connection: close")):
+                    pass
+
+    run(go())
+
+
+def test_a_slow_reader_is_not_given_up(run: Runner) -> None:
+    """Whoever reads a little within each timeout gets everything."""
+
+    async def go() -> None:
+        ended = asyncio.Event()
+        async with serving(talkative("one message, then close", ended), write_timeout=0.5) as where:
+            reader, writer = await asyncio.open_connection(*where, limit=1 << 12)
+            writer.write(UPGRADE)
+            await reader.readuntil(b"\r\n\r\n")
+            left = (1 << 22) + 10
+            while left:
+                left -= len(await reader.read(min(left, 1 << 17)))
+            writer.close()
+
+    run(go())
+
+
+def waiting(ended: asyncio.Event) -> ASGIApp:
+    """Accepts, and sends nothing."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await echo_size(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+        ended.set()
+
+    return app
+
+
+@contextmanager
+def stuck_client(where: tuple[str, int]) -> Generator[socket.socket]:
+    """A client that has made its handshake, and never reads."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(where)
+        client.sendall(UPGRADE)
+        yield client
+
+
+def is_reset(client: socket.socket) -> bool:
+    """Whether the server has aborted the connection."""
+    try:
+        while client.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        return True
+    except BlockingIOError:
+        return False
+    return False

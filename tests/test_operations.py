@@ -17,10 +17,10 @@ from citewire.server.http import Operation
 from citewire.server.keys import Keyring
 
 PUBLIC = {
-    "/", "/console", "/healthz", "/openapi.json", "/proofs/{name}", "/questions.json", "/readyz",
+    "/", "/console", "/healthz", "/openapi.json", "/proofs/{name}", "/questions.json", "/readyz", "/sign-in",
     "/web/{file:path}",
 }  # fmt: skip
-"""What needs no capability. A proof needs a signed link, a page where others reach the server a key."""
+"""What needs no capability. A proof needs a signed link, a page a session, to sign in a link or a key."""
 
 NAMES = {
     "thread": "t", "thread_id": "t", "run": "r", "message": "m", "number": "1", "format": "png",
@@ -183,7 +183,7 @@ def test_a_proof_without_its_link_is_for_who_may_read_the_thread(
         name = f"{b64encode(b't').decode().rstrip('=')}.{'0' * 32}"
         key = app.token(granted) if granted else None
         assert (await app.ask("GET", f"/proofs/{name}", key=key)).status == status
-        assert (await app.ask("GET", f"/proofs/{name}?sig=1.{'A' * 43}", key=key)).status == 401
+        assert (await app.ask("GET", f"/proofs/{name}?sig=1.{'A' * 43}", key=key)).status == 403
 
     run(tmp_path, main)
 
@@ -252,8 +252,8 @@ def test_a_list_has_what_the_caller_may_read(tmp_path: Path) -> None:
 # --- the session of a page ----------------------------------------------------------------------------------
 
 
-async def session(app: App, key: str | None = None, page: str = "/", **headers: Any) -> str:
-    """The cookie that a page comes with."""
+async def session(app: App, key: str | None = "", page: str = "/", **headers: Any) -> str:
+    """The cookie that a page comes with, for who has a key."""
     answer = await app.ask("GET", page, key=key, **headers)
     assert answer.status == 200, answer
     cookie = answer.headers["set-cookie"]
@@ -287,12 +287,11 @@ def test_what_the_console_may_do(tmp_path: Path) -> None:
 
     async def main(app: App) -> None:
         asking = await Asking.of(app)
-        chat, console = await session(app), await session(app, page="/console")
-        both = f"{chat}; {console}"
+        cookie = await session(app, page="/console")
         may = {
             f"{word} {of.partition(':')[0]}"
             for operation, word, of in asking.guarded
-            if (await asking.ask(operation, key=None, cookie=both, origin=f"http://{HOST}")).status != 403
+            if (await asking.ask(operation, key=None, cookie=cookie, origin=f"http://{HOST}")).status != 403
         }
         rules = {"delete rule", "list rule", "read rule", "set rule"}
         looks = {"list answer", "count answer", "audit thread", "export audit", "trace source"}
@@ -301,23 +300,6 @@ def test_what_the_console_may_do(tmp_path: Path) -> None:
         assert may == rules | looks | chats
 
     run(tmp_path, main)
-
-
-def test_the_session_that_holds_counts(tmp_path: Path) -> None:
-    """That of the console goes first; when its key is revoked, that of the chat is still one."""
-
-    async def main(app: App) -> None:
-        keys = [app.server.keyring.create() for _ in range(2)]
-        chat, console = await session(app, keys[0]), await session(app, keys[1], page="/console")
-        both = f"{chat}; {console}"
-        assert (await app.ask("GET", "/answers", key=None, cookie=both)).status == 200
-        app.server.keyring.revoke(keys[1].partition(":")[0])
-        assert (await app.ask("GET", "/answers", key=None, cookie=both)).status == 403
-        assert (await app.ask("GET", "/threads", key=None, cookie=both)).status == 200
-        app.server.keyring.revoke(keys[0].partition(":")[0])
-        assert (await app.ask("GET", "/threads", key=None, cookie=both)).status == 401
-
-    run(tmp_path, main, public_url="https://cite.example.com")
 
 
 OWN = f"http://{HOST}"
@@ -363,31 +345,40 @@ def test_whose_requests_a_session_speaks_for(
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", ""])
 def test_no_session_for_a_name_that_leads_here(tmp_path: Path, host: str) -> None:
+    """Also not with a key or a link: the cookie would not count there. The link is not used up."""
+
     async def main(app: App) -> None:
-        answer = await app.ask("GET", "/", key=None, host=host)
-        assert (answer.status, answer.code) == (401, "no_credentials")
-        assert "set-cookie" not in answer.headers
+        link = app.server.sign_in_link().removeprefix(app.server.address)
+        for key, path in (("", "/"), ("", "/sign-in"), (None, link)):
+            answer = await app.ask("GET", path, key=key, host=host)
+            assert (answer.status, "set-cookie" in answer.headers) == (403, False)
+            assert b"--public-url" in answer.body
+        assert (await app.ask("GET", link, key=None)).status == 303
 
     run(tmp_path, main)
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"public_url": "https://cite.example.com"}, {"host": "0.0.0.0"}, {"host": "192.0.2.7"}],
+    [{}, {"public_url": "https://cite.example.com"}, {"host": "0.0.0.0"}, {"host": "192.0.2.7"}],
 )
-def test_where_others_reach_it_the_page_asks_for_a_key(tmp_path: Path, settings: dict[str, str]) -> None:
-    """The browser is to ask for it, as name and password."""
+@pytest.mark.parametrize("page", ["/", "/console"])
+def test_a_page_is_for_who_has_a_key(tmp_path: Path, settings: dict[str, str], page: str) -> None:
+    """From wherever, and however the server is called. At `/sign-in` the browser asks for it."""
 
     async def main(app: App) -> None:
-        answer = await app.ask("GET", "/", key=None)
-        assert (answer.status, answer.code) == (401, "no_credentials")
-        assert answer.headers["www-authenticate"].startswith("Basic ")
-        assert "set-cookie" not in answer.headers
+        for host in ("127.0.0.1:8787", "localhost:8787", "[::1]:8787", "cite.example.com"):
+            answer = await app.ask("GET", page, key=None, host=host)
+            assert (answer.status, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
+            assert "set-cookie" not in answer.headers
+            assert b"citewire keys link" in answer.body
+        asked = await app.ask("GET", "/sign-in", key=None)
+        assert (asked.status, asked.headers["www-authenticate"]) == (401, 'Basic realm="citewire"')
         basic = f"Basic {b64encode(app.key.encode()).decode()}"
-        cookie = await session(app, authorization=basic)
+        cookie = await session(app, page=page, authorization=basic)
         assert (await app.ask("GET", "/threads", key=None, cookie=cookie)).status == 200
-        wrong = await app.ask("GET", "/", authorization=basic[:-8] + "AAAAAAA=")
-        assert wrong.status == 401
+        wrong = await app.ask("GET", page, authorization=basic[:-8] + "AAAAAAA=")
+        assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
 
     run(tmp_path, main, **settings)
 

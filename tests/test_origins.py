@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from citewire.server.origins import cookie_allowed, host_known, is_loopback, origin_allowed, session_cookie
+from citewire.server.origins import (
+    cookie_allowed,
+    cookie_name,
+    host_known,
+    is_loopback,
+    origin_allowed,
+    session_cookie,
+)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +127,24 @@ def test_a_cookie_speaks_only_for_our_own_pages(
 
 
 def test_the_cookie_of_a_session() -> None:
-    cookie = session_cookie("a.b.c", 3600, secure=True)
-    assert cookie == "citewire_session=a.b.c; Path=/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure"
-    assert "Secure" not in session_cookie("a.b.c", 3600, secure=False)
+    cookie = session_cookie("name", "abc", 3600, secure=True)
+    assert cookie == "name=abc; Path=/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure"
+    assert "Secure" not in session_cookie("name", "abc", 3600, secure=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1:8787", "citewire_session_8787"),
+        ("[::1]:8788", "citewire_session_8788"),
+        ("localhost", "citewire_session_80"),
+        ("[::1]", "citewire_session_80"),
+        ("evil; a=b:1", "citewire_session_80"),
+        ("localhost:999999", "citewire_session_80"),
+        ("", "citewire_session_80"),
+    ],
+)
+def test_the_name_of_a_cookie_tells_ports_apart(host: str, name: str) -> None:
+    """Browsers share cookies among the ports of a host; with TLS they keep them to it."""
+    assert cookie_name(host, secure=False) == name
+    assert cookie_name(host, secure=True) == "__Host-citewire_session"

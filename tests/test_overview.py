@@ -455,7 +455,7 @@ async def _audit(app: App) -> None:
     whole = await app.ask("GET", "/audit")
     assert whole.headers["content-disposition"].endswith('.jsonl"')
     report = check(whole.body.splitlines(keepends=True))
-    assert (report.breaks, report.citations, len(report.chains)) == ([], 13, 7)
+    assert (report.breaks, report.citations, len(report.chains)) == ([], 13, 8)
     altered = await app.ask("GET", "/audit?format=csv&status=altered&client=clerk")
     assert altered.headers["content-type"] == "text/csv; charset=utf-8"
     assert [line.split(",")[0] for line in altered.body.decode().splitlines()] == ["thread", "t2", "t3"]

@@ -9,6 +9,7 @@ import shutil
 import tomllib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def test_the_hook_gives_the_same_object_for_the_same_message(app: Path) -> None:
 def test_the_hook_reads_what_the_real_client_holds(app: Path, server: Serving) -> None:
     with RealClient() as client:
         asked = [{"id": "u", "role": "user", "content": QUESTION}]
-        answer = client.run_at(f"{server.url}/agui", headers=server.headers, threadId="hook", messages=asked)
+        thread = f"hook-{app.name}"
+        answer = client.run_at(f"{server.url}/agui", headers=server.headers, threadId=thread, messages=asked)
     ((name, record),) = answer["state"]["deepcitation"]["messages"].items()
     (seen,) = _hook(app, {"agUiState": answer["state"], "messageId": name})["seen"]
     assert {**seen, "messageId": name} == record
@@ -270,5 +272,10 @@ def test_a_chat_in_a_browser(app: Path, chat: str, server: Serving, page: Page) 
     expect(answer).to_have_count(2)
     expect(answer.last).to_have_attribute("data-status", "complete")
     kept = server.get(f"/threads/{version}")["state"]["deepcitation"]["reviews"][message][told[0]["key"]]
-    assert [(each["event"], each["at"]) for each in kept] == [(each["event"], each["at"]) for each in told]
+    assert [each["event"] for each in kept] == [each["event"] for each in told]
+    assert [_time(each["claimedAt"]) for each in kept] == [_time(each["at"]) for each in told]
     assert chromium.complaints(page) == []
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -147,9 +147,9 @@ def test_the_input_of_a_run() -> None:
     ]
     context = [{"description": "policy", "value": "All sales are final."}, {"value": 3}, "x", {"value": " "}]
     assert list(in_input(messages, context)) == [
-        Retrieved("All sales are final.", title="policy"),
-        Retrieved("", "d", data=PDF),
-        Retrieved("words", title="T"),
+        Retrieved("All sales are final.", title="policy", origin="posted"),
+        Retrieved("", "d", data=PDF, origin="posted"),
+        Retrieved("words", title="T", origin="posted"),
     ]
 
 

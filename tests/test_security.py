@@ -82,7 +82,8 @@ PLACES = [
 def harmless(found: Answer) -> None:
     """Nothing of what was sent is in the head."""
     assert set(found.headers) <= {
-        "allow", "content-length", "content-type", "vary", "x-request-id", "www-authenticate",
+        "allow", "cache-control", "content-length", "content-type", "vary", "x-request-id",
+        "www-authenticate",
     }, found  # fmt: skip
     assert not any(ord(char) < 32 for value in found.headers.values() for char in value), found
 
@@ -595,8 +596,11 @@ def test_no_secret_is_logged(tmp_path: Path) -> None:
         name, _, secret = app.key.partition(":")
         token = app.token({"thread:*": ["list"]})
         secrets.extend([secret, token, token.rpartition(".")[2], SECRET])
-        cookie = (await app.ask("GET", "/", key=None)).headers["set-cookie"].partition(";")[0]
-        secrets.append(cookie.partition("=")[2])
+        cookie = (await app.ask("GET", "/")).headers["set-cookie"].partition(";")[0]
+        link = app.server.sign_in_link().removeprefix(app.server.address)
+        secrets.extend([cookie.partition("=")[2], link.partition("=")[2]])
+        assert (await app.ask("GET", link, key=None)).status == 303
+        assert (await app.ask("GET", link, key=None)).status == 401
         for target, headers in requests(name, token):
             for method in ("GET", "POST", "PUT"):
                 await app.ask(method, target, key=None, **headers)

@@ -175,7 +175,7 @@ def test_a_place_is_shown_in_a_picture(librarian: Serving) -> None:
                 assert answer.headers["content-type"] == f"image/{(image.format or '').lower()}"
                 assert min(image.size) > 10
         stranger = anybody.get(re.sub(r"sig=\d+", "sig=9999999999", found[0]))
-        assert (stranger.status_code, "error" in stranger.json()) == (401, True)
+        assert (stranger.status_code, "error" in stranger.json()) == (403, True)
 
 
 class Noting:
@@ -555,6 +555,15 @@ def test_a_thread_at_any_time(holding: Serving) -> None:
         assert view["status"] == ("idle" if n == head else "running")
     with holding.client() as client:
         assert client.get("/threads/times", params={"at": head + 1}).status_code == 400
+
+
+def test_bad_messages_are_refused_before_anything_starts(holding: Serving) -> None:
+    with holding.client() as client:
+        bad = {"threadId": "bad", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "?"}, 5]}
+        refused = client.post("/agui", json=bad)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_shape")
+        assert refused.json()["error"]["message"].startswith("$.messages[1]: ")
+        assert client.get("/threads/bad").status_code == 404
 
 
 def test_reviews(holding: Serving) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from agui_collisions import Collisions
 from agui_streams import Streams
 from cases import CASES, need_cases
 from citewire.agui import Thread
@@ -98,8 +99,8 @@ def _start(given: Json) -> Json:
     return {key: given[key] for key in ("messages", "state") if key in given}
 
 
-@pytest.mark.parametrize("maker", [Streams, Broken])
-def test_random_streams(maker: type[Streams | Broken]) -> None:
+@pytest.mark.parametrize("maker", [Streams, Broken, Collisions])
+def test_random_streams(maker: type[Streams | Broken | Collisions]) -> None:
     streams = maker(2024)
     check([streams.make() for _ in range(300)])
 

@@ -61,6 +61,6 @@ def test_the_wheel_works_by_itself(tmp_path: Path) -> None:
         assert events[-1][1]["type"] == "RUN_FINISHED"
         (message,) = server.get("/threads/t")["state"]["deepcitation"]["messages"].values()
         assert message["summary"]["verified"] == message["summary"]["total"] > 0
-        page = httpx2.get(server.url, timeout=DEADLINE, trust_env=False)
+        page = httpx2.get(server.url, headers=server.headers, timeout=DEADLINE, trust_env=False)
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         server.stop()

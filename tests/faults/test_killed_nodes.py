@@ -12,15 +12,17 @@ import pytest
 from ably_load import MOST_STEPS, Kept, Listener, Server, Writer, say_the_end, seed
 from citewire.channels.postgres import PostgresStore
 from postgres import Postgres, need_postgres
+from soak import scaled
 
 NODES = 2
-KILLS = 50
-CRASHES = 10
+KILLS = scaled(10, 50)
+CRASHES = scaled(2, 10)
 # Some node is up while others start, which takes a while: so few frames at once are enough.
 AHEAD = 3
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)  # a fifth of it, where nothing else goes on
 def test_nodes_are_killed_and_the_database_crashes(tmp_path: Path) -> None:
     """At random points, see `seed`; whoever is cut goes on at any node."""

@@ -13,14 +13,16 @@ from ably_load import seed
 from citewire.verification.near import Near
 from citewire.verification.verifier import Asked
 from postgres import Postgres, need_postgres
+from soak import scaled
 from working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
 
-KILLS = 8
-CRASHES = 2
+KILLS = scaled(4, 16)
+CRASHES = scaled(1, 4)
 ASKERS = 4
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)  # a fifth of it, where nothing else goes on
 def test_workers_are_killed_in_their_jobs(tmp_path: Path) -> None:
     """Every quote gets its verdict, the right one, and once; no job is left."""

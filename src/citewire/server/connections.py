@@ -1,20 +1,24 @@
-"""uvicorn's HTTP protocol, with an end to every wait and to whatever is kept meanwhile.
+"""uvicorn's protocols for HTTP and WebSockets, with an end to every wait and to whatever is kept meanwhile.
 
-By itself it waits for ever: for a request to begin, for a head that trickles in, and for a client that does
-not read what it asked for.
+By themselves they wait for ever: for a request to begin, for a head that trickles in, and for a client that
+does not read what it asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from citewire.server.limits import BUSY, LARGE_HEAD, Refusal
 from citewire.server.settings import Settings
 
-__all__ = ["guarded"]
+__all__ = ["guarded", "guarded_websocket"]
 
 # Requests on one connection before the first of them is answered. Hardly anybody sends a second one.
 _MOST_WAITING = 8
@@ -24,6 +28,93 @@ _BAD_REQUEST = Refusal(400, "bad_request", "this is not HTTP", closes=True)
 def guarded(settings: Settings) -> type[asyncio.Protocol]:
     """The protocol for `uvicorn.Config(http=…)`."""
     return type("Guarded", (_Guarded,), {"settings": settings})
+
+
+def guarded_websocket(settings: Settings) -> type[asyncio.Protocol]:
+    """The protocol for `uvicorn.Config(ws=…)`."""
+    return type("GuardedWebSocket", (_GuardedWebSocket,), {"settings": settings})
+
+
+class _GuardedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that is aborted when its client reads nothing for `write_timeout` seconds.
+
+    Closing is not enough: a transport that closes waits until all that was written is read.
+    """
+
+    settings: ClassVar[Settings]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is being made on a connection of the HTTP protocol."""
+        super().connection_made(transport)
+        self._watched = _WatchedTransport(self.transport, self.loop, self.settings.write_timeout)
+        self.transport = self._watched
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over, and gives its place back."""
+        self._watched.stop()
+        super().connection_lost(exc)
+
+
+class _WatchedTransport(asyncio.Transport):
+    """A transport that aborts where nothing of what was written goes out for `seconds`."""
+
+    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        super().__init__()
+        self._inner, self._loop, self._seconds = inner, loop, seconds
+        self._written = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """See `asyncio.Transport`."""
+        self._written += len(data)
+        self._inner.write(data)
+        if self._timer is None:
+            self._watch()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._timer = _cancelled(self._timer)
+
+    def _watch(self) -> None:
+        left = self._inner.get_write_buffer_size()
+        if left:
+            self._timer = self._loop.call_later(self._seconds, self._check, self._written - left)
+
+    def _check(self, gone_out: int) -> None:
+        self._timer = None
+        left = self._inner.get_write_buffer_size()
+        if left and self._written - left <= gone_out:
+            _reset(self._inner)
+        else:
+            self._watch()
+
+    def close(self) -> None:
+        """See `asyncio.Transport`."""
+        self._inner.close()
+
+    def abort(self) -> None:
+        """See `asyncio.Transport`."""
+        self._inner.abort()
+
+    def is_closing(self) -> bool:
+        """See `asyncio.Transport`."""
+        return self._inner.is_closing()
+
+    def pause_reading(self) -> None:
+        """See `asyncio.Transport`."""
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See `asyncio.Transport`."""
+        self._inner.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """See `asyncio.Transport`."""
+        return self._inner.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See `asyncio.Transport`."""
+        return self._inner.get_extra_info(name, default)
 
 
 class _Guarded(HttpToolsProtocol):
@@ -153,7 +244,7 @@ class _Guarded(HttpToolsProtocol):
         if self.transport.get_write_buffer_size() < before:
             self._await_reading()
         else:
-            self.transport.abort()
+            _reset(self.transport)
 
     # The end
 
@@ -165,6 +256,15 @@ class _Guarded(HttpToolsProtocol):
         for cycle in self._open:
             cycle.disconnected = not cycle.response_complete
             cycle.message_event.set()
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Drop a connection at once: without this the system would go on offering what was written."""
+    handle = transport.get_extra_info("socket")
+    if handle is not None and handle.fileno() >= 0:
+        with socket.socket(fileno=os.dup(handle.fileno())) as own:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> None:

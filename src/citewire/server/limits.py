@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire import codec
 from citewire.server.settings import Settings
+from citewire.verification.lanes import ACCOUNT
 
 __all__ = ["BUSY", "LARGE_HEAD", "Buckets", "Limits", "Refusal", "address"]
 
@@ -127,6 +128,8 @@ class Limits:
             return
         self._count += 1
         self._active[client] = self._active.get(client, 0) + 1
+        # What the request has read is on the same account.
+        ACCOUNT.set(client)
         try:
             await self._pass_on(scope, receive, send)
         finally:

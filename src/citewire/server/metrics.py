@@ -39,6 +39,8 @@ class Metrics:
         self.streams = gauge("streams_open", "Event streams that are open.")
         self.runs = gauge("runs_active", "Runs that are going on.")
         self.runs_ended = counter("runs_total", "Runs that have ended.", "outcome")
+        differing = "Runs whose client posted other answers or verdicts than the log has."
+        self.ignored = counter("posted_ignored_total", differing, "what")
         self.verdicts = counter("verdicts_total", "Verdicts reached.", "status")
         self._appends = counter("appends_total", "Rows appended to the log.")
         self._append_seconds = histogram("append_seconds", "How long an append took.", _APPEND)

@@ -43,7 +43,7 @@ def own_folder(folder: Path) -> Generator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as exc:
-        raise StoreError(f"cannot write to the data folder {folder}: {exc.strerror}") from exc
+        raise StoreError("cannot write to the data folder", detail=exc) from exc
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,6 +10,7 @@ from citewire.channels.channels import PAGE_ITEMS, Channels
 from citewire.channels.lease import Alone, Leases
 from citewire.channels.store import Store
 from citewire.errors import CitewireError
+from citewire.server.periodic import repeat
 from citewire.server.runs import Runs
 
 __all__ = ["Retention"]
@@ -37,13 +37,8 @@ class Retention:
         self._threads, self._clock, self._leases = threads, clock, leases or Alone()
 
     async def run(self) -> None:
-        """Look again and again."""
-        while True:
-            try:
-                await self.sweep()
-            except Exception:  # noqa: BLE001  # the root of a task: it is tried again
-                _log.exception("what is too old could not be looked for")
-            await asyncio.sleep(_EVERY)
+        """Sweep at the start and at regular intervals."""
+        await repeat(self.sweep, _EVERY, _log, "expired channels and threads could not be looked for")
 
     async def sweep(self) -> None:
         """Look once, unless another server does. What fails is tried again with the next look."""

@@ -47,6 +47,7 @@ class _Said(Struct, frozen=True, rename="camel"):
     rule: Rule | None
     key: str
     client_id: str | None
+    person: str | None = None
 
 
 class RuleBook:
@@ -121,7 +122,8 @@ class RuleBook:
         await self._say(call, pattern, None)
 
     async def _say(self, call: Call, pattern: str, rule: Rule | None) -> None:
-        said = _Said(pattern, rule, call.caller.key, call.caller.client_id)
+        caller = call.caller
+        said = _Said(pattern, rule, caller.key, caller.client_id, caller.person)
         await self._log.write([("rule", said)])
 
     def _view(self, pattern: str) -> RuleView:

@@ -91,7 +91,7 @@ class AuditTrail:
         return {name: key for name, (_, key) in found.items()}
 
     async def sign(self) -> SignedHead:
-        """Sign what the store holds now. The next scheduled head is due an interval later. Raises `CitewireError`."""
+        """Sign what the store holds now. The schedule goes on from here. Raises `CitewireError`."""
         async with self._signing:
             return await self._sign()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,12 +15,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from citewire.audit.heads import HeadWriter
 from citewire.audit.signing import AuditKey
 from citewire.audit.statements import CHANNEL, SignedHead
+from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import Row, first_hash, row_hash
 
 LAMB = "data = CAST(replace(CAST(data AS TEXT), 'lamp', 'lamb') AS BLOB)"
 SHOP, GONE, AI = "run:shop", "run:gone", "channel:ai:shop"
+# In milliseconds, as deletions are dated.
+_DAY = 86_400_000
 
 
 @contextmanager
@@ -106,7 +112,7 @@ def appended(name: str, kind: str, data: bytes, tick: int | None = None) -> Call
                 channel_no(db, name),
                 last.n + 1,
                 tick or last.tick + 1,
-                "forged",
+                f"forged:{last.n + 1}",
                 kind,
                 data,
                 last.hash,
@@ -114,6 +120,98 @@ def appended(name: str, kind: str, data: bytes, tick: int | None = None) -> Call
             db.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     return tamper
+
+
+def statements(folder: Path, kind: str) -> list[Any]:
+    """What the audit log says in rows of one kind."""
+    with database(folder) as db:
+        return [json.loads(row.data) for row in rows(db, CHANNEL) if row.kind == kind]
+
+
+def _append_statement(folder: Path, kind: str, statement: Any) -> None:
+    """Append a row that is not signed to the audit log, as one of a server would stand there."""
+    data = json.dumps(statement, separators=(",", ":")).encode()
+    appended(CHANNEL, kind, data, time.time_ns() // 1000)(folder)
+
+
+def _forge_positions(folder: Path, name: str) -> None:
+    """Note again, under a name, how far the thread `shop` had come, with the hashes that it has now."""
+    with database(folder) as db:
+        marks = {row.n: {"n": row.n, "tick": row.tick, "hash": row.hash.hex()} for row in rows(db, name)}
+        floor_hash = db.execute("SELECT floor_hash FROM channel WHERE name = ?", (name,)).fetchone()[0]
+    for position in statements(folder, "position"):
+        if position["channel"] == SHOP:
+            floor = position["floor"] | {"hash": floor_hash.hex()}
+            noted = {"channel": name, "floor": floor, "head": marks[position["head"]["n"]]}
+            _append_statement(folder, "position", position | noted)
+
+
+def content_with_forged_position(folder: Path) -> None:
+    update(SHOP, LAMB, "kind = 'record'", rehash=True)(folder)
+    _forge_positions(folder, SHOP)
+
+
+def renamed_with_forged_position(folder: Path) -> None:
+    thread_renamed(folder)
+    _forge_positions(folder, "run:shed")
+
+
+def content_with_slot_removed(folder: Path) -> None:
+    """Have the server itself note the hashes of a changed thread, because it finds no slot of it."""
+    update(SHOP, LAMB, "kind = 'record'", rehash=True)(folder)
+    with database(folder) as db:
+        gone = db.execute("DELETE FROM slot WHERE key = ? AND channel = ?", (SHOP, channel_no(db, CHANNEL)))
+        assert gone.rowcount
+    write_head(folder)
+
+
+def write_head(folder: Path) -> SignedHead:
+    """Write a head, as the server does."""
+
+    async def main() -> SignedHead:
+        store = SqliteStore(folder)
+        try:
+            return await HeadWriter(store, AuditKey.parse((folder / "audit.key").read_text())).write()
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+def backdated_with_forged_tombstone(folder: Path) -> None:
+    _backdate(folder)
+    for stone in statements(folder, "tombstone"):
+        if stone["channel"] == GONE:
+            _append_statement(folder, "tombstone", stone | {"at": stone["at"] - _DAY})
+
+
+def backdated_with_second_tombstone(folder: Path) -> None:
+    """The forged tombstone has a number of its own, and so has a second entry of the deletion."""
+    for stone in statements(folder, "tombstone"):
+        if stone["channel"] == GONE:
+            _append_statement(
+                folder, "tombstone", stone | {"no": stone["no"] + 100, "at": stone["at"] - _DAY}
+            )
+    _backdate(folder)
+
+
+def _backdate(folder: Path) -> None:
+    run(f"UPDATE erased SET at = at - {_DAY} WHERE name = '{GONE}'")(folder)
+
+
+def api_key_with_forged_row(folder: Path) -> None:
+    change_api_key(folder, created=1)
+    name = json.loads((folder / "keys.json").read_text())[0]["name"]
+    for key in statements(folder, "api-key"):
+        if key["name"] == name:
+            _append_statement(folder, "api-key", key | {"created": 1})
+
+
+def change_api_key(folder: Path, **fields: Any) -> None:
+    """Change the first API key of the data folder."""
+    keys = json.loads((folder / "keys.json").read_text())
+    keys[0] |= fields
+    (folder / "keys.json").write_text(json.dumps(keys))
 
 
 def first_rows_cut(folder: Path) -> None:

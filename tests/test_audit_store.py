@@ -15,13 +15,22 @@ from hypothesis import strategies as st
 
 import tampering as t
 from app import App, opened_app
+from citewire.audit.checking import check
 from citewire.audit.findings import Findings
 from citewire.audit.signing import AuditKey, Trust
 from citewire.audit.statements import SignedHead
 from citewire.audit.store_check import check_store
+from citewire.channels.hub import Hub
+from citewire.channels.lease import Alone
+from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
+from citewire.channels.store import Entry
+from citewire.server.audit_trail import AuditTrail
 from citewire.server.kept_data import check_bytes, check_keys
 from citewire.server.settings import Settings
+from citewire.server.used_names import UsedNames
+from citewire.server.vault import Files
+from test_audit import audit
 
 Json = dict[str, Any]
 
@@ -129,9 +138,11 @@ def _lose_bytes(folder: Path) -> None:
 
 
 def _change_key(folder: Path) -> None:
-    keys = json.loads((folder / "keys.json").read_text())
-    keys[0]["created"] = 1
-    (folder / "keys.json").write_text(json.dumps(keys))
+    t.change_api_key(folder, created=1)
+
+
+def _change_and_revoke_key(folder: Path) -> None:
+    t.change_api_key(folder, created=1, revoked=2)
 
 
 def _lose_key(folder: Path) -> None:
@@ -145,6 +156,22 @@ _SHED = "data = CAST(replace(CAST(data AS TEXT), 'run:shop', 'run:shed') AS BLOB
 _SOMEBODY = "data = CAST(replace(CAST(data AS TEXT), 'citewire.', 'somebody.') AS BLOB)"
 _AI, _SOURCES = "channel channel:ai:shop: ", "channel sources: "
 _SLOT = "SELECT no FROM channel WHERE name = 'channel:ai:shop'"
+
+# What is done with rows of the audit log that nobody has signed, and what is said of it.
+FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "content, with a forged position": (t.content_with_forged_position, "thread shop: "),
+    "content, noted again by the server": (t.content_with_slot_removed, "thread shop: "),
+    "a thread renamed, with a forged position": (
+        t.renamed_with_forged_position, "thread shed: a signed head has it as thread shop",
+    ),
+    "a deletion backdated, with a forged tombstone": (
+        t.backdated_with_forged_tombstone, "thread gone: it was deleted at",
+    ),
+    "a deletion backdated, with a second tombstone": (
+        t.backdated_with_second_tombstone, "thread gone: it was deleted at",
+    ),
+    "an API key, with a forged row": (t.api_key_with_forged_row, "key "),
+}  # fmt: skip
 
 # What is done, and what is said of it.
 TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -204,6 +231,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     "the bytes of a source gone": (_lose_bytes, "source policy.txt: its bytes"),
     "an API key": (_change_key, "key "),
     "an API key gone": (_lose_key, "key "),
+    "an API key changed and revoked": (_change_and_revoke_key, "key "),
     "a head edited": (
         t.update("audit:", _NUMBER, "kind = 'head'"), "head 3: ",
     ),
@@ -222,6 +250,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
         "row ",
     ),
     "signed anew with another key": (t.signed_anew, "the audit log: "),
+    **FORGED,
 }  # fmt: skip
 
 
@@ -233,6 +262,130 @@ def test_what_was_tampered_with(kept: Kept, name: str, tmp_path: Path) -> None:
     tamper(folder)
     breaks = told(found(folder, Trust([kept.public]), kept.head))
     assert any(each.startswith(says) for each in breaks), breaks
+
+
+@pytest.mark.parametrize("filters", [(), ("--thread",)])
+@pytest.mark.parametrize("name", FORGED)
+def test_what_was_tampered_with_before_an_export(
+    kept: Kept, name: str, filters: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The server itself exports a store that was tampered with, and signs that. The kept head shows it."""
+    if filters and "key" in name.lower():
+        return  # such an export has nothing of keys
+    folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
+    FORGED[name][0](folder)
+    thread = "gone" if "deletion" in name else "shed" if "renamed" in name else "shop"
+    done = audit("export", "--data", folder, "-o", file, *filters, *([thread] if filters else []))
+    assert (done.exit_code, done.output) == (0, "")
+    report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+    says = "row " if "key" in name.lower() else f"thread {thread}: "
+    assert any(each.startswith(says) for each in told(report)), told(report)
+
+
+def test_an_export_of_what_was_not_tampered_with(kept: Kept, tmp_path: Path) -> None:
+    folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
+    for filters in ((), ("--thread", "shop"), ("--thread", "gone"), ("--status", "verified")):
+        assert audit("export", "--data", folder, "-o", file, *filters).exit_code == 0
+        report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+        assert told(report) == []
+
+
+async def _drop_signed(folder: Path, channel: str, *more: Entry) -> None:
+    """Delete a channel in the usual way, with a signed statement of who did it."""
+    store = SqliteStore(folder)
+    try:
+        await store.append(channel, more)
+        key = AuditKey.parse((folder / "audit.key").read_text())
+        hub = Hub(store)
+        hub.record_removal = AuditTrail(store, key, Files(folder), Alone()).record_removal
+        await hub.drop(channel)
+    finally:
+        await store.close()
+
+
+_CUT = """
+UPDATE erased SET (n, tick, hash) = (
+    SELECT l.n - 1, l.tick - 1, l.before FROM link AS l WHERE l.erased = erased.no ORDER BY l.n DESC LIMIT 1
+) WHERE name = 'run:new'
+"""
+_CUT_LINK = """
+DELETE FROM link WHERE erased = (SELECT no FROM erased WHERE name = 'run:new')
+AND n = (SELECT max(n) FROM link WHERE erased = (SELECT no FROM erased WHERE name = 'run:new'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("tamper", "says"),
+    [
+        (
+            t.run("UPDATE erased SET at = at + 86400000 WHERE name = 'run:new'"),
+            "thread new: it was deleted at",
+        ),
+        (t.run(_CUT, _CUT_LINK), "thread new: row 3 is missing at its end"),
+    ],
+)
+def test_a_deletion_that_no_head_knows_of(
+    tamper: Callable[[Path], None], says: str, kept: Kept, tmp_path: Path
+) -> None:
+    """The signed statement of who deleted a thread has the time, and the last row."""
+    folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
+    rows = [Entry(name, "event", b"{}") for name in "abc"]
+    asyncio.run(_drop_signed(folder, "run:new", *rows))
+    assert told(found(folder, Trust([kept.public]), kept.head)) == []
+    tamper(folder)
+    breaks = told(found(folder, Trust([kept.public]), kept.head))
+    assert any(each.startswith(says) for each in breaks), breaks
+    assert audit("export", "--data", folder, "-o", file).exit_code == 0
+    report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+    assert any(each.startswith(says) for each in told(report)), told(report)
+
+
+def test_slots_put_back_with_an_audit_log_that_was_cut_off(kept: Kept, tmp_path: Path) -> None:
+    """What a later head noted is noted again where that head, and the rows before it, were removed."""
+    folder = t.copy_of(kept.data, tmp_path / "copy")
+    with t.database(folder) as db:
+        no = t.channel_no(db, "audit:")
+        [(end,)] = db.execute("SELECT max(n) FROM log WHERE channel = ?", (no,))
+        [(slot,)] = db.execute("SELECT value FROM slot WHERE channel = ? AND key = '!head'", (no,))
+    asyncio.run(_append(folder, "run:shop", Entry("later", "event", b"{}")))
+    first = t.write_head(folder)
+    with t.database(folder) as db:
+        db.execute("DELETE FROM log WHERE channel = ? AND n > ?", (no, end))
+        db.execute("UPDATE slot SET value = ? WHERE channel = ? AND key = '!head'", (slot, no))
+    again = t.write_head(folder)
+    assert again.number == first.number
+    assert told(found(folder, Trust([kept.public]), kept.head, again)) == []
+    t.update(t.SHOP, "tick = tick + 1", "id = 'later'", rehash=True)(folder)
+    breaks = told(found(folder, Trust([kept.public]), again))
+    assert any(each.startswith("thread shop: ") for each in breaks), breaks
+
+
+async def _append(folder: Path, channel: str, *entries: Entry) -> None:
+    store = SqliteStore(folder)
+    try:
+        await store.append(channel, entries)
+    finally:
+        await store.close()
+
+
+def test_names_that_expire_are_removed_without_a_statement(kept: Kept, tmp_path: Path) -> None:
+    """The server removes used nonces and sign-in links by the minute, and signs nothing for that."""
+    folder = t.copy_of(kept.data, tmp_path / "copy")
+
+    async def use(name: str, now: float) -> int:
+        store = SqliteStore(folder)
+        try:
+            assert await UsedNames(store, "sign-in", lambda: now).use(name, now + 100)
+            return (await store.read("used:sign-in"))[0].n
+        finally:
+            await store.close()
+
+    assert asyncio.run(use("one", 0)) == 1
+    t.write_head(folder)
+    assert asyncio.run(use("two", 10_000)) == 2
+    for _ in range(2):
+        assert told(found(folder, Trust([kept.public]), kept.head)) == []
+        t.write_head(folder)
 
 
 def test_an_older_copy_put_back(kept: Kept, tmp_path: Path) -> None:

@@ -10,27 +10,40 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import jwt
 import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from app import App, opened_app
 from citewire import cli
+from citewire.audit.chain import export
 from citewire.audit.checking import check
 from citewire.audit.findings import Findings
 from citewire.audit.heads import HeadWriter, Superseded
 from citewire.audit.signing import AuditKey, KeyProblem, Trust, check_public_key, key_id
-from citewire.audit.statements import ApiKey, Removal, SignedHead, Statement, read_head, statement_in
+from citewire.audit.statements import (
+    ApiKey,
+    Position,
+    Removal,
+    SignedHead,
+    Statement,
+    read_head,
+    statement_in,
+)
 from citewire.audit.store_check import check_store
+from citewire.audit.which import Which
 from citewire.channels.actor import SERVER, Actor
+from citewire.channels.hub import Hub
 from citewire.channels.lease import Alone
 from citewire.channels.memory import MemoryStore
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
-from citewire.channels.store import Entry, Log, Values
+from citewire.channels.store import Change, Entry, Log, Values, now_ms
 from citewire.errors import InputError, ShapeError
 from citewire.server.audit_trail import AuditTrail
 from citewire.server.capability import Capability
@@ -402,6 +415,246 @@ def test_rotation() -> None:
         findings = Findings(Trust([first.public, second.public]))
         await check_store(store, findings, [head])
         assert findings.breaks == []
+
+    asyncio.run(main())
+
+
+async def _drop(store: MemoryStore, key: AuditKey, channel: str) -> None:
+    """Delete a channel as a server does that has this key."""
+    hub = Hub(store)
+    hub.record_removal = AuditTrail(store, key, Files(Path()), Alone()).record_removal
+    await hub.drop(channel)
+
+
+async def _exported(store: MemoryStore, key: AuditKey) -> list[bytes]:
+    async with store.snapshot() as snapshot:
+        return [line async for line in export(snapshot, Which(), "2027-01-01", "test", key)]
+
+
+async def _breaks(
+    store: MemoryStore, signer: AuditKey, trusted: AuditKey, *kept: SignedHead
+) -> tuple[list[str], list[str]]:
+    """What is found in the store, and in an export of it that `signer` has signed."""
+    trust = Trust([trusted.public])
+    findings = Findings(trust)
+    await check_store(store, findings, kept)
+    report = check(await _exported(store, signer), Trust([trusted.public]), kept)
+    if not findings.breaks:
+        assert (trust.known, trust.unknown) == ({trusted.public}, set())
+    stored, exported = ([f"{where}: {what}" for where, what in each.breaks] for each in (findings, report))
+    return stored, exported
+
+
+async def _stolen() -> tuple[MemoryStore, AuditKey, SignedHead]:
+    """A store with a deleted thread, its key, and its last head from before the key was stolen."""
+    store, key = MemoryStore(), AuditKey.create()
+    for thread in ("run:t", "run:gone"):
+        await store.append(thread, [Entry("a", "event", b"{}")])
+    await HeadWriter(store, key).write()
+    await _drop(store, key, "run:gone")
+    return store, key, await HeadWriter(store, key).write()
+
+
+def test_the_procedure_after_a_theft() -> None:
+    """The new key and the last head from before the theft are enough. The old key is not to be trusted."""
+
+    async def main() -> None:
+        store, old, kept = await _stolen()
+        new = old.rotate("2026-11-18T00:00:00.000+00:00")
+        await store.append("run:t", [Entry("b", "event", b"{}")])
+        await HeadWriter(store, new).write()
+        assert await _breaks(store, new, new, kept) == ([], [])
+        # Without the head that was kept, nothing vouches for what the old key has signed.
+        stored, exported = await _breaks(store, new, new)
+        unknown = f"head 1: it is signed by the unknown key {key_id(old.public)}"
+        assert unknown in stored
+        assert unknown in exported
+        # It vouches for the rows up to its own, as they were.
+        first = (await _heads(store))[0]
+        for found in await _breaks(store, new, new, first):
+            assert f"head 2: it is signed by the unknown key {key_id(old.public)}" in found
+            assert not any(each.startswith("head 1") for each in found)
+        other = replace(kept, hash="00" * 32)
+        for found in await _breaks(store, new, new, old.sign(other)):
+            assert any(each.startswith("the audit log: ") for each in found), found
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", ["head", "key", "removal"])
+def test_what_a_thief_signs_later_is_refused(what: str) -> None:
+    """With the stolen key, or with one that it introduces: also where a head was kept that it had signed."""
+
+    async def main() -> None:
+        store, old, kept = await _stolen()
+        new, thief = old.rotate("2026-11-18T00:00:00.000+00:00"), old.rotate("2026-11-18T00:00:00.000+00:00")
+        await HeadWriter(store, new).write()
+        match what:
+            case "head":
+                await store.append("run:t", [Entry("b", "event", b"{}")])
+                await HeadWriter(store, old).write()
+                says, who = "head 4", old
+            case "key":
+                await HeadWriter(store, thief).write()
+                says, who = "head 4", thief
+            case _:
+                await _drop(store, old, "run:t")
+                says, who = "row ", old
+        for found in await _breaks(store, new, new, kept):
+            unknown = f"signed by the unknown key {key_id(who.public)}"
+            assert any(each.startswith(says) and unknown in each for each in found), found
+
+    asyncio.run(main())
+
+
+def test_the_commands_after_a_theft(stopped: tuple[Path, str]) -> None:
+    folder, old = stopped
+    head, file = folder.parent / "head.json", folder / "out.jsonl"
+    head.write_bytes(msgspec.json.encode(_kept_heads(folder)[-1]))
+    new = audit("key", "rotate", "--data", folder).stdout.strip()
+    trusted = ("--head", head, "--public-key", new)
+    # Nothing is signed with the new key yet.
+    done = audit("verify", "--data", folder, *trusted)
+    assert (done.exit_code, "signed by the trusted key" in done.stdout) == (3, False)
+    assert audit("export", "--data", folder, "-o", file).exit_code == 0
+    for given in ([file], ["--data", folder], [file, "--data", folder]):
+        done = audit("verify", *given, *trusted)
+        assert done.exit_code == 0, done.output
+        assert f"signed by the trusted key {key_id(new)}\n" in done.stdout
+        assert f"signed by the key {key_id(old)}, up to the head given with --head\n" in done.stdout
+
+
+def test_a_thread_that_no_head_has_seen_alive() -> None:
+    """Made and deleted between two heads that are an hour apart: an honest export of it is whole."""
+
+    async def main() -> None:
+        store, key = MemoryStore(), AuditKey.create()
+        await HeadWriter(store, key).write()
+        await store.append("run:brief", [Entry("a", "event", b"{}")])
+        await _drop(store, key, "run:brief")
+        await HeadWriter(store, key, lambda: now_ms() + 3_600_000).write()
+        assert await _breaks(store, key, key) == ([], [])
+
+    asyncio.run(main())
+
+
+def test_a_backdated_row_with_a_forged_position() -> None:
+    """A position that nobody has signed does not hide that a row claims a time from before the last head."""
+
+    async def main() -> None:
+        now = now_ms()
+        store, key = MemoryStore(lambda: now), AuditKey.create()
+        await store.append("run:t", [Entry("a", "event", b"{}")])
+        head = await HeadWriter(store, key, lambda: now + 3_600_000).write()
+        await store.append("run:t", [Entry("b", "event", b"{}")])
+        [chain] = await store.chains(["run:t"])
+        await store.append("audit:", [Entry("f", "position", msgspec.json.encode(Position.of(chain)))])
+        for found in await _breaks(store, key, key, head):
+            assert found == ["thread t: row 2 is dated before the last head, after which it was written"]
+
+    asyncio.run(main())
+
+
+async def _put_slot(store: MemoryStore, slot: str, value: bytes) -> None:
+    """Put a slot of the audit log, as somebody would who can write to the store."""
+    entry = Entry(uuid4().hex, "begin", b"")
+    await store.change("audit:", [], lambda _values, _place: Change(None, [entry], {slot: value}))
+
+
+async def _slot(store: MemoryStore, name: str) -> bytes:
+    value = (await store.values("audit:", [name]))[name]
+    assert value is not None
+    return value
+
+
+async def _positions(store: MemoryStore, channel: str) -> list[int]:
+    """The rows up to which a channel was noted, in the order of the notes."""
+    statements = [statement_in(row) for row in await store.read("audit:")]
+    return [each.head.n for each in statements if isinstance(each, Position) and each.channel == channel]
+
+
+@pytest.mark.parametrize("form", ["older", "another key", "another channel", "another place", "no text"])
+def test_forged_slots_do_not_keep_a_channel_out_of_a_head(form: str) -> None:
+    """A slot that the key has not authenticated counts as absent, and the channel is noted."""
+
+    async def main() -> None:
+        store, key = MemoryStore(), AuditKey.create()
+        for thread in ("run:s", "run:t"):
+            await store.append(thread, [Entry("a", "event", b"{}")])
+        await HeadWriter(store, key).write()
+        own = await _slot(store, "run:t")
+        [row] = await store.append("run:t", [Entry("b", "event", b"{}")])
+        older = f"{row.epoch}:0:2".encode()
+        match form:
+            case "older":
+                forged = older
+            case "another key":
+                forged = await _slot_of_stranger(store)
+            case "another channel":
+                forged = older + (await _slot(store, "run:s")).removeprefix(older[:-1] + b"1")
+            case "another place":
+                forged = own.replace(b":0:1", b":0:2", 1)
+            case _:
+                forged = b"\xff:\xff"
+        await _put_slot(store, "run:t", forged)
+        head = await HeadWriter(store, key).write()
+        assert await _positions(store, "run:t") == [1, 2]
+        assert await _breaks(store, key, key, head) == ([], [])
+
+    asyncio.run(main())
+
+
+async def _slot_of_stranger(store: MemoryStore) -> bytes:
+    """The slot that a head with another key would leave."""
+    async with store.snapshot() as copy:
+        await HeadWriter(copy, AuditKey.create()).write()
+        return await _slot(copy, "run:t")
+
+
+def test_slots_of_the_same_key_are_believed() -> None:
+    """What was noted is not noted again, also by another server with the same key."""
+
+    async def main() -> None:
+        store, key = MemoryStore(), AuditKey.create()
+        await store.append("run:t", [Entry("a", "event", b"{}")])
+        head = await HeadWriter(store, key).write()
+        assert await HeadWriter(store, AuditKey.parse(key.write())).write() == head
+        await store.append("run:u", [Entry("a", "event", b"{}")])
+        await HeadWriter(store, key).write()
+        assert await _positions(store, "run:t") == [1]
+        # A new key authenticates anew, once.
+        new = key.rotate("2026-11-18T00:00:00.000+00:00")
+        heads = [await HeadWriter(store, new).write() for _ in range(2)]
+        assert heads[0] == heads[1]
+        assert (heads[0].number, await _positions(store, "run:t")) == (3, [1, 1])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("forgery", ["gone", "older", "tombstone", "row", "head"])
+def test_a_forged_slot_of_the_last_head(forgery: str) -> None:
+    """It neither holds a head back nor hides a deletion. The log says which head was the last."""
+
+    async def main() -> None:
+        store, key = MemoryStore(), AuditKey.create()
+        for thread in ("run:t", "run:u"):
+            await store.append(thread, [Entry("a", "event", b"{}")])
+        await HeadWriter(store, key).write()
+        last = await HeadWriter(store, key).write()
+        value = json.loads(await _slot(store, "!head"))
+        await _drop(store, key, "run:u")
+        value |= {
+            "gone": {"head": None, "row": 0}, "older": {}, "tombstone": {"tombstone": 9},
+            "row": {"row": value["row"] + 2}, "head": {"head": {**value["head"], "number": 7}},
+        }[forgery]  # fmt: skip
+        if forgery == "older":
+            value.pop("mac", None)
+        await _put_slot(store, "!head", json.dumps(value).encode())
+        head = await HeadWriter(store, key).write()
+        assert (head.number, head.previous) == (last.number + 1, last.digest)
+        fold = await check_store(store, Findings(Trust([key.public])))
+        assert [each.channel for each in fold.tombstones.values()] == ["run:u"]
+        assert await _breaks(store, key, key, head) == ([], [])
 
     asyncio.run(main())
 

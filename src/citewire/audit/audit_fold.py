@@ -1,4 +1,9 @@
-"""Fold the channel `audit:`: the signed heads, and what they cover of all other channels."""
+"""Fold the channel `audit:`: the signed heads, and what they cover of all other channels.
+
+Only heads, removals and introductions of keys are signed one by one. Positions, tombstones and API keys are
+signed by the next head, so whoever can write to the store can append such rows after the last head. That is
+why a later row never replaces what an earlier one says: a contradiction is a break.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +22,16 @@ from citewire.audit.statements import (
     Statement,
     Tombstone,
 )
-from citewire.errors import ShapeError
+from citewire.audit.thread import PREFIX, date_of, thread_of
+from citewire.errors import CitewireError, ShapeError
 
-__all__ = ["NAME", "AuditFold", "known_of_audit_log", "time_of"]
+__all__ = ["NAME", "AuditFold", "date_of_ms", "known_of_audit_log", "name_of", "time_of"]
 
 NAME = "the audit log"
 # Milliseconds by which the clocks of two servers may differ.
 _SKEW = 60_000
+# Milliseconds that a deletion may take after it was signed.
+_DELETION = 300_000
 
 
 class AuditFold:
@@ -36,6 +44,8 @@ class AuditFold:
         """The last position of each epoch."""
         self.tombstones: dict[int, Tombstone] = {}
         self.api_keys: dict[str, ApiKey] = {}
+        self._channels: dict[str, str] = {}
+        self._erased: dict[str, Tombstone] = {}
         self._hashes: dict[str, dict[int, str]] = {}
         self._first_floors: dict[str, Mark] = {}
         self._trims: dict[str, dict[int, str]] = {}
@@ -46,6 +56,19 @@ class AuditFold:
         """The time of the last head, in milliseconds, with room for clocks that differ; 0 without one."""
         # The hashes of rows since the last head: the next one signs one of them.
         self._recent: dict[int, str] = {}
+        # Positions since the last head with the rows in which they are, and how far heads cover each epoch.
+        self._unsigned: list[tuple[int, Position]] = []
+        self._covered: dict[str, int] = {}
+        self._kept: frozenset[SignedHead] = frozenset()
+        self._pinned = 0
+
+    def pin(self, kept: Iterable[SignedHead]) -> None:
+        """Accept signatures of any key in heads that were kept elsewhere, and in the rows they cover.
+
+        The hashes in these heads are to be compared with the rows, see `known_of_audit_log`.
+        """
+        self._kept = frozenset(kept)
+        self._pinned = max((head.n for head in self._kept), default=0)
 
     def take(self, n: int, row_hash: str, statement: Statement | None) -> None:
         """Take in what a row says; None where it says nothing that can be read here."""
@@ -54,25 +77,23 @@ class AuditFold:
             case SignedHead():
                 self._on_head(n, statement)
             case Position():
-                self.positions[statement.epoch] = statement
-                self._first_floors.setdefault(statement.epoch, statement.floor)
-                hashes = self._hashes.setdefault(statement.epoch, {})
-                hashes[statement.head.n] = statement.head.hash
-                hashes.setdefault(statement.floor.n, statement.floor.hash)
+                self._on_position(n, statement)
             case Removal():
                 self._on_removal(n, statement)
             case KeyIntroduced():
-                self._tell(f"row {n}", self._findings.trust.introduce(statement))
+                is_pinned = n <= self._pinned
+                self._tell(f"row {n}", self._findings.trust.introduce(statement, is_pinned=is_pinned))
             case Tombstone():
-                self.tombstones[statement.no] = statement
+                self._on_tombstone(n, statement)
             case ApiKey():
-                self.api_keys[statement.name] = statement
+                self._on_api_key(n, statement)
             case None:
                 pass
 
     def _on_head(self, n: int, head: SignedHead) -> None:
         name = f"head {head.number}"
-        self._tell(name, self._findings.trust.problem(head))
+        is_pinned = n <= self._pinned or head in self._kept
+        self._tell(name, self._findings.trust.problem(head, is_pinned=is_pinned))
         try:
             self.began = min(self.began, time_of(head.at))
             self.since = max(self.since, time_of(head.at) - _SKEW)
@@ -89,16 +110,64 @@ class AuditFold:
             self._tell(name, f"a row from {first} to {head.n} of {NAME} is not the one that was signed")
         self.heads.append(head)
         self._recent = {at: found for at, found in self._recent.items() if at >= n}
+        for at, position in self._unsigned:
+            if at <= head.n:
+                epoch = position.epoch
+                self._covered[epoch] = max(self._covered.get(epoch, 0), position.head.n)
+        self._unsigned = [each for each in self._unsigned if each[0] > head.n]
+
+    def _on_position(self, n: int, position: Position) -> None:
+        if not self._is_same_channel(n, position):
+            return
+        epoch = position.epoch
+        self.positions[epoch] = position
+        self._first_floors.setdefault(epoch, position.floor)
+        for mark in (position.floor, position.head):
+            self._note_hash(n, position, mark.n, mark.hash)
+        self._unsigned.append((n, position))
 
     def _on_removal(self, n: int, removal: Removal) -> None:
-        problem = self._findings.trust.problem(removal)
+        problem = self._findings.trust.problem(removal, is_pinned=n <= self._pinned)
         self._tell(f"row {n} of {NAME}", problem)
-        if problem is not None:
+        if problem is not None or not self._is_same_channel(n, removal):
             return
-        if removal.what == "deleted":
-            self._deletions[removal.epoch] = removal
-        else:
+        self._note_hash(n, removal, removal.n, removal.hash)
+        if removal.what == "trimmed":
             self._trims.setdefault(removal.epoch, {})[removal.n] = removal.hash
+        elif (noted := self._deletions.get(removal.epoch)) is None or noted.at < removal.at:
+            # Of several, as after a deletion that failed, the last has happened.
+            self._deletions[removal.epoch] = removal
+
+    def _on_tombstone(self, n: int, stone: Tombstone) -> None:
+        noted = self.tombstones.get(stone.no) or self._erased.get(stone.epoch)
+        if noted is not None and noted != stone:
+            self._contradiction(n, f"it changes what an earlier row says of how {_named(noted)} was deleted")
+        elif noted is None and self._is_same_channel(n, stone):
+            self.tombstones[stone.no] = self._erased[stone.epoch] = stone
+            for mark in (stone.floor, stone.head):
+                self._note_hash(n, stone, mark.n, mark.hash)
+
+    def _on_api_key(self, n: int, key: ApiKey) -> None:
+        noted = self.api_keys.get(key.name)
+        if noted is None or noted.may_become(key):
+            self.api_keys[key.name] = key
+        else:
+            self._contradiction(n, f"it changes the key {key.name}, which can only be revoked")
+
+    def _is_same_channel(self, n: int, about: Position | Tombstone | Removal) -> bool:
+        """Whether no earlier row has this epoch under the name of another channel."""
+        noted = self._channels.setdefault(about.epoch, about.channel)
+        if noted != about.channel:
+            self._contradiction(n, f"it calls {_named(about)} what an earlier row calls {name_of(noted)}")
+        return noted == about.channel
+
+    def _note_hash(self, n: int, about: Position | Tombstone | Removal, row: int, row_hash: str) -> None:
+        """Note the hash of a row of a channel, unless an earlier note has another one."""
+        if self._hashes.setdefault(about.epoch, {}).setdefault(row, row_hash) != row_hash:
+            self._contradiction(n, f"it has another hash of row {row} of {_named(about)} than an earlier row")
+
+    def _contradiction(self, n: int, what: str) -> None:
+        self._findings.broken(f"row {n} of {NAME}", what)
 
     def _tell(self, where: str, problem: str | None) -> None:
         if problem:
@@ -106,11 +175,29 @@ class AuditFold:
 
     def known(self, epoch: str) -> Known:
         """What is known of the channel with this epoch."""
-        return Known(self._hashes.get(epoch, {}), "a signed head", self.since)
+        covered = self._covered.get(epoch, 0)
+        return Known(self._hashes.get(epoch, {}), "a signed head", self.since, covered)
+
+    def known_of_deleted(self, epoch: str) -> Known:
+        """What is known of a deleted channel. Perhaps no head saw it alive, so that its rows may be older."""
+        return self.known(epoch)._replace(since=0)
 
     def deletion(self, epoch: str) -> Removal | None:
         """Who deleted the channel with this epoch, as far as that is signed."""
         return self._deletions.get(epoch)
+
+    def deletion_problem(self, epoch: str, at: int) -> str | None:
+        """What is wrong with the time of a deletion, in milliseconds, if it is signed who did it."""
+        removal = self._deletions.get(epoch)
+        if removal is None:
+            return None
+        try:
+            signed = time_of(removal.at)
+        except ShapeError as exc:
+            return f"the signed statement of its deletion has no time: {exc.message}"
+        if signed - _SKEW <= at <= signed + _SKEW + _DELETION:
+            return None
+        return f"it was deleted at {date_of_ms(at)}, and the signed statement of that is of {removal.at}"
 
     def has_to_explain(self, stone: Tombstone) -> bool:
         """Whether a deletion has to be signed: not one from before the first head that no head knows of."""
@@ -129,6 +216,23 @@ def known_of_audit_log(epoch: str, kept: Iterable[SignedHead]) -> Known:
     heads = [head for head in kept if head.epoch == epoch]
     said = ", ".join(f"head {head.number}" for head in heads)
     return Known({head.n: head.hash for head in heads}, f"{said}, kept elsewhere,")
+
+
+def name_of(channel: str) -> str:
+    """What a channel is called in findings."""
+    return f"thread {thread_of(channel)}" if channel.startswith(PREFIX) else f"channel {channel}"
+
+
+def _named(about: Position | Tombstone | Removal) -> str:
+    return name_of(about.channel)
+
+
+def date_of_ms(at: int) -> str:
+    """The date of a time in milliseconds since 1970, also where somebody has made it one that is none."""
+    try:
+        return date_of(at * 1000)
+    except CitewireError:
+        return f"{at} ms, which is no time,"
 
 
 def time_of(text: str) -> int:

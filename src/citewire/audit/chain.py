@@ -158,12 +158,23 @@ async def _audit_lines(log: Log, which: Which) -> AsyncIterator[bytes]:
 
 
 async def _wanted(log: Log, which: Which) -> set[str] | None:
-    """The channels that an export holds; None for all."""
+    """The names and the epochs of the channels that an export holds; None for all.
+
+    Rows about an epoch are shown whatever they call its channel, so that a renamed thread is found.
+    """
     if which == Which():
         return None
+    wanted = {CHANNEL}
     if which.thread is not None:
-        return {CHANNEL, channel_of(which.thread)}
-    return {CHANNEL, *[thread.chain.head.channel async for thread in record.told(log, which)]}
+        wanted.add(channel_of(which.thread))
+        if chain := await record.chain_of(log, channel_of(which.thread)):
+            wanted.add(chain.head.epoch)
+    else:
+        async for thread in record.told(log, which):
+            wanted |= {thread.chain.head.channel, thread.chain.head.epoch}
+    async for erased in record.erased(log, which):
+        wanted.add(erased.head.epoch)
+    return wanted
 
 
 def _is_shown(row: Row, wanted: set[str]) -> bool:
@@ -173,7 +184,7 @@ def _is_shown(row: Row, wanted: set[str]) -> bool:
         about = audit_log.statement_in(row)
     except ShapeError:
         return True  # whoever checks the export is to see what it is
-    return isinstance(about, _ABOUT_CHANNELS) and about.channel in wanted
+    return isinstance(about, _ABOUT_CHANNELS) and not wanted.isdisjoint((about.channel, about.epoch))
 
 
 def said(

@@ -15,12 +15,13 @@ __all__ = ["ChainCheck", "Known"]
 class Known(NamedTuple):
     """What is known of a channel from elsewhere: the hashes of some of its rows, and who says so.
 
-    Rows after the last of them were written `since` a time in milliseconds, 0 where that is not known.
+    Rows after number `covered` were written `since` a time in milliseconds, 0 where that is not known.
     """
 
     hashes: Mapping[int, str] = {}
     says: str = "a signed head"
     since: int = 0
+    covered: int = 0
 
     @property
     def last(self) -> int:
@@ -71,7 +72,7 @@ class ChainCheck:
             return
         if link.tick <= self._tick:
             self.stop(f"row {link.n} is dated before row {self.n}")
-        elif link.n > self._last_known and link.tick < self._known.since * 1000:
+        elif link.n > self._known.covered and link.tick < self._known.since * 1000:
             self.stop(f"row {link.n} is dated before the last head, after which it was written")
 
     def _compare(self) -> None:

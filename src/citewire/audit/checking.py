@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 import msgspec
 
 from citewire.audit import statements as audit_log
-from citewire.audit.audit_fold import NAME, AuditFold, known_of_audit_log
+from citewire.audit.audit_fold import NAME, AuditFold, date_of_ms, known_of_audit_log, name_of, time_of
 from citewire.audit.catalog import SourcesFold
 from citewire.audit.chain import ALWAYS_SHOWN, FORMAT, ChainLine, Digest, EndLine, ExportLine, RowLine, said
 from citewire.audit.chain_check import ChainCheck
@@ -100,8 +100,14 @@ class _Check:
     def _begin(self, line: ChainLine) -> None:
         self.end()
         report, is_audit = self._report, line.channel == audit_log.CHANNEL
-        kept = [head for head in self._kept if head.n <= line.head.n]
-        known = known_of_audit_log(line.epoch, kept) if is_audit else report.audit.known(line.epoch)
+        if is_audit:
+            kept = [head for head in self._kept if head.n <= line.head.n and head.epoch == line.epoch]
+            report.audit.pin(kept)
+            known = known_of_audit_log(line.epoch, kept)
+        elif line.deleted is None:
+            known = report.audit.known(line.epoch)
+        else:
+            known = report.audit.known_of_deleted(line.epoch)
         chain = ChainCheck(_name(line), line.channel, line.epoch, (line.floor, line.head), report, known)
         if line.epoch in report.chains:
             chain.stop("it is there twice")
@@ -211,20 +217,38 @@ def _check_end(report: Report, line: bytes, digest: Digest) -> None:
 
 def _check_covered(report: Report) -> None:
     """What is signed must be there if all was exported; what was deleted must be signed."""
-    audit, chains = report.audit, report.chains
-    missing = audit.positions.keys() - chains.keys() if report.first.which == Which() else set[str]()
+    audit, chains, which = report.audit, report.chains, report.first.which
+    missing = set[str]() if which.is_narrow else audit.positions.keys() - chains.keys()
     for channel in sorted(audit.positions[epoch].channel for epoch in missing):
-        if channel.startswith(PREFIX):
+        if channel.startswith(PREFIX) and which.thread in (None, thread_of(channel)):
             report.broken(f"thread {thread_of(channel)}", "a signed head has it, the export has not")
-    began = min((head.at for head in audit.heads), default="")
-    dates = {stone.epoch: date_of(stone.at * 1000) for stone in audit.tombstones.values()}
+    dates = {stone.epoch: date_of_ms(stone.at) for stone in audit.tombstones.values()}
     for epoch, chain in chains.items():
+        noted = audit.positions.get(epoch)
+        if noted and noted.channel != chain.channel:
+            report.broken(_name(chain), f"a signed head has it as {name_of(noted.channel)}")
         if chain.deleted != dates.get(epoch, chain.deleted):
             said_at = chain.deleted or "no time"
             report.broken(_name(chain), f"it was deleted at {dates[epoch]}, not at {said_at}")
-        is_old = epoch not in audit.positions and (chain.deleted or "") < began
-        if chain.deleted and audit.heads and not is_old and not audit.deletion(epoch):
-            report.broken(_name(chain), "it was deleted, and no signed statement says by whom")
+        elif chain.deleted and audit.heads:
+            _check_deletion(report, chain, chain.deleted, is_noted=epoch in dates)
+
+
+def _check_deletion(report: Report, chain: ChainLine, deleted: str, *, is_noted: bool) -> None:
+    """A deletion must be signed, at about its time, unless it is older than the audit log."""
+    audit = report.audit
+    try:
+        at = time_of(deleted)
+    except CitewireError:
+        report.broken(_name(chain), "the time of its deletion is none")
+        return
+    is_old = chain.epoch not in audit.positions and at < audit.began
+    if not is_noted and at < audit.since:
+        report.broken(_name(chain), "its deletion is dated before the last head, which does not know of it")
+    elif audit.deletion(chain.epoch) is None and not is_old:
+        report.broken(_name(chain), "it was deleted, and no signed statement says by whom")
+    elif problem := audit.deletion_problem(chain.epoch, at):
+        report.broken(_name(chain), problem)
 
 
 def _check_kept(report: Report, kept: Sequence[SignedHead]) -> None:
@@ -232,7 +256,7 @@ def _check_kept(report: Report, kept: Sequence[SignedHead]) -> None:
     chains = {each.epoch: each for each in report.chains.values() if each.channel == audit_log.CHANNEL}
     is_sound = report.is_signed and not report.trust.is_empty and not report.breaks
     for head in kept:
-        if problem := report.trust.problem(head):
+        if problem := report.trust.problem(head, is_pinned=True):
             report.broken(f"head {head.number}, kept elsewhere", problem)
         chain = chains.get(head.epoch)
         if chain is None:

@@ -3,18 +3,23 @@
 What was noted last of a channel is a slot of the channel `audit:`, under the name of the channel. So one pass
 over the channels, in the order of their names, finds those that have changed, whatever the clocks say, and
 holds no more than a page of them.
+
+Whoever can write to the store could put such slots, so each has an HMAC with the audit key. A slot that does
+not fit it counts as absent, as all of them do after the key was changed: then every channel is noted again.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from hmac import compare_digest
 from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from citewire.audit.signing import AuditKey
-from citewire.audit.statements import CHANNEL, Position, SignedHead, Statement, Tombstone
+from citewire.audit.statements import CHANNEL, Position, SignedHead, Statement, Tombstone, statement_in
 from citewire.audit.thread import date_of
 from citewire.channels.store import (
     PAGE_ROWS,
@@ -28,6 +33,7 @@ from citewire.channels.store import (
     Values,
     now_ms,
 )
+from citewire.errors import ShapeError
 
 __all__ = ["HeadWriter", "Superseded"]
 
@@ -35,14 +41,17 @@ __all__ = ["HeadWriter", "Superseded"]
 _PAGE = 1000
 # The slot that says what the last head was. It comes before all names of channels, which begin with letters.
 _LAST, _PAST_ALL = "!head", "\U0010ffff"
+# Digits of the number of a head.
+_DIGITS = 18
 
 
 class _Last(Struct, frozen=True):
-    """The last head, the row in which it is, and the last tombstone that was noted."""
+    """The last head, the row in which it is, and the last tombstone that was noted; with an HMAC of that."""
 
     head: SignedHead | None = None
     row: int = 0
     tombstone: int = 0
+    mac: str = ""
 
 
 class Superseded(StoreError):
@@ -58,10 +67,12 @@ class HeadWriter:
     async def write(self) -> SignedHead:
         """Sign what the store holds now. Where nothing has changed, the last head is given again."""
         at = date_of(self._now() * 1000)
-        last = await self._last()
+        slot = await self._last_slot()
+        last = await self._last(slot)
+        number, previous = (last.head.number + 1, last.head.digest) if last.head else (1, "")
         await self._introduce()
         async with self._store.snapshot() as snapshot:
-            await self._note_positions(snapshot)
+            await self._note_positions(snapshot, number)
             tombstone = await self._note_tombstones(snapshot, last.tombstone)
         end = await self._store.head(CHANNEL)
         if end is None:
@@ -71,20 +82,49 @@ class HeadWriter:
             raise Superseded("the audit log is gone")
         if last.head and end.n == last.row and last.head.key == self._key.public:
             return last.head
-        number, previous = (last.head.number + 1, last.head.digest) if last.head else (1, "")
         head = self._key.sign(
             SignedHead(number=number, at=at, epoch=end.epoch, n=end.n, hash=end.hash.hex(), previous=previous)
         )
-        await self._put_head(head, tombstone, last)
+        await self._put_head(head, tombstone, slot)
         return head
 
     async def last_head(self) -> SignedHead | None:
         """The head that was written last; None where there is none."""
-        return (await self._last()).head
+        return (await self._last(await self._last_slot())).head
 
-    async def _last(self) -> _Last:
-        value = (await self._store.values(CHANNEL, [_LAST]))[_LAST]
-        return msgspec.json.decode(value, type=_Last) if value else _Last()
+    async def _last_slot(self) -> bytes | None:
+        return (await self._store.values(CHANNEL, [_LAST]))[_LAST]
+
+    async def _last(self, slot: bytes | None) -> _Last:
+        """What the slot says of the last head. Where it is not ours, the last head that the log has.
+
+        The row and the last tombstone are then 0: a head is written, and all tombstones are noted.
+        """
+        try:
+            last = msgspec.json.decode(slot or b"{}", type=_Last)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            last = _Last()
+        is_ours = compare_digest(last.mac.encode(), self._mac_of(last).encode())
+        return last if is_ours else _Last(await self._last_in_log())
+
+    async def _last_in_log(self) -> SignedHead | None:
+        last, row_n, after = None, 0, "head:"
+        while rows := await self._store.named(CHANNEL, after, "head;"):
+            for row in rows:
+                try:
+                    head = statement_in(row)
+                except ShapeError:
+                    continue
+                if isinstance(head, SignedHead) and row.n > row_n:
+                    last, row_n = head, row.n
+            after = rows[-1].id
+        return last
+
+    def _mac_of(self, last: _Last) -> str:
+        return self._mac(_LAST, msgspec.json.encode(replace(last, mac="")).decode())
+
+    def _mac(self, slot: str, *values: str | int) -> str:
+        return self._key.mac(msgspec.json.encode((slot, *values)))
 
     async def _introduce(self) -> None:
         """Have the log say which keys there were before this one."""
@@ -92,11 +132,12 @@ class HeadWriter:
         entries = [_entry(f"key:{each.public}", "key", each) for each in introduced]
         await self._store.append(CHANNEL, entries)
 
-    async def _note_positions(self, snapshot: Log) -> None:
-        async for changed, gone in _changes(snapshot, self._store):
+    async def _note_positions(self, snapshot: Log, number: int) -> None:
+        """Note how far the channels have come that have changed since the last head, for head `number`."""
+        async for changed, gone in self._changes(snapshot, number):
             found = [Position.of(chain) for chain in await snapshot.chains(changed)]
             puts: dict[str, bytes | None] = dict.fromkeys(gone)
-            puts |= {each.channel: _slot(each.extent) for each in found}
+            puts |= {each.channel: self._slot(each.extent, number) for each in found}
             await self._put([_entry(f"position:{uuid4().hex}", "position", each) for each in found], puts)
 
     async def _note_tombstones(self, snapshot: Log, after: int) -> int:
@@ -107,42 +148,55 @@ class HeadWriter:
             after = found[-1].no
         return after
 
-    async def _put_head(self, head: SignedHead, tombstone: int, last: _Last) -> None:
+    async def _put_head(self, head: SignedHead, tombstone: int, slot: bytes | None) -> None:
         def decide(values: Values, place: Place) -> Change[None]:
-            value = values[_LAST]
-            if (msgspec.json.decode(value, type=_Last) if value else _Last()) != last:
+            if values[_LAST] != slot:
                 raise Superseded("another server has written a head meanwhile")
             entry = _entry(f"head:{head.number}", "head", head)
             now = _Last(head, place.n, tombstone)
-            return Change(None, [entry], {_LAST: msgspec.json.encode(now)})
+            value = msgspec.json.encode(replace(now, mac=self._mac_of(now)))
+            return Change(None, [entry], {_LAST: value})
 
         await self._store.change(CHANNEL, [_LAST], decide)
 
     async def _put(self, entries: Sequence[Entry], puts: Values) -> None:
         await self._store.change(CHANNEL, [], lambda _values, _place: Change(None, entries, puts))
 
+    async def _changes(self, snapshot: Log, number: int) -> AsyncIterator[tuple[list[str], list[str]]]:
+        """The channels whose extent is not what was noted last, page by page; and those that are gone."""
+        noted, after = _Noted(self._store), ""
+        while extents := await snapshot.extents(after, PAGE_ROWS):
+            after = extents[-1].channel
+            await noted.read_to(after)
+            changed = [
+                each.channel for each in extents if not self._is_noted(each, noted.take(each.channel), number)
+            ]
+            gone = noted.take_left(after)
+            others = [name for name in changed if name != CHANNEL]
+            for at in range(0, len(others), _PAGE):
+                yield others[at : at + _PAGE], gone
+                gone = []
+
+    def _is_noted(self, extent: Extent, slot: bytes | None, number: int) -> bool:
+        """Whether the slot of a channel is authentic, and says that a head before `number` has this extent.
+
+        A slot for head `number` itself does not count. It is of a writer that was interrupted, or of rows
+        that somebody has removed from the audit log.
+        """
+        noted_for = (slot or b"").split(b":")[-2:-1]
+        if not (noted_for and noted_for[0].isdigit() and len(noted_for[0]) <= _DIGITS):
+            return False
+        head = int(noted_for[0])
+        return head < number and compare_digest(slot or b"", self._slot(extent, head))
+
+    def _slot(self, extent: Extent, number: int) -> bytes:
+        """What is noted of a channel for head `number`."""
+        channel, epoch, floor, n = extent
+        return f"{epoch}:{floor}:{n}:{number}:{self._mac(channel, epoch, floor, n, number)}".encode()
+
 
 def _entry(name: str, kind: str, statement: Statement) -> Entry:
     return Entry(name, kind, msgspec.json.encode(statement))
-
-
-async def _changes(snapshot: Log, store: Log) -> AsyncIterator[tuple[list[str], list[str]]]:
-    """The channels whose extent is not what was noted last, page by page; and those that are gone."""
-    noted, after = _Noted(store), ""
-    while extents := await snapshot.extents(after, PAGE_ROWS):
-        after = extents[-1].channel
-        await noted.read_to(after)
-        changed = [each.channel for each in extents if noted.take(each.channel) != _slot(each)]
-        gone = noted.take_left(after)
-        others = [name for name in changed if name != CHANNEL]
-        for at in range(0, len(others), _PAGE):
-            yield others[at : at + _PAGE], gone
-            gone = []
-
-
-def _slot(extent: Extent) -> bytes:
-    """What is noted of a channel."""
-    return f"{extent.epoch}:{extent.floor}:{extent.n}".encode()
 
 
 class _Noted:

@@ -6,6 +6,7 @@ introduced it. A public key as text is `ed25519:` and its 32 bytes in base64url.
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ _PREFIX = "ed25519:"
 _BYTES = 32
 # No signature of one purpose can stand for another.
 _DOMAIN = b"citewire audit statement 1\n"
+_MAC_DOMAIN = b"citewire audit slot 1"
 
 _S = TypeVar("_S", bound="Signed")
 
@@ -65,6 +67,7 @@ class AuditKey:
         self._seed, self._private = seed, Ed25519PrivateKey.from_private_bytes(seed)
         self.public = _public_text(self._private.public_key().public_bytes_raw())
         self.introductions = introductions
+        self._mac_key = hmac.digest(seed, _MAC_DOMAIN, "sha256")
         if introductions and introductions[-1].public != self.public:
             raise KeyProblem("the audit key is not the one that was introduced last")
 
@@ -100,6 +103,10 @@ class AuditKey:
         named = replace(statement, key=self.public)
         return replace(named, signature=_encoded(self._private.sign(named.text())))
 
+    def mac(self, message: bytes) -> str:
+        """Authenticate a message for ourselves: an HMAC that only a holder of the private key can make."""
+        return hmac.digest(self._mac_key, message, "sha256").hex()
+
     def __repr__(self) -> str:
         return f"AuditKey({key_id(self.public)})"
 
@@ -107,7 +114,8 @@ class AuditKey:
 class Trust:
     """The public keys that a verifier trusts. Without any, whoever signed is unknown.
 
-    A key that a trusted one introduces is trusted as well.
+    A key that a trusted one introduces is trusted as well. Statements that a head covers which was kept
+    elsewhere (`is_pinned`) may be signed by any key: the hash in that head vouches for them.
     """
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
@@ -117,8 +125,10 @@ class Trust:
         """The public keys that have signed something and are not trusted."""
         self.known: set[str] = set()
         """The trusted keys that have signed something."""
+        self.pinned: set[str] = set()
+        """Other keys, all of whose accepted signatures are covered by a head that was kept elsewhere."""
 
-    def problem(self, statement: Signed) -> str | None:
+    def problem(self, statement: Signed, *, is_pinned: bool = False) -> str | None:
         """What is wrong with the signature of a statement.
 
         A sound signature of an unknown key is a problem only where some key is trusted: without any, nothing
@@ -129,13 +139,21 @@ class Trust:
         if statement.key in self._keys:
             self.known.add(statement.key)
             return None
+        if is_pinned and not self.is_empty:
+            self.pinned.add(statement.key)
+            return None
         self.unknown.add(statement.key)
         return None if self.is_empty else f"it is signed by the unknown key {key_id(statement.key)}"
 
-    def introduce(self, statement: KeyIntroduced) -> str | None:
-        """Trust the key that a trusted one introduces; what is wrong with the statement."""
-        problem = self.problem(statement)
-        if problem is None and not self.is_empty:
+    def introduce(self, statement: KeyIntroduced, *, is_pinned: bool = False) -> str | None:
+        """Trust the key that a trusted one introduces; what is wrong with the statement.
+
+        Any key may introduce one that is trusted already: that changes nothing.
+        """
+        if statement.public in self._keys and statement.key not in self._keys and _is_signed(statement):
+            return None
+        problem = self.problem(statement, is_pinned=is_pinned)
+        if problem is None and statement.key in self._keys:
             self._keys.add(statement.public)
         return problem
 

@@ -45,7 +45,7 @@ async def _in_thread(file: IO[bytes], batch: bytes) -> None:
     try:
         await asyncio.to_thread(file.write, batch)
     except OSError as exc:
-        raise StoreError(f"the record cannot be written to a temporary file: {exc.strerror}") from exc
+        raise StoreError("the record cannot be written to a temporary file", detail=exc) from exc
 
 
 async def _batches(pieces: Pieces) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from citewire.audit.signing import KeyIntroduced, Signed
 from citewire.channels.actor import Actor
@@ -97,6 +98,11 @@ class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
     created_by: Actor = Actor()
     revoked: int | None = None
     revoked_by: Actor | None = None
+
+    def may_become(self, later: ApiKey) -> bool:
+        """Whether the key can be `later` afterwards: as it was, or revoked and otherwise as it was."""
+        is_revoked = self.revoked is None and later.revoked is not None
+        return later == self or (is_revoked and replace(later, revoked=None, revoked_by=None) == self)
 
 
 class SignedHead(Signed, frozen=True, tag="head"):

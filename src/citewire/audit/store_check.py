@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from citewire.audit.audit_fold import NAME, AuditFold, known_of_audit_log
+from citewire.audit.audit_fold import NAME, AuditFold, date_of_ms, known_of_audit_log, name_of
 from citewire.audit.chain_check import ChainCheck, Known
 from citewire.audit.findings import Findings
 from citewire.audit.record import rows_of
 from citewire.audit.statements import CHANNEL, Mark, SignedHead, Statement, Tombstone, mark_of, statement_in
-from citewire.audit.thread import PREFIX, date_of, thread_of
+from citewire.audit.thread import PREFIX
 from citewire.channels.fold import ANNOTATION, MESSAGE, Event, event_of, replay
 from citewire.channels.store import PAGE_ROWS, Chain, Link, Log, Row, Slot
 from citewire.errors import ShapeError
@@ -25,6 +25,8 @@ __all__ = ["check_store"]
 # The slots that follow from the rows of a channel: see `channels.fold`.
 _FOLDED = ("c:", "m:", "s:", "v:", "x:")
 _CHANNELS = "channel:"
+# Names that may be used once: the server removes the expired ones all the time, without a statement.
+_EXPIRING = "used:"
 
 
 async def check_store(log: Log, findings: Findings, kept: Sequence[SignedHead] = ()) -> AuditFold:
@@ -50,7 +52,7 @@ async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHe
     """Check the audit log itself, with what was kept of it elsewhere."""
     fold = AuditFold(findings)
     for head in kept:
-        if problem := findings.trust.problem(head):
+        if problem := findings.trust.problem(head, is_pinned=True):
             findings.broken(f"head {head.number}, kept elsewhere", problem)
     found = await log.chains([CHANNEL])
     if not found:
@@ -61,6 +63,7 @@ async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHe
     for head in kept:
         if head.epoch != epoch:
             findings.broken(NAME, f"it is not the one that head {head.number}, kept elsewhere, is of")
+    fold.pin(head for head in kept if head.epoch == epoch)
     checked = _checked(chain, findings, known_of_audit_log(epoch, kept))
     if chain.floor.n:
         checked.stop("its first rows were cut off")
@@ -89,7 +92,8 @@ async def _check_channel(log: Log, chain: Chain, fold: AuditFold, findings: Find
     noted = fold.positions.get(epoch)
     if noted and noted.channel != chain.head.channel:
         checked.stop(f"a signed head has it as {_name(noted.channel)}")
-    if floor.n and not fold.explains(epoch, floor):
+    is_expiring = chain.head.channel.startswith(_EXPIRING)
+    if floor.n and not is_expiring and not fold.explains(epoch, floor):
         checked.stop("its first rows were cut off, and no signed statement says so")
     is_folded, events = chain.head.channel.startswith(_CHANNELS), list[Event]()
     async for row in rows_of(log, chain):
@@ -144,15 +148,14 @@ async def _check_tombstones(log: Log, fold: AuditFold, findings: Findings, seen:
 
 def _difference(noted: Tombstone, stone: Tombstone) -> str:
     if noted.at != stone.at:
-        then, now = date_of(noted.at * 1000), date_of(stone.at * 1000)
-        return f"it was deleted at {then}; that was changed to {now}"
+        return f"it was deleted at {date_of_ms(noted.at)}; that was changed to {date_of_ms(stone.at)}"
     return "what is left of it after its deletion was changed"
 
 
 async def _check_links(log: Log, stone: Tombstone, fold: AuditFold, findings: Findings) -> None:
     name, epoch = _name(stone.channel), stone.epoch
-    known = fold.known(epoch)._replace(since=0)
-    checked = ChainCheck(name, stone.channel, epoch, (stone.floor, stone.head), findings, known)
+    ends, known = (stone.floor, stone.head), fold.known_of_deleted(epoch)
+    checked = ChainCheck(name, stone.channel, epoch, ends, findings, known)
     async for link in _links(log, epoch, stone.floor):
         findings.rows += 1
         checked.take(link)
@@ -161,8 +164,10 @@ async def _check_links(log: Log, stone: Tombstone, fold: AuditFold, findings: Fi
     if removal is None:
         if fold.has_to_explain(stone):
             findings.broken(name, "it was deleted, and no signed statement says by whom")
+    elif problem := fold.deletion_problem(epoch, stone.at):
+        findings.broken(name, problem)
     elif stone.channel.startswith(PREFIX):
-        findings.note(f"{name} was deleted at {date_of(stone.at * 1000)} by {removal.by.name or 'somebody'}")
+        findings.note(f"{name} was deleted at {date_of_ms(stone.at)} by {removal.by.name or 'somebody'}")
 
 
 async def _links(log: Log, epoch: str, floor: Mark) -> AsyncIterator[Link]:
@@ -182,4 +187,4 @@ def _checked(chain: Chain, findings: Findings, known: Known) -> ChainCheck:
 def _name(channel: str) -> str:
     if channel == CHANNEL:
         return NAME
-    return f"thread {thread_of(channel)}" if channel.startswith(PREFIX) else f"channel {channel}"
+    return name_of(channel)

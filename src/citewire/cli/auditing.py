@@ -224,11 +224,13 @@ def _say_who_signed(trust: Trust) -> None:
 
     for key in sorted(trust.known):
         write_out(f"signed by the trusted key {key_id(key)}\n")
+    for key in sorted(trust.pinned):
+        write_out(f"signed by the key {key_id(key)}, up to the head given with --head\n")
     if trust.known and not trust.unknown:
         return
     for key in sorted(trust.unknown):
         write_out(f"signed by the unknown key {key_id(key)}\n")
-    if not trust.unknown:
+    if not trust.unknown and not trust.pinned:
         write_out("not signed\n")
     say("note: nothing tells who signed it; --public-key names a key that is trusted")
     raise typer.Exit(3)

@@ -72,9 +72,9 @@ class AuditTrail:
             await self._record_keys()
 
     async def _record_keys(self) -> None:
-        rows = await asyncio.to_thread(read_keys, self._vault)
         if not self._keys:
             self._keys = await self._recorded()
+        rows = await asyncio.to_thread(read_keys, self._vault)
         changed = [each for each in map(api_key_of, rows) if self._keys.get(each.name) != each]
         if changed:
             await self._store.append(CHANNEL, [_entry("api-key", each) for each in changed])

@@ -300,6 +300,20 @@ def test_no_process_is_left(ending: str) -> None:
     assert gone(child.pid)
 
 
+def test_pictures_that_take_too_much_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that there is room for are drawn. A process that writes more anyway is ended."""
+    [whole] = draw_all_in_child(PDF, [Crop(1)])
+    assert isinstance(whole, bytes)
+    first, second = draw_all_in_child(PDF, [Crop(1)] * 2, most_result=len(whole) * 3 // 2)
+    assert first == whole
+    assert isinstance(second, ReaderFailed)
+    monkeypatch.setattr(
+        "citewire.documents.draw._COMMAND", ("-c", "import os\nwhile True: os.write(1, b'x')")
+    )
+    with pytest.raises(ReaderFailed, match="the pictures take more than 1,000 bytes"):
+        draw_all_in_child(PDF, [Crop(1)], most_result=1000)
+
+
 def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ReaderFailed, match="no process"):

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
+import signal
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from citewire.channels.memory import MemoryStore
 from citewire.documents.cache import Cache
 from citewire.documents.html import read_html
 from citewire.documents.ocr import NOTHING, OcrTurn, OcrUnfinished
 from citewire.documents.ocr_pages import PageCache, forget_pages
+from citewire.documents.reader import ReaderTimeout
 from citewire.verification.engine import Engine, Limits
 from citewire.verification.lanes import ACCOUNT
+from citewire.verification.library import Checked
 from citewire.verification.readers import Lanes, TooManyReads
 from citewire.verification.sources import Given
 from citewire.verification.verifier import Asked
+from clock import LONG, hurried, on_clock
 from test_catalog import desk
 
 # Readers that some files trouble: the first word of a file says how. Whatever is too slow for the quick lane
-# says so at once, so that no test waits for it; in the heavy one a file that hangs does so in earnest.
+# says so at once, so that no test waits for it; in the heavy one a file that hangs does so in earnest. A file
+# that stalls does so in every lane.
 READER = """
 import os, resource, time
 from importlib import import_module
@@ -34,9 +42,10 @@ load = import_module("citewire.documents.load")
 read = load.read
 
 def hostile(data, **options):
-    word = data.split()[0].decode()
+    word = data.split()[0].decode("utf-8", "replace")
     with open(os.environ["TOLD"], "a") as told:
         told.write(word + "\\n")
+    if word.startswith("stall"): time.sleep(600)
     if word.startswith("hang") and resource.getrlimit(resource.RLIMIT_CPU)[0] > 10: time.sleep(600)
     if word.startswith(("hang", "late")): raise reader.ReaderTimeout("not read in time")
     if word.startswith("eat"):
@@ -63,9 +72,27 @@ def hanging(count: int) -> list[Given]:
     return [Given(f"hang{n} for long".encode(), f"hang{n}.txt") for n in range(count)]
 
 
+def stalling(count: int) -> list[Given]:
+    return [Given(f"stall{n} for long".encode(), f"stall{n}.txt") for n in range(count)]
+
+
 async def verdict(engine: Engine, asked: Asked) -> tuple[str, str | None]:
     checked = await anext(engine.check([asked]))
     return checked.status, checked.source
+
+
+async def soon(engine: Engine, asked: Asked) -> Checked:
+    """The verdict on a quote for which time flies."""
+
+    async def check() -> Checked:
+        return await anext(engine.check([asked]))
+
+    return await hurried(asyncio.create_task(check()))
+
+
+def words(told: Path) -> list[str]:
+    """The first word of each file that was read, in order."""
+    return told.read_text().split()
 
 
 def test_slow_files_of_one_caller_hold_up_nobody_else(told: Path) -> None:
@@ -84,6 +111,80 @@ def test_slow_files_of_one_caller_hold_up_nobody_else(told: Path) -> None:
 
     asyncio.run(main())
     assert "It" in told.read_text().split()
+
+
+@pytest.mark.usefixtures("told")
+def test_files_that_stall_in_the_quick_lane_hold_up_no_verified_quote() -> None:
+    """Eight files of somebody else keep all readers busy that one caller may have, for ten seconds each."""
+
+    async def main() -> None:
+        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
+            ACCOUNT.set("ann")
+            await engine.add(*stalling(8))
+            ACCOUNT.set("bob")
+            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
+            assert await verdict(engine, Asked("1", FEE)) == ("verified", "fees.txt")
+            assert not all(reading.settled.is_set() for reading in engine.known)
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("told")
+def test_a_quote_that_is_not_verified_waits_only_a_moment_for_the_files_of_others() -> None:
+    """What was not read by then is named in the verdict."""
+
+    async def main() -> None:
+        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
+            ACCOUNT.set("ann")
+            await engine.add(*stalling(8))
+            ACCOUNT.set("bob")
+            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
+
+            async def check(quote: str, source: str | None = None) -> Checked:
+                return await soon(engine, Asked("1", quote, source))
+
+            altered = await check(FEE.replace("47", "94"))
+            assert (altered.status, altered.source) == ("altered", "fees.txt")
+            missed = await check("nobody has ever written down such words as these")
+            assert missed.status == "missed"
+            unread = ", ".join(f"stall{n}.txt" for n in range(8))
+            assert altered.warnings[-1] == missed.warnings[-1] == f"not looked for in {unread}"
+            ACCOUNT.set("carol")
+            assert await check(FEE.replace("47", "94")) == altered
+            unknown = await check(FEE, "nobody.txt")
+            assert (unknown.status, unknown.reason) == ("skipped", "no source is called nobody.txt")
+            assert unknown.warnings == missed.warnings
+            assert not all(reading.settled.is_set() for reading in engine.known)
+
+    on_clock(main())
+
+
+@pytest.mark.usefixtures("told")
+def test_a_verified_quote_waits_only_a_while_for_the_sources_of_the_server() -> None:
+    """After a start, what callers uploaded before counts as the server's."""
+
+    async def main() -> None:
+        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
+            await engine.add(*stalling(8), Given(FEE, "fees.txt"))
+            await engine.known[-1].settled.wait()
+            checked = await soon(engine, Asked("1", FEE))
+            assert (checked.status, checked.source) == ("verified", "fees.txt")
+            assert not all(reading.settled.is_set() for reading in engine.known)
+
+    on_clock(main())
+
+
+@pytest.mark.usefixtures("told")
+def test_where_no_source_is_read_a_quote_waits_for_those_of_others() -> None:
+    async def main() -> None:
+        async with Engine(workers=1, deadline=LONG, limits=Limits(readers=2)) as engine:
+            ACCOUNT.set("ann")
+            await engine.add(*stalling(2))
+            ACCOUNT.set("bob")
+            checked = await soon(engine, Asked("1", FEE))
+            assert (checked.status, checked.reason) == ("pending", "deadline")
+
+    on_clock(main())
 
 
 def test_a_caller_has_only_so_many_sources_unread(told: Path) -> None:
@@ -127,6 +228,24 @@ def test_a_file_that_failed_is_not_read_again_until_it_is_asked_for(told: Path, 
     assert told.read_text().split() == ["late"] * 4
     assert problem(memory=16 << 30) == "reader_timeout"
     assert told.read_text().split() == ["late"] * 6
+
+
+def test_what_the_cache_has_dropped_is_read_again_once_for_all_quotes(told: Path, tmp_path: Path) -> None:
+    """Three quotes at once need each of the files. The worker that has them open is gone."""
+    sources = [Given(f"file{n} says: {FEE}.".encode(), f"file{n}.txt") for n in range(6)]
+    asked = [Asked(str(n), FEE, f"file{n % 6}.txt") for n in range(18)]
+
+    async def main() -> list[str]:
+        cache, limits = Cache(tmp_path / "cache"), Limits(readers=1)
+        async with Engine(sources, cache=cache, workers=1, deadline=None, limits=limits) as engine:
+            await engine.prewarm()
+            cache.prune(lambda _: False)
+            [worker] = engine.pids
+            os.kill(worker, signal.SIGKILL)
+            return [checked.status async for checked in engine.check(asked)]
+
+    assert asyncio.run(main()) == ["verified"] * 18
+    assert Counter(told.read_text().split()) == {f"file{n}": 2 for n in range(6)}
 
 
 def test_readers_together_stay_within_their_memory(told: Path) -> None:
@@ -249,6 +368,106 @@ def test_ocr_goes_on_where_the_last_turn_ended(tmp_path: Path) -> None:
 def test_ocr_without_a_place_for_pages_is_done_in_one_turn() -> None:
     turn = OcrTurn(None, seconds=0)
     assert [turn.read(str(n), lambda: NOTHING) for n in range(3)] == [NOTHING] * 3
+
+
+TESSERACT = """#!/bin/sh
+cat > /dev/null
+printf '5\\t1\\t1\\t1\\t1\\t1\\t10\\t10\\t50\\t20\\t95\\tWords\\n'
+"""
+
+
+def test_a_scan_that_is_read_anew_takes_turns_too(
+    told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn for each of three pages. What the cache had is replaced, and nothing of the turns is left."""
+    (tmp_path / "tesseract").write_text(TESSERACT)
+    (tmp_path / "tesseract").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("citewire.verification.readers._OCR_TURN", 0.0)
+    pages, data = [Image.new("L", (200, 100), shade) for shade in (0, 40, 80)], io.BytesIO()
+    pages[0].save(data, "PDF", save_all=True, append_images=pages[1:])
+    given = Given(data.getvalue(), "scan.pdf")
+
+    async def main() -> list[tuple[str, int]]:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+            found: list[tuple[str, int]] = []
+            for anew in (False, False, True):
+                document = await engine.load(given, anew=anew)
+                found.append((document.text, len(words(told))))
+            assert scratch(tmp_path / "cache") == []
+            return found
+
+    text = "Words\n" * 3
+    # Once to see that there are only pictures, then the three turns.
+    assert asyncio.run(main()) == [(text, 4), (text, 4), (text, 8)]
+    assert sorted(each.name.count("-ocr") for each in Cache(tmp_path / "cache").home.iterdir()) == [0, 1]
+
+
+def scratch(folder: Path) -> list[Path]:
+    """The caches that are removed after use, of all engines."""
+    return [path for path in folder.glob("scratch/*/*") if path.is_dir()]
+
+
+def failures(folder: Path) -> list[Path]:
+    return [*folder.glob("failed-v*/*")]
+
+
+def test_no_failure_is_kept_of_what_is_read_anew(told: Path, tmp_path: Path) -> None:
+    """It could be read before: it is tried in any case, and the next time as well."""
+    given = Given(b"late again", "slow.txt")
+
+    async def main() -> None:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+            for tries in (2, 4):
+                with pytest.raises(ReaderTimeout):
+                    await engine.load(given, anew=True)
+                assert failures(tmp_path / "cache") == []
+                assert words(told) == ["late"] * tries
+            with pytest.raises(ReaderTimeout):
+                await engine.load(given)
+            assert len(failures(tmp_path / "cache")) == 1
+            with pytest.raises(ReaderTimeout):
+                await engine.load(given, anew=True)
+            assert words(told) == ["late"] * 8
+
+    asyncio.run(main())
+
+
+def test_no_failure_is_kept_on_disk_of_what_came_with_one_request(told: Path, tmp_path: Path) -> None:
+    """The process itself remembers it, so that nobody can keep readers busy with one file."""
+    given = Given(b"late again", "slow.txt")
+
+    async def main() -> None:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+            for scope in ("first", "second"):
+                await engine.add(given, scope=scope)
+                assert (await verdict(engine, Asked("1", FEE, scope=scope)))[0] == "skipped"
+                await engine.forget(scope)
+            assert words(told) == ["late"] * 2
+
+    asyncio.run(main())
+    digest = hashlib.sha256(b"late again").hexdigest()
+    assert [path for path in (tmp_path / "cache").rglob("*") if digest in path.name] == []
+    assert failures(tmp_path / "cache") == []
+
+
+@pytest.mark.usefixtures("told")
+def test_failures_of_what_nobody_needs_are_removed(tmp_path: Path) -> None:
+    older = tmp_path / "cache/failed-v0"
+    older.mkdir(parents=True)
+    (older / ("a" * 64 + "-b")).touch()
+
+    async def main() -> None:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+            await engine.add(Given(b"late one", "one.txt"), Given(b"late two", "two.txt"))
+            await engine.prewarm()
+            assert len(failures(tmp_path / "cache")) == 3
+            needed = hashlib.sha256(b"late two").hexdigest()
+            await engine.prune(lambda sha256: sha256 == needed)
+            [left] = failures(tmp_path / "cache")
+            assert left.name.startswith(needed)
+
+    asyncio.run(main())
 
 
 def test_a_scan_waits_apart_from_text() -> None:

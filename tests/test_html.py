@@ -161,6 +161,20 @@ def test_deep_nesting_is_read(tag: str) -> None:
     check(document)
 
 
+@pytest.mark.parametrize(("name", "depth"), [("x" * 62, 60), ("x" * 62, 7), ("b", 500), ("i" * 400, 3)])
+def test_paths_do_not_outgrow_the_page(name: str, depth: int) -> None:
+    """Each of many short texts stands deep in elements with long names."""
+    page = "<html><body>" + "".join(f"<{name}-{n}>" for n in range(depth)) + "<u>x</u>" * 20_000
+    document = read(page)
+    paths = [element.path for element in document.elements]
+    assert (document.text, len(paths)) == ("x" * 20_000, 20_000)
+    assert max(map(len, paths)) <= 512
+    assert sum(map(len, paths)) <= 16 * len(page)
+    outer = "/".join(("/html/body", *(f"{name}-{n}"[:64] for n in range(depth)), ""))
+    for path in paths:
+        assert path.startswith(f"{outer}u[") or outer.startswith(f"{path}/"), "it is that of an ancestor"
+
+
 def test_long_flat_pages_keep_every_path() -> None:
     """Tags that are never closed, or closed by others, are not nesting."""
     document = read("<div><p>a<li>b<br><img><span></div>" * 2000 + "<section><p>end")

@@ -25,8 +25,8 @@ class Desk:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.jobs: dict[str, ReadJob] = {}
 
-    async def add(self, name: str, account: str, *, urgent: bool = False) -> None:
-        self.ends[name], self.jobs[name] = asyncio.Event(), ReadJob(account, is_urgent=urgent)
+    async def add(self, name: str, account: str, *, urgent: bool = False, job: ReadJob | None = None) -> None:
+        self.ends[name], self.jobs[name] = asyncio.Event(), job or ReadJob(account, is_urgent=urgent)
         self.tasks[name] = asyncio.create_task(self._run(name))
         await asyncio.sleep(0)
 
@@ -87,6 +87,28 @@ def test_what_is_cancelled_gives_its_slot_back_and_is_not_run() -> None:
         await asyncio.gather(desk.tasks["first"], desk.tasks["second"], return_exceptions=True)
         await asyncio.sleep(0)
         assert desk.order == ["first", "third"]
+        await desk.close()
+
+    asyncio.run(main())
+
+
+def test_a_job_may_wait_more_than_once() -> None:
+    """Each turn has a slot of its own, and all of them become urgent together."""
+
+    async def main() -> None:
+        desk = Desk(1)
+        await desk.add("first", "ann")
+        await desk.add("other", "bob")
+        await desk.add("a", "bob")
+        await desk.add("b", "bob", job=desk.jobs["a"])
+        await desk.add("c", "bob", job=desk.jobs["a"])
+        assert desk.lane.status.waiting == 4
+        desk.tasks["b"].cancel()
+        await asyncio.gather(desk.tasks["b"], return_exceptions=True)
+        desk.jobs["a"].hurry()
+        for name in ("first", "a", "c", "other"):
+            assert desk.order[-1] == name
+            await desk.end(name)
         await desk.close()
 
     asyncio.run(main())

@@ -400,14 +400,14 @@ STYLES = (
 STRINGS = "<si><t>shared</t></si><si><r><t>rich </t></r><r><t>text</t></r><rPh><t>no</t></rPh></si>"
 
 
-def xlsx(rows: str, settings: str = "", state: str = "visible") -> bytes:
+def xlsx(rows: str, settings: str = "", state: str = "visible", name: str = "Data") -> bytes:
     drawing = f"<xdr:twoCellAnchor>{shape('boxed')}</xdr:twoCellAnchor>"
     return pack(
         "xl/workbook.xml",
         {
             "xl/workbook.xml": xml(
                 "workbook",
-                f'{settings}<sheets><sheet name="Data" r:id="a"/>'
+                f'{settings}<sheets><sheet name="{name}" r:id="a"/>'
                 f'<sheet name="It\'s 2" r:id="b" state="{state}"/></sheets>',
             ),
             "xl/_rels/workbook.xml.rels": rels(
@@ -460,6 +460,15 @@ def test_xlsx_is_a_page_for_each_sheet() -> None:
     }
     assert [page.label for page in document.pages] == ["Data", "It's 2"]
     assert by_kind(document) == [("hidden", "9\nboxed\nSure?"), ("comment", "Sure?")]
+
+
+def test_xlsx_names_that_are_far_too_long() -> None:
+    """Excel has 31 characters for a sheet. What is no address of a cell is not taken for one."""
+    cells = "".join(f'<c r="{at}"><v>1</v></c>' for at in ("A" * 9000, "b7", "XFD1048576"))
+    data = xlsx(f'<row r="3">{cells}</row>', name="Data" * 100)
+    paths = [element.path for element in read_xlsx(data, sha256="").elements]
+    label = ("Data" * 100)[:64]
+    assert paths[:3] == [f"{label}!A3", f"{label}!B3", f"{label}!XFD1048576"]
 
 
 GOOD = docx(p("Text " * 50))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -160,6 +161,27 @@ async def test_a_text_that_somebody_changed_in_the_cache_is_read_again(here: Pro
     chip, marked, rows = await here.said()
     assert (chip, marked, rows["The source says"]) == ("! Cannot be proved", [], "")
     assert "the text that it reads from them is not the one that was checked" in rows["Version"]
+
+
+def test_a_reader_who_leaves_while_it_is_read_again_costs_nobody_the_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    stuck = f"import time; open({str(told)!r}, 'w').close(); time.sleep(600)"
+
+    async def main() -> None:
+        async with proven(tmp_path) as here:
+            rewrite(Cache(here.folder / "data/cache"), lambda text: text.replace("everybody", "nobody at"))
+            with monkeypatch.context() as patch:
+                patch.setattr("citewire.documents.reader._COMMAND", ("-c", stuck))
+                leaving = asyncio.create_task(here.said())
+                await asyncio.to_thread(told.read_bytes)
+                leaving.cancel()
+                await asyncio.gather(leaving, return_exceptions=True)
+            assert is_proof(await here.said())
+
+    asyncio.run(main())
 
 
 def test_a_file_of_a_folder_that_changed_or_went(tmp_path: Path) -> None:

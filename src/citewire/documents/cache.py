@@ -31,7 +31,7 @@ from citewire.documents.document import Document
 __all__ = ["NO_LIMIT", "VERSION", "Cache", "Packed", "default_folder"]
 
 # Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
-VERSION = 3
+VERSION = 4
 
 LIMIT, NO_LIMIT = 4 << 30, 1 << 62
 # The share of the limit that one process writes before it looks again what others have written.

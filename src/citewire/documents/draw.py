@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from citewire.codec import prepare
 from citewire.documents.errors import DocumentError, Encrypted
 from citewire.documents.load import is_image
-from citewire.documents.reader import ReaderFailed, ReaderTimeout, end, limit_process
+from citewire.documents.reader import MOST_RESULT, ReaderFailed, ReaderTimeout, end, exchange, limit_process
 
 __all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode", "has_looks"]
 
@@ -46,6 +46,8 @@ _SAVE: dict[Format, dict[str, Any]] = {
     "avif": {"quality": 60, "speed": 8, "max_threads": 1},
 }
 _OUTSIDE = "the boxes are outside of what the page shows"
+# Bytes that a result may take around its pictures, for each of them.
+_OVERHEAD = 1 << 12
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
 
 
@@ -111,6 +113,7 @@ class _Job(Struct, frozen=True):
     crops: tuple[Crop, ...]
     seconds: int
     memory: int
+    most_result: int
 
 
 class _Drawn(Struct, frozen=True):
@@ -153,14 +156,17 @@ def draw_in_child(
 
 def draw_all_in_child(
     data: bytes, crops: Iterable[Crop], *, timeout: float = TIMEOUT, memory: int = MEMORY,
+    most_result: int = MOST_RESULT,
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
 ) -> list[bytes | DocumentError]:  # fmt: skip
     """Pictures of one file, in order, an error in the place of each that cannot be drawn.
 
-    Raises ReaderFailed or ReaderTimeout where its process dies or takes too long. Whoever wants to end it
-    sooner kills the process given to `started`.
+    Those that would take more than `most_result` bytes with the ones before are not drawn either. Raises
+    ReaderFailed or ReaderTimeout where its process dies or takes too long. Whoever wants to end it sooner
+    kills the process given to `started`.
     """
-    job = msgpack.encode(_Job(data, tuple(crops), math.ceil(timeout), memory))
+    crops = tuple(crops)
+    job = msgpack.encode(_Job(data, crops, math.ceil(timeout), memory, most_result))
     try:
         child = subprocess.Popen(  # noqa: S603  # our own interpreter and code
             (sys.executable, *_COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -170,9 +176,11 @@ def draw_all_in_child(
         raise ReaderFailed("no process to draw it in", detail=exc) from exc
     try:
         started(child)
-        made, _ = child.communicate(job, timeout=timeout)
+        made = exchange(child, job, timeout=timeout, most=most_result + _OVERHEAD * (len(crops) + 1))
     except subprocess.TimeoutExpired as exc:
         raise ReaderTimeout(f"not drawn within {timeout:g} s") from exc
+    except OverflowError as exc:
+        raise ReaderFailed(f"the pictures take more than {most_result:,} bytes") from exc
     finally:
         end(child)
     try:
@@ -193,13 +201,23 @@ def serve() -> None:
     made: list[_Drawn] = []
     try:
         with _opened(job.data) as file:
-            made += [_attempted(file, crop) for crop in job.crops]
+            made += _within_limit((_attempted(file, crop) for crop in job.crops), job.most_result)
     except DocumentError as exc:
         made = [_Drawn(error=(exc.code, exc.message, exc.detail))] * len(job.crops)
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
     # Past whatever libraries do at exit: the result is out.
     os._exit(0)
+
+
+def _within_limit(drawn: Iterable[_Drawn], most: int) -> Iterator[_Drawn]:
+    """The pictures, with an error in the place of each for which there is no room."""
+    for one in drawn:
+        if len(one.image) > most:
+            yield _Drawn(error=(ReaderFailed.code, "the pictures of this file take too many bytes", ""))
+            continue
+        most -= len(one.image)
+        yield one
 
 
 def _attempted(file: Any, crop: Crop) -> _Drawn:

@@ -39,8 +39,12 @@ _SHALLOW = {
 # The parser looks through all open elements at each block, so 100,000 of them take it 15 s. Chrome stops
 # nesting here too.
 _DEEPEST = 512
-# Names of elements in a path: past this the path is that of an ancestor, or paths would outgrow the text.
-_LONGEST_PATH = 64
+# Characters of the name of an element in a path.
+_LONGEST_NAME = 64
+# Characters of a path, and of all paths for each character of a page that is not short. An element whose path
+# would be longer has that of an ancestor: shorter lengths are tried until all paths together fit.
+_LONGEST_PATHS = (512, 256, 128, 64)
+_PATHS_PER_CHARACTER, _SHORT_PAGE = 16, 1 << 16
 
 _SPACES = re.compile(r"[ \t\n\f\r]{2,}|[\t\n\f\r]")
 # An attribute, as browsers cut it: possessive, so that no text has a second reading.
@@ -85,7 +89,6 @@ class _Node(Struct, frozen=True, gc=False):
     """An element, as its path needs it: `nth` of its name in its parent."""
 
     parent: int
-    depth: int
     tag: str
     nth: int
 
@@ -109,7 +112,8 @@ def read_html(
     data: bytes, *, sha256: str, name: str | None = None, url: str | None = None, charset: str | None = None
 ) -> Document:
     """The page in `data`; `charset` is what the server said. Whatever the bytes are, there is a document."""
-    parser = LexborHTMLParser(_flattened(_decoded(data, charset)), scripting=True)
+    html = _flattened(_decoded(data, charset))
+    parser = LexborHTMLParser(html, scripting=True)
     sheets = (style.text() for style in parser.css("style") if not style.attributes.get("media"))
     walk = _Walk(parser.root, Styles(sheets))
     text = "".join(walk.draft.parts)
@@ -120,7 +124,7 @@ def read_html(
         text,
         (Page(1, 0, len(text)),),
         line_starts(text),
-        elements=walk.elements(),
+        elements=walk.elements(_PATHS_PER_CHARACTER * max(len(html), _SHORT_PAGE)),
         asides=tuple(Aside(start, end, "hidden") for start, end in walk.hidden),
         title=(" ".join(title.text().split()) or None) if title else None,
         name=name,
@@ -224,14 +228,27 @@ class _Walk:
         self._numbered: set[int] = set()
         self._walk(root)
 
-    def elements(self) -> tuple[Element, ...]:
+    def elements(self, most: int) -> tuple[Element, ...]:
+        """The elements that have text, with paths of at most about `most` characters in all."""
         paths: list[str] = []
-        for at, node in enumerate(self._nodes):
-            path = paths[node.parent] if node.depth else ""
-            if node.depth < _LONGEST_PATH:
-                path += f"/{node.tag}[{node.nth}]" if at in self._numbered else f"/{node.tag}"
-            paths.append(path)
+        for longest in _LONGEST_PATHS:
+            paths = self._paths(longest)
+            if sum(len(paths[node]) for _, _, node in self._runs) <= most:
+                break
         return tuple(Element(start, end, paths[node]) for start, end, node in self._runs)
+
+    def _paths(self, longest: int) -> list[str]:
+        """The path of each node, or of its closest ancestor whose path is not longer than this."""
+        paths: list[str] = []
+        cut: set[int] = set()
+        for at, node in enumerate(self._nodes):
+            outer = "" if node.parent < 0 else paths[node.parent]
+            path = outer + (f"/{node.tag}[{node.nth}]" if at in self._numbered else f"/{node.tag}")
+            if node.parent in cut or len(path) > longest:
+                cut.add(at)
+                path = outer
+            paths.append(path)
+        return paths
 
     def _walk(self, node: LexborNode | None) -> None:
         here = _Open(-1, None, 0, False, None, {}, {})
@@ -259,8 +276,7 @@ class _Walk:
         parent.children[tag] = count + 1, first
         if count:
             self._numbered |= {first, at}
-        depth = self._nodes[parent.id].depth + 1 if self._nodes else 0
-        self._nodes.append(_Node(parent.id, depth, tag[:_LONGEST_PATH], count + 1))
+        self._nodes.append(_Node(parent.id, tag[:_LONGEST_NAME], count + 1))
         gap = _GAPS.get(tag, 0)
         self.draft.separate(gap)
         hidden = parent.hidden

@@ -20,6 +20,9 @@ _RUNNING: tuple[AsideKind, ...] = ("header", "footer")
 _SHAPES = {"sp", "graphicFrame", "pic", "cxnSp"}
 # The slide itself and what stands on all pages of notes.
 _NO_NOTES = {"sldImg", "sldNum", "dt", "hdr", "ftr"}
+# Characters of a sheet's name in the path of each of its cells: Excel has 31.
+_LONGEST_NAME = 64
+_CELL_ADDRESS = re.compile(r"[A-Z]{1,3}[0-9]{1,7}")
 
 
 def _document(package: Package, draft: Draft, kind: Kind, sha256: str, name: str | None) -> Document:
@@ -293,7 +296,8 @@ def read_xlsx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     parts = {relation.id: relation.part for relation in package.related(package.main, *kinds)}
     for number, listed in enumerate(package.root.iter("{*}sheet"), 1):
         label = attribute(listed, "name") or f"Sheet{number}"
-        path = label if re.fullmatch(r"[^\W\d]\w*", label) else "'" + label.replace("'", "''") + "'"
+        short = label[:_LONGEST_NAME]
+        path = short if re.fullmatch(r"[^\W\d]\w*", short) else "'" + short.replace("'", "''") + "'"
         part = parts.get(relation_id(listed) or "", f"sheet {number}")
         sheet = package.try_read(part)
         with draft.aside("hidden" if attribute(listed, "state") in {"hidden", "veryHidden"} else None):
@@ -310,7 +314,9 @@ def _sheet(package: Package, draft: Draft, book: _Workbook, part: str, sheet: Xm
         for column, cell in enumerate(row, 1):
             if text := book.value(cell):
                 draft.write(text)
-                at = cell.attrib.get("r") or f"{_letters(column)}{row_number}"
+                at = cell.attrib.get("r", "")
+                if not _CELL_ADDRESS.fullmatch(at):
+                    at = f"{_letters(column)}{row_number}"
                 draft.elements.append(Element(draft.at - len(text), draft.at, f"{path}!{at}"))
                 draft.separate(CELL)
         draft.separate(ROW)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -26,15 +28,21 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.ocr import die_with_parent
 from citewire.errors import CitewireError
 
-__all__ = ["ReaderFailed", "ReaderTimeout", "end", "limit_process", "read_in_child"]
+__all__ = [
+    "MOST_RESULT", "ReaderFailed", "ReaderTimeout", "end", "exchange", "limit_process", "read_in_child",
+]  # fmt: skip
 
 TIMEOUT = 60.0
 # Of address space. Fifty megabytes of HTML that are mostly tags take between two and four.
 MEMORY = 4 << 30
+# Bytes of what a child makes of a file: its parent, which has no limit of memory, holds all of them.
+MOST_RESULT = 256 << 20
 # Seconds to wait for a child that was killed, and for which one may live on after its parent was.
 _GRACE = 5
 
 _COMMAND = ("-P", "-c", "from citewire.documents.reader import serve; serve()")
+# Bytes that are sent or received at once, and that a result may take around its own.
+_PIECE, _OVERHEAD = 1 << 16, 1 << 16
 # A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
@@ -57,6 +65,7 @@ class _Job(Struct, frozen=True):
     options: dict[str, Any]
     seconds: int
     memory: int
+    most_result: int
 
 
 class _Made(Struct, frozen=True):
@@ -75,14 +84,16 @@ def read_in_child(
     *,
     timeout: float = TIMEOUT,
     memory: int = MEMORY,
+    most_result: int = MOST_RESULT,
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
     **options: Any,
 ) -> Document:
     """What `reader`, a `module:function`, makes of `data` and the options. Raises `DocumentError`.
 
     It is over after `timeout` seconds. Whoever wants to end it sooner kills the process given to `started`.
+    A document that takes more than `most_result` bytes is refused.
     """
-    job = msgpack.encode(_Job(reader, data, options, math.ceil(timeout), memory))
+    job = msgpack.encode(_Job(reader, data, options, math.ceil(timeout), memory, most_result))
     command = (sys.executable, *_COMMAND)
     try:
         child = subprocess.Popen(  # noqa: S603  # our own interpreter and code
@@ -93,12 +104,66 @@ def read_in_child(
         raise ReaderFailed("no process to read it in", detail=exc) from exc
     try:
         started(child)
-        made, _ = child.communicate(job, timeout=timeout)
+        made = exchange(child, job, timeout=timeout, most=most_result + _OVERHEAD)
     except subprocess.TimeoutExpired as exc:
         raise ReaderTimeout(f"not read within {timeout:g} s") from exc
+    except OverflowError as exc:
+        raise ReaderFailed(_too_large(most_result)) from exc
     finally:
         end(child)
     return _unpacked(made, child.returncode)
+
+
+def exchange(child: subprocess.Popen[bytes], job: bytes, *, timeout: float, most: int) -> bytearray:
+    """Send a child its job and receive what it writes, to its end.
+
+    As `Popen.communicate`, but raises `OverflowError` as soon as the child has written more than `most`
+    bytes. Raises `subprocess.TimeoutExpired`.
+    """
+    if not child.stdin or not child.stdout:
+        raise ValueError("a child without pipes")
+    if sys.platform == "win32":
+        # There, pipes cannot be waited for; the child itself refuses to write more.
+        return bytearray(child.communicate(job, timeout=timeout)[0])
+    until = time.monotonic() + timeout
+    unsent, received = memoryview(job), bytearray()
+    os.set_blocking(child.stdin.fileno(), False)
+    with selectors.DefaultSelector() as pipes:
+        pipes.register(child.stdin, selectors.EVENT_WRITE)
+        pipes.register(child.stdout, selectors.EVENT_READ)
+        while pipes.get_map():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(child.args, timeout)
+            for pipe, _ in pipes.select(left):
+                if pipe.fileobj is child.stdin:
+                    unsent = _send(pipe.fd, unsent)
+                    if not unsent:
+                        pipes.unregister(child.stdin)
+                        child.stdin.close()
+                    continue
+                piece = os.read(pipe.fd, _PIECE)
+                received += piece
+                if len(received) > most:
+                    raise OverflowError(f"more than {most} bytes")
+                if not piece:
+                    pipes.unregister(child.stdout)
+    child.wait(max(0.0, until - time.monotonic()))
+    return received
+
+
+def _send(pipe: int, unsent: memoryview) -> memoryview:
+    """Write as much as there is room for; what is left. A child that reads no more is sent no more."""
+    try:
+        return unsent[os.write(pipe, unsent[:_PIECE]) :]
+    except BlockingIOError:
+        return unsent
+    except BrokenPipeError:
+        return unsent[:0]
+
+
+def _too_large(most: int) -> str:
+    return f"what was read takes more than {most:,} bytes"
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
@@ -118,7 +183,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _unpacked(made: bytes, status: int) -> Document:
+def _unpacked(made: bytearray, status: int) -> Document:
     if sys.platform != "win32" and status == -signal.SIGXCPU:
         raise ReaderTimeout("not read within the processor time it may take")
     try:
@@ -165,6 +230,8 @@ def serve() -> None:
 def _read(job: _Job) -> _Made:
     module, _, function = job.reader.partition(":")
     packed = Packed.of(getattr(import_module(module), function)(job.data, **job.options))
+    if len(packed.meta) + sum(array.nbytes for array in packed.arrays) > job.most_result:
+        raise ReaderFailed(_too_large(job.most_result))
     arrays = [
         (array.dtype.str, array.shape, array.reshape(-1).view(np.uint8).data) for array in packed.arrays
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import Literal, Protocol, TypeAlias
 
@@ -13,6 +14,7 @@ from citewire.documents.errors import DocumentError
 from citewire.server.blobs import Blobs
 from citewire.server.holdings import Holding
 from citewire.verification.engine import Engine
+from citewire.verification.readers import TooManyReads
 from citewire.verification.reading import Reading
 
 __all__ = ["CheckedVersion", "KnownSources", "VersionState", "Versions"]
@@ -91,7 +93,12 @@ class Versions:
         if not _is(document, sha256, text_sha256) and sha256 not in self._read_again:
             # Either the cache is damaged, or a newer reader makes another text of the same bytes.
             self._read_again.add(sha256)
-            document = await self._engine.load(given, anew=True)
+            try:
+                document = await self._engine.load(given, anew=True)
+            except (asyncio.CancelledError, TooManyReads):
+                # The caller left, or has too many sources waiting: it is read for whoever asks next.
+                self._read_again.discard(sha256)
+                raise
         return document if _is(document, sha256, text_sha256) else None
 
 

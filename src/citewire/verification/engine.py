@@ -1,13 +1,15 @@
 """The local verifier: sources are read in children, searched by workers, and awaited here.
 
-A quote that names a source waits for that one to be read; any other for all of them. What a source, a quote
-or a process does costs no other quote its verdict, and nothing is left running in the end.
+A quote that names a source waits for that one to be read; any other for all sources of its caller and of the
+server, and a moment for those of other callers. What a source, a quote or a process does costs no other quote
+its verdict, and nothing is left running in the end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -51,6 +53,9 @@ _log = logging.getLogger("citewire.verification")
 # Seconds more for each character of a document that is opened: ten times what it takes.
 _OPENING = 5e-6
 _MOST_WORKERS = 8
+# Seconds for which a quote waits for unread sources of other callers that it does not name; and for its own
+# and the server's, before it is looked for in those that are read.
+_PATIENCE, _OWN_PATIENCE = 2.0, 10.0
 # A quote that is longer is not remembered.
 _LONGEST = 2000
 _CLOSED, _REMOVED = "the engine was closed", "the source was removed"
@@ -94,6 +99,7 @@ class Engine:
         self._removals = 0
         self._leaving: set[asyncio.Task[None]] = set()
         self._tasks: dict[Reading, asyncio.Task[None]] = {}
+        self._restoring: dict[Reading, asyncio.Task[None]] = {}
         self._results: OrderedDict[tuple[Any, ...], Checked] = OrderedDict()
         self._folder: Path | None = None
         self._scopes: dict[str, Cache] = {}
@@ -189,6 +195,8 @@ class Engine:
         self._removals += 1
         self._results.clear()
         self._tasks.pop(reading).cancel()
+        if restoring := self._restoring.get(reading):
+            restoring.cancel()
         # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
         self._leave(self._pool.forget(reading.number, self._limits.seconds))
 
@@ -212,8 +220,9 @@ class Engine:
         self._readers.check_room(ACCOUNT.get())
 
     async def prune(self, is_needed: Callable[[str], bool]) -> None:
-        """Forget what was made of bytes that nobody needs, see `Cache.prune`."""
+        """Forget what was made of bytes that nobody needs, see `Cache.prune`, and which of them failed."""
         await in_thread(lambda: self._shared.prune(is_needed))
+        await in_thread(lambda: self._readers.failures.prune(is_needed))
 
     async def load(self, given: Given, *, anew: bool = False) -> Document:
         """What a source says that is none of the engine's; `anew` it is read and takes the cache's place.
@@ -222,7 +231,17 @@ class Engine:
         """
         [listed] = each_source(given)
         job = ReadJob(ACCOUNT.get(), is_urgent=True)
-        return (await self._readers.read(listed, self._shared, job, anew=anew))[1]
+        if not anew:
+            return (await self._readers.read(listed, self._shared, job))[1]
+        # A cache of its own: nothing in it is from before, and pages that tesseract reads have a place.
+        try:
+            cache = self._scratch.make()
+        except OSError as exc:
+            raise DocumentError("it cannot be read again now", detail=exc) from exc
+        try:
+            return (await self._readers.read(listed, cache, job, target=self._shared))[1]
+        finally:
+            await asyncio.shield(self._leave(in_thread(partial(self._scratch.remove, cache))))
 
     async def cached(self, reading: Reading) -> Document | None:
         """As `document`, without its boxes and in a thread."""
@@ -237,6 +256,7 @@ class Engine:
         """See `Verifier`."""
         gone, cache = self._readings.pop(scope, []), self._scopes.pop(scope, None)
         tasks = [self._tasks.pop(reading) for reading in gone]
+        tasks += [self._restoring[reading] for reading in gone if reading in self._restoring]
         for known in [each for each in self._results if each[0] == scope]:
             del self._results[known]
         # To the end, also when the caller is cancelled.
@@ -306,10 +326,18 @@ class Engine:
             each.job.hurry()
         await self._wait(waited)
 
-    async def _wait(self, readings: Iterable[Reading]) -> None:
+    async def _read_own(self, readings: Iterable[Reading], until: float) -> None:
+        """As `_read_all`, but wait for sources of other callers only `until` a time of the event loop."""
+        own, others = _by_owner(readings)
+        for each in others:
+            each.job.hurry()
+        await self._read_all(own)
+        await self._wait(others, max(0.0, until - asyncio.get_running_loop().time()))
+
+    async def _wait(self, readings: Iterable[Reading], seconds: float | None = None) -> None:
         """Wait for them, but for those that are gone. They go on being read when this is cancelled."""
         if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=seconds)
 
     async def _read(self, reading: Reading, bring: Callable[[], Awaitable[object]] | None) -> None:
         try:
@@ -369,22 +397,35 @@ class Engine:
         return replace(checked, id=asked.id, quote=asked.quote)
 
     async def _checked(self, asked: Asked) -> Checked:
-        if asked.source is None and (early := await self._found_early(asked)):
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        if asked.source is None and (early := await self._found_early(asked, until)):
             return early
-        readings, pinned = await self._meant(asked)
+        readings, pinned = await self._meant(asked, until)
         if not asked.quote.strip():
             return await self._closest(asked, readings, pinned)
         return await self._judged(asked, readings, pinned)
 
-    async def _found_early(self, asked: Asked) -> Checked | None:
-        """A verdict for a quote that names no source, where slow sources are not needed for it.
+    async def _found_early(self, asked: Asked, until: float) -> Checked | None:
+        """A verdict for a quote that names no source, where unread sources are not needed for it.
 
-        It waits for all but those that are slow to read. Only what is verified needs none of them.
+        It waits a while for the caller's own sources and the server's, and `until` a time of the event loop
+        for those of other callers; not at all for what is known to be slow. Only `verified` is a verdict that
+        no unread source can change.
         """
         every = self._searched(asked)
         for each in every:
             each.job.hurry()
-            await each.settled.wait()
+        own, others = _by_owner(every)
+        await _settle(own, until - _PATIENCE + min(_OWN_PATIENCE, (self._deadline or math.inf) / 3))
+        if early := await self._verified(asked, every):
+            return early
+        if all(each.settled.is_set() for each in others):
+            return None
+        await _settle(others, until)
+        return await self._verified(asked, every)
+
+    async def _verified(self, asked: Asked, every: list[Reading]) -> Checked | None:
+        """The verdict on a quote that is verified in what is read, where some sources are not."""
         read = [each for each in every if each.is_read]
         likely = {name.casefold() for name in asked.likely}
         unread = [each for each in every if not each.is_read]
@@ -401,11 +442,14 @@ class Engine:
         """What becomes of a quote in sources that are read; `pinned` where it names them."""
         if not readings:
             called = f"no source is called {for_log(asked.source, 80)}"
-            return Checked(None, "skipped", "there is no source" if asked.source is None else called)
+            late = [reading.name for reading in self._searched(asked) if not reading.is_read]
+            reason = "there is no source" if asked.source is None else called
+            return _with_unread(Checked(None, "skipped", reason), late)
         readable = {reading.number: reading for reading in readings if reading.key}
         if not readable:
-            problem = readings[0].problem
-            return Checked(None, "skipped", problem.message if problem else NO_TEXT, readings[0].name)
+            first = next((reading for reading in readings if reading.is_read), readings[0])
+            return Checked(None, "skipped", first.problem.message if first.problem else NO_TEXT, first.name)
+        late = [reading.name for reading in readings if not reading.is_read]
         named, shared = self._named(readable, pinned)
         scope = asked.scope if any(readable[each.number].scope for each in named) else None
         asked = replace(asked, near=asked.near.plain)
@@ -418,11 +462,9 @@ class Engine:
             self._results[known] = checked
             if len(self._results) > self._limits.results:
                 self._results.popitem(last=False)
-        unread = ", ".join(reading.name for reading in readings if reading.problem)
-        if checked.status == "missed" and unread:
-            elsewhere = f"not looked for in {for_log(unread, 200)}"
-            return replace(checked, warnings=(*checked.warnings, elsewhere))
-        return checked
+        failed = [reading.name for reading in readings if reading.problem]
+        unread = {"verified": [], "missed": failed + late}.get(checked.status, late)
+        return _with_unread(checked, unread)
 
     async def _closest(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
         """Of a citation that quotes nothing: never a verdict, but where one may look."""
@@ -438,8 +480,12 @@ class Engine:
         passage = replace(best.checked.context, source=self._name(best.number, readable, asked))
         return replace(best.checked, context=passage)
 
-    async def _meant(self, asked: Asked) -> tuple[list[Reading], bool]:
-        """The sources to look in, read, and whether the quote names them."""
+    async def _meant(self, asked: Asked, until: float) -> tuple[list[Reading], bool]:
+        """The sources to look in, and whether the quote names them.
+
+        They are read, but for those that it does not name and that other callers have added: for these it
+        waits `until` a time of the event loop, or to the end where no source is read.
+        """
         wanted = [name.casefold() for name in (asked.likely if asked.source is None else (asked.source,))]
         every = self._searched(asked)
         for readings, called in name_order(every, wanted):
@@ -447,7 +493,10 @@ class Engine:
                 if named := find_named(readings, called):
                     await self._read_all(named)
                     return named, True
-                await self._read_all(readings)
+                await self._read_own(readings, until)
+        if every and not any(each.is_read for each in every):
+            await self._read_all(every)
+            return await self._meant(asked, until)
         return ([], True) if asked.source is not None else (every, False)
 
     def _searched(self, asked: Asked) -> list[Reading]:
@@ -489,17 +538,28 @@ class Engine:
         answers = await self._pool.search(search)
         if any(answer.is_missing for answer in answers):
             numbers = {document.number for document in search.documents}
-            readings = (reading for each in self._readings.values() for reading in each if reading.key)
-            named = [reading for reading in readings if not numbers or reading.number in numbers]
-            await asyncio.gather(*map(self._restore, named))
+            every = [reading for each in self._readings.values() for reading in each]
+            searched = [each for each in every if each.number in numbers] if numbers else self.known
+            await asyncio.gather(*map(self._restored, searched))
             answers = await self._pool.search(search)
         return answers
 
+    async def _restored(self, reading: Reading) -> None:
+        """Have a source in its cache again, if it is there itself. All who need it wait for one reading."""
+        if reading.key and not reading.cache.has(reading.key):
+            if reading not in self._restoring:
+                # It goes on when whoever needed it first is cancelled: others may wait for it too.
+                self._restoring[reading] = self._leave(self._restore(reading))
+            await asyncio.wait([self._restoring[reading]])
+
     async def _restore(self, reading: Reading) -> None:
-        """Have a source in its cache again, if it is there itself."""
-        with suppress(DocumentError):
-            if reading.key and not reading.cache.has(reading.key):
-                await self._readers.read(reading.listed, reading.cache, reading.job)
+        # Whoever added a source of no scope may have no room for another one, and others need this one.
+        account = SERVER if reading.scope is None else reading.job.account
+        try:
+            with suppress(DocumentError):
+                await self._readers.read(reading.listed, reading.cache, ReadJob(account, is_urgent=True))
+        finally:
+            self._restoring.pop(reading, None)
 
     def _named(self, readable: dict[int, Reading], pinned: bool) -> tuple[tuple[Numbered, ...], int]:
         """The documents that a search has to name, and how many it need not.
@@ -521,6 +581,32 @@ class Engine:
         if any(answer.is_perfect for answer in quick):
             return quick
         return [*quick, *await self._search(search)]
+
+
+def _by_owner(readings: Iterable[Reading]) -> tuple[list[Reading], list[Reading]]:
+    """The sources of the caller, of the scope of the quote and of the server; and those of other callers."""
+    own: list[Reading] = []
+    others: list[Reading] = []
+    for each in readings:
+        is_own = each.scope is not None or each.job.account in {SERVER, ACCOUNT.get()}
+        (own if is_own else others).append(each)
+    return own, others
+
+
+def _with_unread(checked: Checked, unread: list[str]) -> Checked:
+    """A verdict with a warning that names the sources that were not read."""
+    if not unread:
+        return checked
+    elsewhere = f"not looked for in {for_log(', '.join(unread), 200)}"
+    return replace(checked, warnings=(*checked.warnings, elsewhere))
+
+
+async def _settle(readings: Iterable[Reading], until: float) -> None:
+    """Wait until each of them is read or known to be slow, at most `until` a time of the event loop."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(until):
+            for each in readings:
+                await each.settled.wait()
 
 
 def _crop(boxes: Sequence[Box], form: Format) -> Crop:

@@ -2,16 +2,18 @@
 
 A file that ran out of time or memory, or crashed its reader, costs its full limits at each attempt. Its
 failure is kept on disk by the file's sha256 and the version of the readers, and counts as long as the limits
-are no larger than they were. `forget` makes the next attempt a real one.
+are no larger than they were. `forget` makes the next attempt a real one. The failure of a file of which
+nothing may be left, such as one that came with a request, is in memory only, by a keyed hash of its sha256.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +27,8 @@ __all__ = ["Failures"]
 
 # Failures on disk and in memory: the oldest go first. One takes a few hundred bytes.
 _MOST = 10_000
+_SHA256 = len("0" * 64)
+_ASIDE = ".aside-"
 _KINDS = {error.code: error for error in (ReaderFailed, ReaderTimeout)}
 
 
@@ -39,33 +43,52 @@ class Failures:
     """Failures in `folder`. Any number of threads and processes may use one folder."""
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
-        self._folder, self._most = folder / f"failed-v{VERSION}", most
+        self._home, self._folder, self._most = folder, folder / f"failed-v{VERSION}", most
         self._known: OrderedDict[str, _Failure] = OrderedDict()
+        self._secret = secrets.token_bytes(32)
 
     def check(self, sha256: str, variant: str, *, seconds: float, memory: int) -> None:
         """Raise the failure of a file, unless it had less time or memory than it would have now."""
-        name = _name(sha256, variant)
-        failure = self._known.get(name) or self._read(name)
+        failure = self._known.get(self._hidden(sha256, variant)) or self._read(_name(sha256, variant))
         if failure and failure.seconds >= seconds and failure.memory >= memory:
             raise _KINDS.get(failure.code, DocumentError)(failure.message)
 
-    def add(self, sha256: str, variant: str, error: DocumentError, *, seconds: float, memory: int) -> None:
-        """Remember a failure, on disk as far as something can be written there."""
-        name, failure = _name(sha256, variant), _Failure(error.code, error.message, seconds, memory)
-        self._known[name] = failure
+    def add(
+        self, sha256: str, variant: str, error: DocumentError, *, seconds: float, memory: int,
+        is_kept: bool = True,
+    ) -> None:  # fmt: skip
+        """Remember a failure: if `is_kept`, on disk as far as something can be written there."""
+        failure = _Failure(error.code, error.message, seconds, memory)
+        self._known[self._hidden(sha256, variant)] = failure
         while len(self._known) > self._most:
             self._known.popitem(last=False)
         # Where nothing can be written it is only forgotten sooner.
         with suppress(OSError):
-            self._write(name, failure)
+            if is_kept:
+                self._write(_name(sha256, variant), failure)
 
     def forget(self, sha256: str) -> None:
         """Have a file tried again."""
-        for name in [each for each in list(self._known) if each.startswith(sha256)]:
+        hidden = self._hidden(sha256)
+        for name in [each for each in list(self._known) if each.startswith(hidden)]:
             self._known.pop(name, None)
         with suppress(OSError):
             for path in self._folder.glob(f"{sha256}-*"):
                 path.unlink(missing_ok=True)
+
+    def prune(self, is_needed: Callable[[str], bool]) -> None:
+        """Remove the failures of files that nobody needs, by their sha256, and those of older versions."""
+        with suppress(OSError):
+            for path in self._home.glob("failed-v*/*"):
+                is_current, sha256 = path.parent == self._folder, path.name[:_SHA256]
+                # What is aside is being written.
+                if not is_current or not (path.name.startswith(_ASIDE) or is_needed(sha256)):
+                    path.unlink(missing_ok=True)
+
+    def _hidden(self, sha256: str, variant: str | None = None) -> str:
+        """The name of a failure in memory, which hides the sha256; without a variant, its beginning."""
+        keyed = hashlib.blake2b(sha256.encode(), key=self._secret, digest_size=32).hexdigest()
+        return f"{keyed}-" if variant is None else _name(keyed, variant)
 
     def _read(self, name: str) -> _Failure | None:
         with suppress(OSError, DecodeError):
@@ -74,7 +97,7 @@ class Failures:
 
     def _write(self, name: str, failure: _Failure) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=self._folder, prefix=".aside-")
+        handle, aside = tempfile.mkstemp(dir=self._folder, prefix=_ASIDE)
         with os.fdopen(handle, "wb") as file:
             file.write(json.encode(failure))
         Path(aside).replace(self._folder / name)

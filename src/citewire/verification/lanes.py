@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 from msgspec import Struct
@@ -24,24 +24,37 @@ ACCOUNT: ContextVar[str] = ContextVar("account", default=SERVER)
 """The account of the request that is being answered; the tasks that it starts inherit it."""
 
 
+class _Waiter:
+    """One place in the queue of a lane. A job that waits more than once has as many of them."""
+
+    def __init__(self, lane: Lane, account: str, is_urgent: bool) -> None:
+        self.lane, self.account, self.is_urgent = lane, account, is_urgent
+        self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
 class ReadJob:
     """One source to read, on an account. `is_urgent` once somebody waits for it."""
 
     def __init__(self, account: str = SERVER, *, is_urgent: bool = False) -> None:
         self.account, self.is_urgent = account, is_urgent
-        self._lane: Lane | None = None
+        self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
 
     def hurry(self) -> None:
         """Somebody waits for it: it goes before those that nobody waits for."""
         if not self.is_urgent:
-            lane = self._lane
-            if lane:
-                lane.move_up(self)
             self.is_urgent = True
+            for waiter in self._waiters:
+                waiter.lane.move_up(waiter)
 
-    def queue_in(self, lane: Lane | None) -> None:
-        """Note the lane in which it waits; None once it waits in none."""
-        self._lane = lane
+    @contextmanager
+    def queue_in(self, lane: Lane) -> Generator[_Waiter]:
+        """A place in the queue of a lane, which `hurry` moves up during the block."""
+        waiter = _Waiter(lane, self.account, self.is_urgent)
+        self._waiters[waiter] = None
+        try:
+            yield waiter
+        finally:
+            del self._waiters[waiter]
 
 
 class LaneStatus(Struct, frozen=True):
@@ -58,7 +71,7 @@ class Lane:
         self.slots, self.memory, self.seconds = slots, memory, seconds
         self._running: Counter[str] = Counter()
         # By urgency, then by account: the account that was served longest ago comes first.
-        self._waiting: dict[bool, OrderedDict[str, OrderedDict[ReadJob, asyncio.Future[None]]]] = {
+        self._waiting: dict[bool, OrderedDict[str, OrderedDict[_Waiter, None]]] = {
             True: OrderedDict(),
             False: OrderedDict(),
         }
@@ -66,43 +79,46 @@ class Lane:
     @property
     def status(self) -> LaneStatus:
         """How busy it is."""
-        waiting = (len(jobs) for accounts in self._waiting.values() for jobs in accounts.values())
+        waiting = (len(waiters) for accounts in self._waiting.values() for waiters in accounts.values())
         return LaneStatus(self._running.total(), sum(waiting))
 
     @asynccontextmanager
     async def turn(self, job: ReadJob) -> AsyncGenerator[None]:
         """Wait for a slot, and hold it for the block."""
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[job.is_urgent].setdefault(job.account, OrderedDict())[job] = admitted
-        job.queue_in(self)
-        self._admit()
-        try:
-            await admitted
-        except asyncio.CancelledError:
-            if admitted.done() and not admitted.cancelled():
-                self._release(job.account)
-            else:
-                self._withdraw(job)
-            raise
-        finally:
-            job.queue_in(None)
+        with job.queue_in(self) as waiter:
+            self._enqueue(waiter)
+            self._admit()
+            try:
+                await waiter.admitted
+            except asyncio.CancelledError:
+                if waiter.admitted.done() and not waiter.admitted.cancelled():
+                    self._release(waiter.account)
+                else:
+                    self._withdraw(waiter)
+                raise
         try:
             yield
         finally:
-            self._release(job.account)
+            self._release(waiter.account)
 
-    def move_up(self, job: ReadJob) -> None:
-        """A job that waits here has become urgent."""
-        if admitted := self._withdraw(job):
-            self._waiting[True].setdefault(job.account, OrderedDict())[job] = admitted
+    def move_up(self, waiter: _Waiter) -> None:
+        """The job of a waiter has become urgent."""
+        if self._withdraw(waiter):
+            waiter.is_urgent = True
+            self._enqueue(waiter)
 
-    def _withdraw(self, job: ReadJob) -> asyncio.Future[None] | None:
-        accounts = self._waiting[job.is_urgent]
-        jobs = accounts.get(job.account, OrderedDict())
-        admitted = jobs.pop(job, None)
-        if not jobs:
-            accounts.pop(job.account, None)
-        return admitted
+    def _enqueue(self, waiter: _Waiter) -> None:
+        self._waiting[waiter.is_urgent].setdefault(waiter.account, OrderedDict())[waiter] = None
+
+    def _withdraw(self, waiter: _Waiter) -> bool:
+        """Take a waiter from the queue, and tell whether it was there."""
+        accounts = self._waiting[waiter.is_urgent]
+        waiters = accounts.get(waiter.account, OrderedDict())
+        was_there = waiter in waiters
+        waiters.pop(waiter, None)
+        if not waiters:
+            accounts.pop(waiter.account, None)
+        return was_there
 
     def _release(self, account: str) -> None:
         self._running[account] -= 1
@@ -113,14 +129,14 @@ class Lane:
     def _admit(self) -> None:
         while self._running.total() < self.slots and (account := self._next_account()) is not None:
             urgent, name = account
-            jobs = self._waiting[urgent].pop(name)
-            _, admitted = jobs.popitem(last=False)
-            if jobs:
-                self._waiting[urgent][name] = jobs  # at the end: the others come first now
+            waiters = self._waiting[urgent].pop(name)
+            waiter, _ = waiters.popitem(last=False)
+            if waiters:
+                self._waiting[urgent][name] = waiters  # at the end: the others come first now
             # Whoever was cancelled has not yet been able to withdraw.
-            if not admitted.cancelled():
+            if not waiter.admitted.cancelled():
                 self._running[name] += 1
-                admitted.set_result(None)
+                waiter.admitted.set_result(None)
 
     def _next_account(self) -> tuple[bool, str] | None:
         """The account whose turn it is, and whether it is for an urgent job."""

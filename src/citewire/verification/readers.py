@@ -67,10 +67,6 @@ def usual_memory() -> int:
     return max(_LEAST_TOTAL, min(_MOST_TOTAL, min(found) // 2))
 
 
-# What a failure depends on beside the bytes.
-_VARIANT = ("hint", "charset", "ocr")
-
-
 class Progress(Protocol):
     """**Protocol:** whoever is told how far the reading of a source is."""
 
@@ -138,13 +134,13 @@ async def in_thread(function: Callable[[], _T]) -> _T:
 
 
 class Readers:
-    """Reads sources in lanes, and remembers in `folder` which files could not be read.
+    """Reads sources in lanes, and remembers in `folder` which files could not be read into a cache there.
 
     A caller may have `most` sources that are not read yet; the server itself any number.
     """
 
     def __init__(self, folder: Path, lanes: Lanes, most: int) -> None:
-        self._most = most
+        self._folder, self._most = folder, most
         self.lanes = lanes
         self.failures = Failures(folder)
         self._unread: Counter[str] = Counter()
@@ -179,14 +175,15 @@ class Readers:
         job: ReadJob,
         progress: Progress | None = None,
         *,
-        anew: bool = False,
+        target: Cache | None = None,
     ) -> tuple[str, Document]:
         """The document, and its key in the cache. Raises `DocumentError`.
 
-        With `anew` it is read in any case, and replaces what the cache has.
+        To read it in any case, give an empty cache, and as `target` the one in which to replace it. Then it
+        is tried also if it has failed before, and no failure is remembered.
         """
         with self._counted(job.account):
-            load = partial(self._load, cache, anew)
+            load = partial(self._load, cache, target)
             if not isinstance(listed.source, str):
                 return await self._passed(partial(load, listed), job, progress)
             async with self.lanes.downloads.turn(job):
@@ -207,21 +204,24 @@ class Readers:
                 progress.slow_down()
 
     def _load(
-        self, cache: Cache, anew: bool, listed: Listed, lane: Lane, attempt: _Attempt
+        self, cache: Cache, target: Cache | None, listed: Listed, lane: Lane, attempt: _Attempt
     ) -> tuple[str, Document]:
         """In a thread, which goes on when whoever waits for it does not."""
         discarded = self._discarded[attempt] = set()
         try:
-            read_in = partial(self._read_in, lane, attempt)
-            key, document = load_source(listed, cache=None if anew else cache, read_in=read_in)
-            if anew:
-                cache.drop(key)
-                cache.put(key, document)
+            is_kept = cache.folder == self._folder
+            memory = _FailureMemory(self.failures, is_kept) if target is None else None
+            key, document = load_source(
+                listed, cache=cache, read_in=partial(self._read_in, lane, attempt, memory)
+            )
+            if target is not None:
+                target.drop(key)
+                target.put(key, document)
             return key, document
         finally:
             del self._discarded[attempt]
             for sha256 in discarded:
-                cache.discard(sha256)
+                (target or cache).discard(sha256)
 
     async def draw(
         self, listed: Listed, crops: Sequence[Crop], sha256: str, job: ReadJob
@@ -272,12 +272,15 @@ class Readers:
                 self._attempts.discard(attempt)
                 self._changed.notify_all()
 
-    def _read_in(self, lane: Lane, attempt: _Attempt, data: bytes, reader: str, **options: Any) -> Document:
+    def _read_in(
+        self, lane: Lane, attempt: _Attempt, failures: _FailureMemory | None, data: bytes, reader: str,
+        **options: Any,
+    ) -> Document:  # fmt: skip
         """As `read_in_child`, in a lane. Raises `_Elsewhere` where the job belongs into another one."""
         lanes, is_ocr = self.lanes, bool(options.get("ocr"))
         last = lanes.ocr if is_ocr else lanes.heavy
-        sha256, variant = options["sha256"], "|".join(str(options.get(name)) for name in _VARIANT)
-        self.failures.check(sha256, variant, seconds=last.seconds, memory=last.memory)
+        if failures:
+            failures.check(last, options)
         if lane is lanes.local or (is_ocr and lane is not lanes.ocr):
             raise _Elsewhere(lanes.ocr if is_ocr else lanes.quick)
         try:
@@ -289,7 +292,8 @@ class Readers:
                 raise
             if lane is lanes.quick and (isinstance(exc, ReaderTimeout) or last.memory > lane.memory):
                 raise _Elsewhere(lanes.heavy) from exc
-            self.failures.add(sha256, variant, exc, seconds=last.seconds, memory=last.memory)
+            if failures:
+                failures.add(last, options, exc)
             raise
 
     def _in_child(self, lane: Lane, attempt: _Attempt, data: bytes, reader: str, **options: Any) -> Document:
@@ -318,6 +322,29 @@ class Readers:
             attempt.give_up()
         with self._changed:
             self._changed.wait_for(lambda: not self._attempts, _GRACE)
+
+
+class _FailureMemory(NamedTuple):
+    """Where failures of one source are looked for and remembered, see `Failures.add`."""
+
+    failures: Failures
+    is_kept: bool
+
+    def check(self, last: Lane, options: dict[str, Any]) -> None:
+        """Raise the failure of the file in the last lane that it may be read in, if there was one."""
+        self.failures.check(options["sha256"], _variant(options), seconds=last.seconds, memory=last.memory)
+
+    def add(self, last: Lane, options: dict[str, Any], error: DocumentError) -> None:
+        """Remember that the file could not be read in the last lane that it may be read in."""
+        self.failures.add(
+            options["sha256"], _variant(options), error,
+            seconds=last.seconds, memory=last.memory, is_kept=self.is_kept,
+        )  # fmt: skip
+
+
+def _variant(options: dict[str, Any]) -> str:
+    """What a failure depends on beside the bytes and the limits."""
+    return "|".join(str(options.get(name)) for name in ("hint", "charset", "ocr"))
 
 
 class _Attempt:

@@ -7,14 +7,16 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from app import App, opened_app
-from authority_agent import SOURCE, TEXT
+from authority_agent import CUTS, SOURCE, TEXT
 from citewire import codec
 from citewire.agui.shapes import sendable
 from soak import scaled
@@ -228,6 +230,29 @@ class Thread:
         await self.app.server.bridge.idle()
         return answer.status
 
+    async def cut(self, run: str, messages: Any, state: Any) -> bool:
+        """Post a run that stops in the middle of its answer; False where the post is refused."""
+        held = CUTS[run] = asyncio.Event()
+        waiting = [asyncio.create_task(held.wait()), asyncio.create_task(self.run(run, messages, state))]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if held.is_set():  # what was said until then is in the log
+            await self.until(lambda view: any(_begins(each, run) for each in view["messages"]))
+        for task in waiting:
+            task.cancel()
+        CUTS.pop(run, None)
+        return held.is_set()
+
+    async def until(self, is_so: Callable[[Any], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not is_so(await self.get("")):  # noqa: ASYNC110  # the server tells of it to those who ask
+                await asyncio.sleep(0.01)
+
+    async def resumed(self) -> None:
+        """Wait until the run that was cut has ended, on a server that was started again."""
+        await self.until(lambda view: view["status"] != "running")
+        await self.app.server.runs.idle()
+        await self.app.server.bridge.idle()
+
     async def said(self) -> dict[str, Json]:
         """All that is said of each answer, by whoever says it."""
         view, record = await self.get(""), await self.get("/record")
@@ -271,37 +296,94 @@ class Thread:
         self.known = {**found, **self.known}
 
 
+def _begins(message: Json, run: str) -> bool:
+    """Whether this is the answer of a run, or how it begins."""
+    return message.get("id") == f"{run}-answer" and str(message.get("content")).startswith(f"{run}: ")
+
+
 def _posted(message: Json) -> bool:
     return members(message.get("metadata")).get("citewire") == {"posted": True}
+
+
+class Fuzz:
+    """Posts lies to one thread after another. Counts those that were taken, and what of them was ignored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.rng = folder, random.Random(SEED)
+        self.key: str | None = None
+        self.taken = self.cuts = 0
+        self.ignored: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def server(self) -> AsyncGenerator[App]:
+        settings: Json = {"agent": "authority_agent:answer", "resume_runs": "always"}
+        async with opened_app(self.folder, key=self.key, **settings) as app:
+            if self.key is None:
+                await app.ask("POST", "/sources?name=harbour.txt", SOURCE.encode())
+            self.key = app.key
+            yield app
+            figures = (await app.ask("GET", "/metrics")).body.decode()
+        found = re.findall(r'citewire_posted_ignored_total\{what="(\w+)"\} (\S+)', figures)
+        self.ignored.update({what: int(float(each)) for what, each in found})
+
+    async def lie(self, thread: Thread, n: int) -> tuple[str, Any, Any]:
+        view, run = await thread.get(""), f"r{'x' * (n % 3)}{n}"
+        liar = Liar(self.rng, [*thread.known, f"{run}-answer", "x", "y"])
+        asked = [*view["messages"], {"id": f"u{n}", "role": "user", "content": "?"}]
+        return run, *liar.lie(asked, view["state"])
+
+    async def begin(self, thread: Thread, numbers: range) -> None:
+        assert await thread.run("r", [{"id": "u", "role": "user", "content": "?"}], {}) == 200
+        await thread.check()
+        await self.go_on(thread, numbers)
+
+    async def go_on(self, thread: Thread, numbers: range) -> None:
+        for n in numbers:
+            self.taken += await thread.run(*await self.lie(thread, n)) == 200
+            await thread.check()
+
+    async def cut(self, thread: Thread, n: int) -> None:
+        """A run that is cut short, to which a message was posted under the id of its answer."""
+        run, messages, state = await self.lie(thread, n)
+        is_cut = await thread.cut(run, Liar(self.rng, [f"{run}-answer"]).forge(messages), state)
+        self.taken += is_cut
+        self.cuts += is_cut
+
+    async def end(self, thread: Thread, app: App, numbers: range) -> None:
+        """Have the run that was cut short go on, and lie a little more."""
+        thread.app = app
+        await thread.resumed()
+        await thread.check()
+        await self.go_on(thread, numbers)
+        summaries = {tuple(each["record"]["summary"].items()) for each in thread.known.values()}
+        assert len(summaries) == 1, "the same answer has the same verdicts"
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_mutated_posts_change_nothing_that_the_server_said(tmp_path: Path) -> None:
+    """The server is killed once in each thread, in the middle of an answer, and asks the agent again."""
     count = scaled(60, 2000)
     sys.stdout.write(f"seed {SEED}, {count} runs\n")
 
     async def main() -> None:
-        rng, taken = random.Random(SEED), 0
-        async with opened_app(tmp_path, agent="authority_agent:answer") as app:
-            await app.ask("POST", "/sources?name=harbour.txt", SOURCE.encode())
-            for first in range(0, count, RUNS_EACH):
+        fuzz, left = Fuzz(tmp_path), list[tuple[Thread, range]]()
+        for first in range(0, count, RUNS_EACH):
+            middle = first + RUNS_EACH // 2
+            async with fuzz.server() as app:
+                for thread, numbers in left:
+                    await fuzz.end(thread, app, numbers)
                 thread = Thread(app, f"t{first}")
-                assert await thread.run("r", [{"id": "u", "role": "user", "content": "?"}], {}) == 200
-                await thread.check()
-                for n in range(first, min(first + RUNS_EACH, count)):
-                    view, run = await thread.get(""), f"r{'x' * (n % 3)}{n}"
-                    liar = Liar(rng, [*thread.known, f"{run}-answer", "x", "y"])
-                    asked = [*view["messages"], {"id": f"u{n}", "role": "user", "content": "?"}]
-                    lie = liar.lie(asked, view["state"])
-                    taken += await thread.run(run, *lie) == 200
-                    await thread.check()
-                summaries = {tuple(each["record"]["summary"].items()) for each in thread.known.values()}
-                assert len(summaries) == 1, "the same answer has the same verdicts"
-            figures = (await app.ask("GET", "/metrics")).body.decode()
-        ignored = re.findall(r'citewire_posted_ignored_total\{what="(\w+)"\} (\S+)', figures)
-        sys.stdout.write(f"{taken} of {count} posts were taken; ignored: {ignored}\n")
-        assert taken > count / 2
-        assert ignored
+                await fuzz.begin(thread, range(first, middle))
+                await fuzz.cut(thread, middle)
+            left = [(thread, range(middle + 1, first + RUNS_EACH))]
+        async with fuzz.server() as app:
+            for thread, numbers in left:
+                await fuzz.end(thread, app, numbers)
+        sys.stdout.write(f"{fuzz.taken} of {count} posts were taken, {fuzz.cuts} of them cut short; ")
+        sys.stdout.write(f"ignored: {dict(fuzz.ignored)}\n")
+        assert fuzz.taken > count / 2
+        assert fuzz.cuts
+        assert fuzz.ignored
 
     asyncio.run(main())

@@ -554,6 +554,51 @@ def test_nobody_else_is_citewire(who: Who, draft: Draft) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("action", AnnotationAction)
+@pytest.mark.parametrize("kind", [CITE, "citations", "citations:distinct.v1"])
+@pytest.mark.parametrize(("sender", "name"), [("poet", "poet"), ("poet", "bot"), ("bot", "bot")])
+@pytest.mark.parametrize("is_anybody", [True, False])
+def test_nobody_else_cites_as_the_agent(
+    action: AnnotationAction, kind: str, sender: str, name: str, is_anybody: bool
+) -> None:
+    """Nor takes back what the agent cites, nor what a subagent does."""
+
+    async def main() -> None:
+        begun = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "poet"}
+        ended = {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"}
+        by = {"subagentRunId": "s"} if sender == "poet" else {}
+        said = [start(**by), say(TEXT, **by), end(**by)]
+        house = Tied(Scripted(STARTED, begun, *said, ended, FINISHED))
+        await house.post()
+        await house.settled()
+        message = await house.only()
+        assert message.client_id == sender
+        note = Note(message_serial=message.serial, type=kind, name="doc1", action=action)
+        who = ANYBODY if is_anybody else Who(client_id=name)
+        with pytest.raises(ChannelError) as caught:
+            await house.channels.annotate(AI, who, [replace(note, client_id=name if is_anybody else None)])
+        assert (caught.value.ably, caught.value.status) == (40160, 401)
+        await house.channels.annotate(AI, ANYBODY, [replace(note, client_id="ann")])
+        await house.settled()
+        assert counts(await house.only(), CITE).get("doc1", 0) >= 1
+        [group] = (await house.channels.citations(AI)).items
+        assert sender in {each.annotation.client_id for each in group.citations}
+
+    asyncio.run(main())
+
+
+def test_others_may_have_the_name_of_a_subagent_elsewhere() -> None:
+    async def main() -> None:
+        house = Tied(Scripted(*WHOLE))
+        await house.post()
+        await house.settled()
+        await house.cite((await house.only()).serial, Who(client_id="poet"), snippet=QUOTE)
+        [serial] = await house.channels.publish(AI, ANN, [Draft(data="mine")])
+        await house.cite(serial)
+
+    asyncio.run(main())
+
+
 # --- inward -------------------------------------------------------------------------------------------------
 
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from agui_collisions import Collisions
-from citewire.agui.inputs import check_messages
+from citewire.agui.events import RunInput
+from citewire.agui.inputs import check_input, check_messages
 from citewire.errors import ShapeError
 
 USER: dict[str, Any] = {"id": "u", "role": "user", "content": "What?"}
+TOOL = {"name": "look", "description": "Looks."}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -25,6 +27,7 @@ NO_MESSAGES: list[tuple[Any, str]] = [
     ({**USER, "role": ["user"]}, ".role"),
     ({**USER, "id": 5}, ".id"),
     ({**USER, "id": None}, ".id"),
+    ({**USER, "id": ""}, ".id"),
     ({"role": "user", "content": "x"}, ".id"),
     ({"id": "u", "role": "user"}, ".content"),
     ({**USER, "content": 5}, ".content"),
@@ -67,7 +70,49 @@ def test_what_clients_of_any_version_send(message: dict[str, Any]) -> None:
     check_messages([message])
 
 
+def posted(**lists: Any) -> RunInput:
+    return RunInput(thread_id="t", run_id="r", **lists)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "path"),
+    [
+        ("tools", 5, ""),
+        ("tools", {"description": "x"}, ".name"),
+        ("tools", {"name": "look"}, ".description"),
+        ("tools", {**TOOL, "metadata": 5}, ".metadata"),
+        ("context", 5, ""),
+        ("context", {"description": "a"}, ".value"),
+        ("context", {"description": "a", "value": 5}, ".value"),
+        ("resume", None, ""),
+        ("resume", {"interruptId": 5, "status": "resolved"}, ".interruptId"),
+        ("resume", {"interruptId": "i"}, ".status"),
+        ("resume", {"interruptId": "i", "status": "perhaps"}, ".status"),
+        ("messages", 5, ""),
+    ],
+)
+def test_an_entry_of_another_list(name: str, entry: Any, path: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        check_input(posted(**{name: [entry]}))
+    assert caught.value.path == f"$.{name}[0]{path}"
+
+
+def test_lists_that_clients_send() -> None:
+    check_input(posted())
+    check_input(
+        posted(
+            messages=[USER],
+            tools=[TOOL, {**TOOL, "parameters": {"type": "object", "default": None}, "novel": 1}],
+            context=[{"description": "", "value": "", "novel": None}],
+            resume=[
+                {"interruptId": "i", "status": "resolved", "payload": None},
+                {"interruptId": "j", "status": "cancelled", "metadata": None},
+            ],
+        )
+    )
+
+
 def test_messages_of_random_streams() -> None:
     streams = Collisions(3)
     for _ in range(200):
-        check_messages(streams.make()["messages"])
+        check_messages(each for each in streams.make()["messages"] if each["id"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from citewire.agui.posted import is_posted
 from citewire.verification.library import Checked
 from citewire.verification.verifier import Asked, each
 from test_runs import TEXT, Words
-from weaving import FINISHED, KEY, STARTED, answer, block, messages
+from weaving import FINISHED, KEY, STARTED, answer, block, messages, snapshot
 
 Json = dict[str, Any]
 USER: Json = {"id": "u", "role": "user", "content": "?"}
@@ -120,6 +120,186 @@ def test_what_cannot_be_checked_is_not_verified() -> None:
             assert '"verified"' not in told.replace('"verified": 0', "")
             assert client.agui.state["mine"] == 1
             assert client.agui.state["citations"]["y"][0]["extra"] == {"own": 2}
+
+    asyncio.run(main())
+
+
+def first_entry(state: Any) -> Json:
+    return state["citations"]["m"][0]
+
+
+def forge_entry(state: Any, **fields: Any) -> None:
+    first_entry(state).update(fields)
+
+
+def add_entry(state: Any, **fields: Any) -> None:
+    state["citations"]["m"].append({**first_entry(state), **fields})
+
+
+def forge_citation(state: Any) -> None:
+    """Another citation under the same key, of the whole record and of a message that is none."""
+    (key,) = state[KEY]["citations"]
+    forged = {**state[KEY]["citations"][key], "fullPhrase": "Lyon"}
+    state[KEY]["citations"][key] = forged
+    state[KEY]["messages"]["zz"] = {
+        "messageId": "m",
+        "citations": {key: forged},
+        "verifications": {},
+        "summary": {},
+        "status": "complete",
+    }
+
+
+def drop_verdict(state: Any) -> None:
+    """The entry is forged and waits for a verdict, which is asked for again."""
+    for part in (state[KEY], state[KEY]["messages"]["m"]):
+        part["verifications"] = {}
+    forge_entry(
+        state,
+        title="Lyon",
+        extra={"citewire": {**first_entry(state)["extra"]["citewire"], "status": "pending"}},
+    )
+
+
+LIES: dict[str, Callable[[Any], Any]] = {
+    "a summary": lambda state: state[KEY]["messages"]["m"]["summary"].update(verified=99, total=99),
+    "a status": lambda state: state[KEY]["messages"]["m"].update(status="verified", error="Lyon"),
+    "the id of a message": lambda state: state[KEY]["messages"]["m"].update(messageId="Lyon"),
+    "a member of a message": lambda state: state[KEY]["messages"]["m"].update(verdict="Lyon"),
+    "a member of the record": lambda state: state[KEY].update(more={"m": "Lyon"}),
+    "a citation of all messages": lambda state: next(iter(state[KEY]["citations"].values())).update(
+        fullPhrase="Lyon"
+    ),
+    "another citation under the same key": forge_citation,
+    "a title": lambda state: forge_entry(state, title="Lyon"),
+    "a URL": lambda state: forge_entry(state, url="https://lyon.example"),
+    "a snippet": lambda state: forge_entry(state, snippet="Lyon"),
+    "an id": lambda state: forge_entry(state, id="Lyon"),
+    "a number": lambda state: forge_entry(state, index=99),
+    "a second entry": lambda state: add_entry(state, id="2", index=99, snippet="Lyon"),
+    "the same entry twice": add_entry,
+    "the title of an entry that is pending": drop_verdict,
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+def test_nothing_forged_stands_beside_a_verdict(lie: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        citing = Citing(verifier=Words())
+        state = posted(await run(citing, {}))
+        before = json.loads(json.dumps(state))
+        lie(state)
+        after = posted(await run(citing, state, "Nothing.", "m2"))
+        assert after["citations"]["m"] == before["citations"]["m"]
+        for told in (before, after):
+            for part in (told[KEY], *told[KEY]["messages"].values()):
+                for verdict in part["verifications"].values():
+                    del verdict["verifiedAt"]
+        assert after[KEY]["messages"]["m"] == before[KEY]["messages"]["m"]
+        (key,) = before[KEY]["citations"]
+        pairs = [
+            (each["citations"].get(key), each["verifications"].get(key))
+            for each in (after[KEY], *after[KEY]["messages"].values())
+        ]
+        assert pairs[0] in pairs[1:]
+        assert after[KEY].keys() == before[KEY].keys()
+        assert after[KEY]["messages"].get("zz", {"summary": {"verified": 0}})["summary"]["verified"] == 0
+
+    asyncio.run(main())
+
+
+def test_an_invented_message_has_no_verdicts() -> None:
+    async def main() -> None:
+        citing = Citing(verifier=Words())
+        state = posted(await run(citing, {}))
+        real = state[KEY]["messages"]["m"]
+        state[KEY]["messages"]["x"] = {**real, "messageId": "x", "citations": {}, "verifications": {}}
+        record = (await run(citing, state, "Nothing.", "m2")).agui.state[KEY]["messages"]["x"]
+        assert not any(record["summary"].values())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "note", [{"status": "verified", "own": True, "key": "k"}, "verified", ["verified"]], ids=repr
+)
+def test_what_is_no_list_of_citations_keeps_no_note(note: Any) -> None:
+    async def main() -> None:
+        entry = {"id": "1", "extra": {"citewire": note, "theirs": 1}}
+        state = {"citations": {"a": {"0": entry}, "b": entry, "c": "verified", "d": [{**entry}]}}
+        lists = (await run(Citing(verifier=Words()), state, "Nothing.")).agui.state["citations"]
+        assert lists.keys() == {"d"}
+        assert "verified" not in json.dumps(lists)
+        assert lists["d"][0]["extra"]["theirs"] == 1
+
+    asyncio.run(main())
+
+
+LISTED = [{"id": "1", "title": "doc1", "snippet": "Paris is the capital of France."}]
+
+
+@pytest.mark.parametrize("is_forged", [True, False])
+def test_an_entry_of_the_agent_that_was_changed_has_no_note_of_ours(is_forged: bool) -> None:
+    async def main() -> None:
+        citing = Citing(verifier=Words())
+
+        async def agent(_: RunInput) -> AsyncIterator[Any]:
+            for event in (STARTED, *answer("Paris."), snapshot({"citations": {"m": LISTED}}), FINISHED):
+                yield event
+
+        given = RunInput(thread_id="t", run_id="r", messages=[USER], state={})
+        client = Thread(messages=[USER], state={})
+        client.extend([to_dict(event) async for event in citing(given, agent)])
+        state = posted(client)
+        assert first_entry(state)["extra"]["citewire"]["status"] == "verified"
+        if is_forged:
+            forge_entry(state, title="Lyon")
+        after = posted(await run(citing, state, "Nothing.", "m2"))
+        assert ("extra" in first_entry(after)) is not is_forged
+
+    asyncio.run(main())
+
+
+LABELLED = "Paris[^a].\n\n[^a]: [doc1](https://doc1.example)"
+
+
+@pytest.mark.parametrize(
+    "text", [TEXT, MISSED, LABELLED, f"{LABELLED}{block('Paris is the capital of France.')}"]
+)
+@pytest.mark.parametrize("deadline", [None, 0])
+def test_what_it_wrote_itself_stays_as_it_is(text: str, deadline: float | None) -> None:
+    """Also what is pending, and what has the label of a footnote."""
+
+    async def main() -> None:
+        words = Words()
+        if deadline is not None:
+            words.may.clear()
+        citing = Citing(verifier=words, deadline=deadline)
+        state = posted(await run(citing, {}, text))
+        assert first_entry(state)
+        after = posted(await run(citing, state, "Nothing.", "m2"))
+        assert after["citations"]["m"] == state["citations"]["m"]
+        assert after[KEY]["messages"]["m"] == state[KEY]["messages"]["m"]
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_got_another_id_stays_as_it_is() -> None:
+    async def main() -> None:
+        citing = Citing(verifier=Words())
+
+        async def agent(_: RunInput) -> AsyncIterator[Any]:
+            said = {"id": "new", "role": "assistant", "content": TEXT}
+            for event in (STARTED, *answer(TEXT), messages(USER, said), FINISHED):
+                yield event
+
+        given = RunInput(thread_id="t", run_id="r", messages=[USER], state={})
+        client = Thread(messages=[USER], state={})
+        client.extend([to_dict(event) async for event in citing(given, agent)])
+        state = posted(client)
+        after = posted(await run(citing, state, "Nothing.", "m2"))
+        assert after["citations"]["new"] == state["citations"]["new"]
+        assert after["citations"]["new"][0]["extra"]["citewire"]["status"] == "verified"
 
     asyncio.run(main())
 

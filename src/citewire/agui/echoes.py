@@ -20,8 +20,8 @@ __all__ = ["Echoes", "fingerprint", "fingerprints"]
 def fingerprint(message: Any) -> bytes | None:
     """What tells that two messages say the same; None for a user's, and for one that says nothing.
 
-    It is made of the role and the content, of a text without its data block and white space, or of the ids of
-    the tool calls where there is no content.
+    It is made of the role and the content, or of the ids of the tool calls where there is no content. A text
+    counts without its data block and white space; where the block is all that it has, with the block.
     """
     fields = cast("Json", message) if isinstance(message, dict) else {}
     role, said = fields.get("role"), _said(fields)
@@ -34,7 +34,7 @@ def fingerprint(message: Any) -> bytes | None:
 def _said(message: Json) -> Any:
     content, calls = message.get("content"), message.get("toolCalls")
     if isinstance(content, str):
-        content = " ".join(visible_text(content).split())
+        content = " ".join((visible_text(content).strip() or content).split())
     if content or not isinstance(calls, list):
         return content
     return [id_of(each) for each in cast("list[Any]", calls)]

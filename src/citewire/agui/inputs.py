@@ -7,11 +7,20 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from citewire.agui import shapes
+from citewire.agui.events import RunInput
 from citewire.errors import ShapeError
 
-__all__ = ["check_messages"]
+__all__ = ["check_input", "check_messages"]
 
 _FAULT = re.compile(r"(?P<path>/\S*) (?P<what>is .*)")
+
+
+def check_input(posted: RunInput) -> None:
+    """Raise `ShapeError` for the first entry of a list that is not what AG-UI says, as `check_messages`."""
+    check_messages(posted.messages)
+    _check_entries(posted.tools, "tools", shapes.TOOL)
+    _check_entries(posted.context, "context", shapes.CONTEXT)
+    _check_entries(posted.resume or (), "resume", shapes.RESUME)
 
 
 def check_messages(messages: Iterable[Any]) -> None:
@@ -29,6 +38,17 @@ def check_messages(messages: Iterable[Any]) -> None:
             raise _error(cleaned.faults[0], where)
         if cleaned.value is None:
             raise ShapeError("a message has a role that the protocol knows", f"{where}.role")
+        if not cleaned.value["id"]:
+            raise ShapeError("the id of a message is not empty", f"{where}.id")
+
+
+def _check_entries(entries: Iterable[Any], name: str, shape: shapes.Record) -> None:
+    for at, entry in enumerate(entries):
+        where = f"$.{name}[{at}]"
+        if not isinstance(entry, dict):
+            raise ShapeError("it is not an object", where)
+        if faults := shapes.clean(_without_nulls(entry), shape, "").faults:
+            raise _error(faults[0], where)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -140,6 +140,10 @@ class Trust(NamedTuple):
         """These are written about a citation."""
         self.written.add(self.thread_id, message_id, key, *values)
 
+    def add_entry(self, message_id: str, entry: Json) -> None:
+        """This entry of a list of citations is written, or our note in it."""
+        self.written.add_entry(self.thread_id, message_id, entry)
+
     def add_answer(self, text: str) -> None:
         """An agent said this in the thread."""
         self.written.add(self.thread_id, "", "", _said(text))
@@ -207,6 +211,7 @@ class Ledger:
         self.state = SharedState(
             client, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf,
             trusted=trust and trust.only_ours(client, options.state_key),
+            on_entry=trust.add_entry if trust else None,
         )  # fmt: skip
         self._trust = trust
         self._keys = Keys()
@@ -439,11 +444,12 @@ class Ledger:
         message.pending.discard(key)
         message.counts["pending"] -= 1
         message.counts[checked.status] += 1
+        self._put_beside(message.id, key)
         self.state.patch(state.verification_patches(message.id, key, verdict, self._key))
         self.state.patch(state.summary_patches(message.id, message.counts, self._key))
         note = {"key": key, **records.note(checked)}
         self.state.annotate(message.id, key, cited.entry_id, note)
-        self._remember(message.id, key, note)
+        self._remember(message.id, key)
         self.records.append(VerdictReached(message.id, key, cited.ref.quote or "", verdict))
         if links is None and self._options.image_format and checked.boxes and checked.id:
             self._undrawn[checked.id] = message, key
@@ -452,12 +458,16 @@ class Ledger:
             self._tell("evidence_ready", message, message.seen[key], key=key, status=checked.status)
         self.complete(message)
 
-    def _remember(self, message_id: str, key: str, *notes: Json) -> None:
-        """Note that what the state says of a citation was written here."""
+    def _put_beside(self, message_id: str, key: str) -> None:
+        """Among those of all messages, have the citation that a verdict is on: keys may be shared."""
+        told = self.state.record["messages"].get(message_id)
+        if told and self.state.record["citations"].get(key) != (cited := told["citations"].get(key)):
+            self.state.patch(state.shared_citation_patches(key, cited, self._key))
+
+    def _remember(self, message_id: str, key: str) -> None:
+        """Note that what the record says of a citation was written here."""
         if self._trust is None:
             return
-        for note in notes:
-            self._trust.add(message_id, key, note)
         if (told := self.state.record["messages"].get(message_id)) and key in told["verifications"]:
             self._trust.add(message_id, key, told["citations"].get(key), told["verifications"][key])
 

@@ -40,7 +40,13 @@ def key_of(entry: Any) -> str | None:
 
 def unannotated(entries: Iterable[Any]) -> list[Any]:
     """The entries of a list of citations without what we say of them."""
-    return [_without_note(entry) if note_in(entry) is not None else entry for entry in entries]
+    return [_without_note(entry) if _has_note(entry) else entry for entry in entries]
+
+
+def _has_note(entry: Any) -> bool:
+    """Whether an entry has our member in its `extra`, whatever is in that."""
+    extra = cast("Json", entry).get("extra") if isinstance(entry, dict) else None
+    return isinstance(extra, dict) and OURS in extra
 
 
 def _without_note(entry: Json) -> Json:

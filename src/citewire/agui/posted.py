@@ -6,13 +6,16 @@ Clients of every AG-UI version either keep or drop `metadata`, so the mark may s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from citewire.agui import events as ev
 from citewire.agui.events import Json
 
-__all__ = ["id_of", "is_posted", "mark_posted", "open_calls", "posted_in", "started_message", "without_mark"]
+__all__ = [
+    "id_of", "is_posted", "mark_posted", "open_calls", "posted_in", "role_of", "started_message",
+    "without_mark",
+]  # fmt: skip
 
 _METADATA, _OURS, _POSTED = "metadata", "citewire", "posted"
 _STARTS = (
@@ -23,6 +26,7 @@ _STARTS = (
     | ev.ToolCallResult
     | ev.ActivitySnapshot
 )
+_CALLS = ev.ToolCallStart | ev.ToolCallChunk
 
 
 def id_of(message: Any) -> str:
@@ -79,10 +83,25 @@ def without_mark(message: Any) -> Any:
     return {**fields, _METADATA: metadata} if metadata else fields
 
 
-def started_message(event: ev.AnyEvent) -> str:
-    """The id of the message that an event starts or adds; empty where it does neither."""
-    name = event.message_id if isinstance(event, _STARTS) else None
+def started_message(event: ev.AnyEvent, role: Callable[[str], Any] = lambda _: None) -> str:
+    """The id of the message that an event starts or adds; empty where it does neither.
+
+    A tool call starts its parent message, or a message with the id of the call where it has no parent, or one
+    that is not an assistant's. `role` gives the role of a message by its id, None where there is none.
+    """
+    name: object = None
+    if isinstance(event, _STARTS):
+        name = event.message_id
+    elif isinstance(event, _CALLS):
+        parent = event.parent_message_id
+        is_parent = isinstance(parent, str) and parent and role(parent) in (None, "assistant")
+        name = parent if is_parent else event.tool_call_id
     return name if isinstance(name, str) else ""
+
+
+def role_of(message: Any) -> Any:
+    """The role of a message; None where it has none."""
+    return cast("Json", message).get("role") if isinstance(message, dict) else None
 
 
 def _ours_in(message: Any) -> Json:

@@ -260,23 +260,22 @@ def sendable(messages: Iterable[Any]) -> list[Any]:
     return [each for each in messages if not (found := clean([each], MESSAGES, "")).faults and found.value]
 
 
+TOOL = Record({"name": _TEXT, "description": _TEXT}, {"parameters": _SOMETHING, "metadata": _OBJECT})
+CONTEXT = Record({"description": _TEXT, "value": _TEXT})
+RESUME = Record(
+    {"interruptId": _TEXT, "status": _one_of("resolved", "cancelled")},
+    {"payload": _SOMETHING, "metadata": _OBJECT},
+)
 RUN_INPUT = Record(
     {"threadId": _TEXT, "runId": _TEXT, "messages": MESSAGES},
     {
         "protocolVersion": _TEXT,
         "parentRunId": _TEXT,
         "state": _ANY,
-        "tools": ListOf(
-            Record({"name": _TEXT, "description": _TEXT}, {"parameters": _SOMETHING, "metadata": _OBJECT})
-        ),
-        "context": ListOf(Record({"description": _TEXT, "value": _TEXT})),
+        "tools": ListOf(TOOL),
+        "context": ListOf(CONTEXT),
         "forwardedProps": _SOMETHING,
-        "resume": ListOf(
-            Record(
-                {"interruptId": _TEXT, "status": _one_of("resolved", "cancelled")},
-                {"payload": _SOMETHING, "metadata": _OBJECT},
-            )
-        ),
+        "resume": ListOf(RESUME),
     },
 )
 _INTERRUPT = Record(

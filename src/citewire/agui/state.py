@@ -8,7 +8,7 @@ the agent wrote is never changed. On its own citations we only add to `extra`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from citewire.agui.events import Json
@@ -74,6 +74,11 @@ def citation_patches(
     else:
         first = [_add(record, *mine, key) for key, record in citations.items()]
     return [*first, *(_add(record, state_key, "citations", key) for key, record in citations.items())]
+
+
+def shared_citation_patches(key: str, citation: Json, state_key: str = "deepcitation") -> list[Operation]:
+    """A citation among those of all messages."""
+    return [_add(citation, state_key, "citations", key)]
 
 
 def verification_patches(
@@ -149,6 +154,7 @@ class SharedState:
     Changes are noted as paths; `flush` gives the operations that bring the client's state to where it should
     be, as it is then: what is missing on the way comes with it. While the client's state is no object, and so
     cannot hold ours, changes wait. `trusted` is the state that should take the place of the client's.
+    `on_entry` is told of every entry of a list of citations that we write or annotate, and of its message.
     """
 
     def __init__(
@@ -159,7 +165,9 @@ class SharedState:
         deepcitation: bool = True,
         ngaf: bool = True,
         trusted: Any = None,
+        on_entry: Callable[[str, Json], None] | None = None,
     ) -> None:
+        self._on_entry = on_entry or _nobody
         self._key, self._deepcitation, self._ngaf = state_key, deepcitation, ngaf
         self._client = Document({} if client is None else client, as_client=True)
         trusted = client if trusted is None else trusted
@@ -221,6 +229,7 @@ class SharedState:
             self._put((CITATIONS, message_id, str(len(listed))), entry)
         else:
             self._put((CITATIONS, message_id), [entry])
+        self._on_entry(message_id, entry)
 
     def label(self, message_id: str, key: str, label: str) -> None:
         """A citation that we list goes by the label of its marker, unless another one does."""
@@ -228,6 +237,7 @@ class SharedState:
         if key in places and label not in places:
             places[label] = places[key]
             self._put((CITATIONS, message_id, str(places[key]), "id"), label)
+            self._on_entry(message_id, self.own(message_id)[places[key]])
 
     def annotate(self, message_id: str, key: str, entry_id: str | None, note: Json) -> None:
         """Say something of a citation in its `extra`: in our entry, or in the agent's of this id."""
@@ -239,6 +249,7 @@ class SharedState:
                 self._put(
                     (CITATIONS, message_id, str(at), "extra"), {OURS: {"own": True, "key": key, **note}}
                 )
+                self._on_entry(message_id, self.own(message_id)[at])
         elif entry_id is not None:
             self._notes.setdefault(message_id, {})[entry_id] = note
             self._unsaid.add(message_id)
@@ -255,6 +266,8 @@ class SharedState:
             if not self._is_agents(new):
                 self._put((CITATIONS, new), listed)
                 self._places[new] = self._places.pop(old)
+                for entry in listed:
+                    self._on_entry(new, entry)
         if old in self._notes:
             self._notes[new] = self._notes.pop(old)
             self._unsaid.add(new)
@@ -380,7 +393,10 @@ class SharedState:
         entries = (self._lists() or {}).get(message_id)
         for at, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
             note = notes.get(entry_id(entry, at))
-            if note is None or not isinstance(entry, dict) or note_in(entry) == note:
+            if note is None or not isinstance(entry, dict):
+                continue
+            self._on_entry(message_id, {**cast("Json", entry), "extra": {OURS: note}})
+            if note_in(entry) == note:
                 continue
             extra = cast("Json", entry).get("extra")
             if isinstance(extra, dict):
@@ -388,6 +404,10 @@ class SharedState:
             elif extra is None:
                 operations.append(_add({OURS: note}, CITATIONS, message_id, str(at), "extra"))
         return operations
+
+
+def _nobody(_message_id: str, _entry: Json) -> None:
+    """Nobody is told of entries."""
 
 
 def _corrections(client: Any, trusted: Any, state_key: str) -> list[Operation]:

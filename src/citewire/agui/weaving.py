@@ -32,7 +32,7 @@ from citewire.agui.ledger import (
     VerdictReached,
     Wanted,
 )
-from citewire.agui.posted import id_of, mark_posted, without_mark
+from citewire.agui.posted import id_of, mark_posted, role_of, started_message, without_mark
 from citewire.agui.provider import Provider
 from citewire.agui.records import Cited
 from citewire.agui.retrieved import Retrieved, in_input, in_result, posted_result
@@ -67,6 +67,7 @@ class Weaver:
         self._options = options
         self._ledger = Ledger(run_input.state, map(id_of, run_input.messages), options, time, known, trust)
         self._posted = {*known.posted} if known else set[str]()
+        self._roles = {id_of(each): role_of(each) for each in run_input.messages}
         self._news = [*known.news] if known else []
         theirs = trust.echoes(run_input.messages) if trust else frozenset[bytes]()
         self._echoes = Echoes(known.echoes if known else theirs)
@@ -156,6 +157,10 @@ class Weaver:
         """What to send for `event`: itself, or what is left of it, and ours. A terminal event is `held`."""
         if not isinstance(event, Event):
             return self._hold(event) if event.type in _TERMINAL else [event]
+        if self._posted and (name := started_message(event, self._roles.get)) in self._posted:
+            # The agent says something under this id now; what was posted under it was withdrawn.
+            self._posted.discard(name)
+            self._ledger.earlier.discard(name)
         if not self._chunks.concern(event):
             out = self._handle(event)
             ours = self._flush()
@@ -237,9 +242,6 @@ class Weaver:
 
     def _on_start(self, event: ev.TextMessageStart) -> list[AnyEvent]:
         self._echoes.stream(event.message_id)
-        if event.message_id in self._posted:
-            self._posted.discard(event.message_id)
-            self._ledger.earlier.discard(event.message_id)
         if event.role in (UNSET, "assistant"):
             message = self._ledger.last = self._ledger.begin(event.message_id)
             self._take_metadata(message, event)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, cast
 
+from citewire.agui import records
 from citewire.agui.events import Json
-from citewire.agui.listed import OURS, key_of, note_in, note_of, unannotated
-from citewire.agui.records import counts
+from citewire.agui.listed import OURS, is_own, key_of, note_in, note_of, unannotated
+from citewire.agui.records import counts, read_record
 from citewire.agui.settling import settling_patches
 from citewire.agui.state import CITATIONS, record_of, summary_of
 from citewire.patch import apply
@@ -41,6 +43,14 @@ class WrittenVerdicts:
         """Whether exactly these were written about it."""
         return _digest(thread_id, message_id, key, *values) in self._digests
 
+    def add_entry(self, thread_id: str, message_id: str, entry: Json) -> None:
+        """This entry of a list of citations was written, or our note in it."""
+        self.add(thread_id, message_id, key_of(entry) or "", _shown(entry), note_of(entry))
+
+    def has_entry(self, thread_id: str, message_id: str, entry: Json) -> bool:
+        """Whether exactly this entry was written, with this note."""
+        return self.has(thread_id, message_id, key_of(entry) or "", _shown(entry), note_of(entry))
+
     def only_ours(self, state: Any, state_key: str, thread_id: str) -> Any:
         """The state without verdicts that were not written here: what they are about is pending."""
         if not isinstance(state, dict):
@@ -48,14 +58,15 @@ class WrittenVerdicts:
         fields = dict(cast("Json", state))
         record = record_of(fields, state_key)
         fields.pop(state_key, None)
+        messages: Json = {}
         if record is not None:
             fields[state_key] = self._only_ours_in(record, thread_id)
+            messages = fields[state_key]["messages"]
         if isinstance(lists := fields.get(CITATIONS), dict):
             fields[CITATIONS] = {
-                name: [self._entry(each, name, thread_id) for each in cast("list[Any]", entries)]
-                if isinstance(entries, list)
-                else entries
+                name: self._entries(cast("list[Any]", entries), name, thread_id, messages.get(name))
                 for name, entries in cast("Json", lists).items()
+                if isinstance(entries, list)
             }
         return apply(fields, settling_patches(fields, state_key))
 
@@ -63,36 +74,102 @@ class WrittenVerdicts:
         messages = {
             name: self._message(message, name, thread_id) for name, message in record["messages"].items()
         }
-        verdicts = {
-            key: each for message in messages.values() for key, each in message["verifications"].items()
-        }
-        return {**record, "messages": messages, "verifications": verdicts}
+        reviews = {"reviews": record["reviews"]} if isinstance(record.get("reviews"), dict) else {}
+        return {**_aggregates(messages.values()), "messages": messages, **reviews}
 
     def _message(self, message: Json, name: str, thread_id: str) -> Json:
-        citations = message["citations"]
+        citations, posted = message["citations"], message["verifications"]
         verdicts = {
             key: each
-            for key, each in message["verifications"].items()
+            for key, each in posted.items()
             if key in citations and self.has(thread_id, name, key, citations[key], each)
         }
-        if verdicts == message["verifications"]:
-            return message
         counted = counts(verdicts.values())
         counted["pending"] = len(citations) - len(verdicts)
-        status = "verifying" if counted["pending"] else message["status"]
-        return {**message, "verifications": verdicts, "summary": summary_of(counted), "status": status}
+        status = _status(message["status"], bool(counted["pending"]), len(verdicts) < len(posted))
+        error = message.get("error") if status != "complete" else None
+        return {
+            "messageId": name,
+            "citations": citations,
+            "verifications": verdicts,
+            "summary": summary_of(counted),
+            "status": status,
+            **({"error": error} if isinstance(error, str) else {}),
+        }
 
-    def _entry(self, entry: Any, name: str, thread_id: str) -> Any:
-        """An entry of a list without our note, where we did not write that."""
+    def _entries(self, entries: list[Any], name: str, thread_id: str, message: Json | None) -> list[Any]:
+        """The entries of a message's list; each of our own citations once."""
+        kept: list[Any] = []
+        own: set[str | None] = set()
+        for at, each in enumerate(entries, 1):
+            entry = self._entry(each, at, name, thread_id, message)
+            if is_own([entry]):
+                if key_of(entry) in own:
+                    continue
+                own.add(key_of(entry))
+            kept.append(entry)
+        return kept
+
+    def _entry(self, entry: Any, at: int, name: str, thread_id: str, message: Json | None) -> Any:
+        """An entry as we wrote it. Any other one of ours is made anew from its citation in the record."""
         ours = note_in(entry)
-        if ours is None:
+        if ours is not None and self.has_entry(thread_id, name, entry):
             return entry
-        key, note = key_of(entry) or "", note_of(entry)
-        if ours.get("status") == "pending" or self.has(thread_id, name, key, note):
-            return entry
-        if ours.get("own") is not True:
+        if ours is None or ours.get("own") is not True:
             return unannotated([entry])[0]
-        return {**entry, "extra": {**entry["extra"], OURS: {"own": True, "key": key, "status": "pending"}}}
+        key = key_of(entry) or ""
+        made = None if message is None else _made_anew(message, key, at)
+        if made is None:
+            pending = {"own": True, "key": key, "status": "pending"}
+            return {**entry, "extra": {**entry["extra"], OURS: pending}}
+        self.add_entry(thread_id, name, made)
+        return made
+
+
+def _aggregates(messages: Iterable[Json]) -> Json:
+    """The citations and verdicts of all messages. A verdict stands beside the citation that it is on."""
+    citations: Json = {}
+    verdicts: Json = {}
+    for message in messages:
+        for key, citation in message["citations"].items():
+            if key in message["verifications"]:
+                citations[key] = citation
+                verdicts[key] = _without_picture(message["verifications"][key])
+            else:
+                citations.setdefault(key, citation)
+    return {"citations": citations, "verifications": verdicts}
+
+
+def _without_picture(verdict: Json) -> Json:
+    """The verdict without a picture in a data URI, which only the verdict of its message has."""
+    evidence: Json = verdict.get("evidence") or {}
+    src = evidence.get("src")
+    if not isinstance(src, str) or not src.startswith("data:"):
+        return verdict
+    return {name: value for name, value in verdict.items() if name != "evidence"}
+
+
+def _status(posted: Any, is_pending: bool, was_changed: bool) -> Any:
+    """The status of a message by its verdicts. One that is open, or failed, stays so."""
+    if posted in ("streaming", "extracting") or (posted == "error" and not was_changed):
+        return posted
+    return "verifying" if is_pending else "complete"
+
+
+def _made_anew(message: Json, key: str, at: int) -> Json | None:
+    """The entry of a citation by the record of its message; None where the record has no such citation."""
+    cited = read_record(message["citations"][key]) if key in message["citations"] else None
+    if cited is None:
+        return None
+    verdict = message["verifications"].get(key)
+    said = {"status": "pending"} if verdict is None else verdict["citewire"]
+    note = {name: value for name, value in said.items() if name != "proof"}
+    return {**records.entry(cited, key, at), "extra": {OURS: {"own": True, "key": key, **note}}}
+
+
+def _shown(entry: Json) -> Json:
+    """An entry without `extra`: what a reader is shown of the citation."""
+    return {name: value for name, value in entry.items() if name != "extra"}
 
 
 def _digest(*values: Any) -> bytes:

@@ -29,7 +29,7 @@ from citewire.channels.fold import (
     with_summary,
 )
 from citewire.channels.message import Action, Draft, Message, Operation, Version, Who, check_drafts, edited
-from citewire.channels.offsets import Claim, claim_of, placed
+from citewire.channels.offsets import Claim, claim_of, is_citation, placed
 from citewire.channels.refusal import ChannelError
 from citewire.channels.serial import serial_of, tick_of
 from citewire.channels.store import Change, Entry, Place, Values
@@ -272,11 +272,19 @@ class Annotating(Struct, frozen=True):
 
     def _remark(self, work: _Work, remark: _Remark) -> None:
         message = work.message(remark.note.message_serial)
+        self._check_sender(remark.note, message)
         annotation = self._annotation(work, remark, message)
         puts = annotated(work.values, message, annotation, remark.effect, self.shown)
         work.put(puts)
         summary = summary_after(message, puts)
         work.add(Annotated(annotation, summary, self.who.connection_id, self.who.msg_serial))
+
+    def _check_sender(self, note: Note, message: Message) -> None:
+        """Refuse a citation, or the delete of one, in the name of the sender of an answer of the server."""
+        is_answer = message.connection_id == OURS != self.who.connection_id
+        is_sender = note.client_id is not None and note.client_id == message.client_id
+        if is_answer and is_sender and is_citation(note.type):
+            raise ChannelError(40160, "only the server cites as the sender of its own message")
 
     def _annotation(self, work: _Work, remark: _Remark, message: Message) -> Annotation:
         note = remark.note

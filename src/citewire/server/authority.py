@@ -120,7 +120,7 @@ def _accept_state(posted: RunInput, own: OwnRecord, state_key: str) -> Any:
         ours = _own_state(own, own.lists, state_key)
         return ours or posted.state
     rest = {name: value for name, value in posted.state.items() if name not in (state_key, CITATIONS)}
-    others = {id_of(each) for each in posted.messages} - own.messages.keys()
+    others = {id_of(each) for each in posted.messages} - own.messages.keys() - {""}
     return {**rest, **_own_state(own, _accept_lists(posted.state, own, others), state_key)}
 
 
@@ -133,7 +133,7 @@ def _accept_lists(state: Json, own: OwnRecord, others: set[str]) -> Any:
     """The lists of the log, and those that a client posted for its own messages, without verdicts."""
     theirs = state.get(CITATIONS)
     if not is_object(theirs):
-        return theirs if own.lists is None else own.lists
+        return own.lists
     if not (own.lists is None or is_object(own.lists)):
         return own.lists
     known: Json = own.lists or {}

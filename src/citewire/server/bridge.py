@@ -86,7 +86,7 @@ class Bridge:
         self._threads: dict[str, _Thread] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
-        channels.cited = self._cited
+        channels.agent, channels.cited = agent, self._cited
         runs.cited, runs.untied = self._cited_elsewhere, self._lost
 
     def written(self, channel: str) -> None:

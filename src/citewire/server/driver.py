@@ -17,7 +17,7 @@ from citewire.agui import records
 from citewire.agui.echoes import fingerprints
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import Citing, Put, Sent, Stream
-from citewire.agui.posted import id_of, open_calls, started_message
+from citewire.agui.posted import id_of, open_calls, role_of, started_message
 from citewire.agui.protocol import Gate, version_problem
 from citewire.agui.settling import settling_patches
 from citewire.agui.shapes import sendable
@@ -185,8 +185,8 @@ class Driver:
                 event = ev.coerce(said)
                 if isinstance(event, ev.RunStarted):
                     _warn_of_version(event.protocol_version, "agent")
-                if started_message(event) in live.posted:
-                    for each in await self._withdraw(live, started_message(event)):
+                if not live.posted.isdisjoint(_may_start(event)):
+                    for each in await self._withdraw(live, event):
                         deque(gate.admit(each), maxlen=0)
                         await put((each, b""))
                 deque(gate.admit(event), maxlen=0)
@@ -200,14 +200,16 @@ class Driver:
         if not is_over:
             raise StreamEnded("the agent's events ended before the run did")
 
-    async def _withdraw(self, live: Live, name: str) -> list[AnyEvent]:
+    async def _withdraw(self, live: Live, event: AnyEvent) -> list[AnyEvent]:
         """Take back a posted message whose id the agent uses now, lest clients add the answer to its text."""
-        live.posted.discard(name)
         if live.journal:
             await live.journal.settled()
         past = await self._history.at(live.channel)
-        if past is None:
+        roles = {id_of(each): role_of(each) for each in past.messages} if past else {}
+        name = started_message(event, roles.get)
+        if past is None or name not in live.posted:
             return []
+        live.posted.discard(name)
         left = sendable(each for each in past.messages if id_of(each) != name)
         events: list[AnyEvent] = [ev.MessagesSnapshot(left)]
         lists = past.state.get(CITATIONS) if is_object(past.state) else None
@@ -257,6 +259,11 @@ class Driver:
         if self._has_jobs:
             verifier = AfterCommit(verifier, journal.settled)
         return Stream(run_input, replace(options, proofs=proofs), verifier, journal, known)
+
+
+def _may_start(event: AnyEvent) -> set[str]:
+    """The ids one of which is that of the message that an event starts, whatever messages there are."""
+    return {started_message(event), started_message(event, lambda _: "user")}
 
 
 def _known(own: OwnRecord, news: tuple[AnyEvent, ...] = ()) -> LogKnowledge:

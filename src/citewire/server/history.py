@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.echoes import fingerprints
 from citewire.agui.events import Json
-from citewire.agui.posted import id_of, mark_posted, posted_in, started_message
+from citewire.agui.posted import id_of, is_posted, mark_posted, posted_in, role_of, started_message
 from citewire.agui.settling import settling_patches
 from citewire.agui.state import CITATIONS
 from citewire.agui.thread import Thread
@@ -68,7 +69,6 @@ class _Fold:
         self._withdrawn: set[str] = set()
 
     def take(self, row: Row) -> None:
-        self.cursor = row.cursor
         match row.kind:
             case "input":
                 self._begin(read(row.data, Started))
@@ -86,6 +86,7 @@ class _Fold:
                 self._end()
             case _:  # what is only for the record
                 pass
+        self.cursor = row.cursor  # a row that cannot be read is not passed over the next time
 
     def own(self) -> OwnRecord:
         """What the server itself said."""
@@ -108,14 +109,23 @@ class _Fold:
         self.thread.open_stream()
 
     def _apply(self, event: ev.AnyEvent) -> None:
-        if (name := started_message(event)) in self._posted:
+        if (name := started_message(event, self._role)) in self._posted:
             # The server says something under this id now; what was posted under it is no part of that.
             self._posted.discard(name)
             self.thread.set_messages(each for each in self.thread.agui.messages if id_of(each) != name)
         elif isinstance(event, ev.MessagesSnapshot | ev.StateSnapshot):
             self._remember()  # it may leave out something
+        if isinstance(event, ev.MessagesSnapshot):
+            event = replace(event, messages=[each for each in event.messages if not self._is_forged(each)])
         self._posted |= posted_in(event) - self._said.keys()
         self.thread.apply(event)
+
+    def _is_forged(self, message: Any) -> bool:
+        """Whether a client posted this under the id of something that the server says itself."""
+        return is_posted(message) and id_of(message) in self._said
+
+    def _role(self, name: str) -> Any:
+        return next((role_of(each) for each in self.thread.agui.messages if id_of(each) == name), None)
 
     def _end(self) -> None:
         self.is_running = False
@@ -126,16 +136,27 @@ class _Fold:
     def _remember(self) -> None:
         """Note what the server has said so far, before something replaces the messages or the state."""
         view = self.thread.agui
+        # What a user says is a client's, also under an id that the agent gave it: it may be edited.
         self._said |= {
-            name: each for each in view.messages if (name := id_of(each)) and name not in self._posted
+            name: each
+            for each in view.messages
+            if (name := id_of(each)) and name not in self._posted and role_of(each) != "user"
         }
         if is_object(view.state):
             record = view.state.get(self._key)
             if is_object(record):
                 self._record = {name: value for name, value in record.items() if name != "reviews"}
             self._lists = (
-                view.state[CITATIONS] if CITATIONS in view.state else own_lists(self._lists, self._record)
+                self._without_posted(view.state[CITATIONS])
+                if CITATIONS in view.state
+                else own_lists(self._lists, self._record)
             )
+
+    def _without_posted(self, lists: Any) -> Any:
+        """The lists of citations without those of messages that clients posted; None where none is left."""
+        if not is_object(lists) or self._posted.isdisjoint(lists):
+            return lists
+        return {name: entries for name, entries in lists.items() if name not in self._posted} or None
 
     @property
     def state(self) -> Any:
@@ -192,30 +213,42 @@ class History:
 
     async def at(self, channel: str, n: int | None = None) -> Past | None:
         """The thread after row `n`, or as it is now; None where there is no thread."""
+        fold = await self._folded(channel, n)
+        return fold and fold.past()
+
+    async def own(self, channel: str) -> tuple[OwnRecord, Looks]:
+        """What the server itself said in a thread, and the reviews on record. Nothing where there is none."""
+        fold = await self._folded(channel)
+        return (OwnRecord(), {}) if fold is None else (fold.own(), fold.reviews)
+
+    async def _folded(self, channel: str, n: int | None = None) -> _Fold | None:
+        """Fold a thread up to row `n`, or all of it; None where there is no thread.
+
+        Read the fold before the next await, and do not look for it in the cache: it may have been evicted.
+        """
         head = await self._store.head(channel)
         if head is None:
             self._folds.pop(channel, None)
             return None
         if n is not None and not 0 <= n <= head.n:
             raise InputError(f"the thread has {head.n} rows", "?at")
+        fold = self._cached(channel, head.epoch)
+        async with fold.turn:
+            if n is None or n >= fold.cursor.n:
+                await self._go_on(channel, fold, head.n if n is None else n)
+                return fold
+        past = _Fold(head.epoch, self._key)
+        await self._go_on(channel, past, n)
+        return past
+
+    def _cached(self, channel: str, epoch: str) -> _Fold:
         fold = self._folds.get(channel)
-        if fold is None or fold.cursor.epoch != head.epoch:
-            fold = self._folds[channel] = _Fold(head.epoch, self._key)
+        if fold is None or fold.cursor.epoch != epoch:
+            fold = self._folds[channel] = _Fold(epoch, self._key)
         self._folds.move_to_end(channel)
         if len(self._folds) > self._most:
             self._folds.popitem(last=False)
-        if n is not None and n < fold.cursor.n:
-            fold = _Fold(head.epoch, self._key)
-        async with fold.turn:
-            await self._go_on(channel, fold, head.n if n is None else n)
-            return fold.past()
-
-    async def own(self, channel: str) -> tuple[OwnRecord, Looks]:
-        """What the server itself said in a thread, and the reviews on record. Nothing where there is none."""
-        if await self.at(channel) is None or (fold := self._folds.get(channel)) is None:
-            return OwnRecord(), {}
-        async with fold.turn:
-            return fold.own(), fold.reviews
+        return fold
 
     async def _go_on(self, channel: str, fold: _Fold, n: int) -> None:
         while fold.cursor.n < n:

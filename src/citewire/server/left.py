@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.posted import id_of, is_posted, role_of, started_message
 from citewire.agui.protocol import Gate, ProtocolError
 from citewire.agui.shapes import sendable
-from citewire.agui.state import INITIAL_DEEPCITATION_STATE
+from citewire.agui.state import CITATIONS, INITIAL_DEEPCITATION_STATE
 from citewire.channels.store import Cursor, Row, Store
 from citewire.dialects.base import is_object
 from citewire.server.asks import asked
@@ -40,9 +42,17 @@ class Left(Struct, frozen=True):
         """Whether its last event told of its end, which only was not written down."""
         return bool(self.sent) and self.sent[-1].type in TERMINAL
 
+    def restarted(self) -> Started:
+        """What the run starts with when the agent is asked again.
+
+        The input without posted messages whose ids the agent has taken for its own: they were withdrawn, and
+        must not be put back in front of the answer.
+        """
+        return replace(self.started, input=_without_taken(self.started.input, self.sent))
+
     def anew(self, state_key: str) -> list[AnyEvent] | None:
         """What a client that was sent this has to be told before it can take the run from its start again."""
-        return _anew(self.started.input, self.sent, state_key) if self.sent else None
+        return _anew(self.restarted().input, self.sent, state_key) if self.sent else None
 
 
 async def how_left(store: Store, channel: str) -> Left | None:
@@ -95,6 +105,24 @@ async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
         if start == 0:
             return []
         back *= 4
+
+
+def _without_taken(run_input: RunInput, sent: list[AnyEvent]) -> RunInput:
+    """The input without messages that a client posted under the ids of messages that were started since."""
+    roles = {id_of(each): role_of(each) for each in run_input.messages}
+    started = {started_message(event, roles.get) for event in sent}
+    taken = {
+        id_of(each)
+        for each in run_input.messages
+        if id_of(each) in started and (is_posted(each) or role_of(each) == "user")
+    } - {""}
+    if not taken:
+        return run_input
+    messages = [each for each in run_input.messages if id_of(each) not in taken]
+    state = run_input.state
+    if is_object(state) and is_object(lists := state.get(CITATIONS)):
+        state = {**state, CITATIONS: {name: each for name, each in lists.items() if name not in taken}}
+    return replace(run_input, messages=messages, state=state)
 
 
 def _anew(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[AnyEvent]:

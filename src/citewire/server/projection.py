@@ -15,7 +15,7 @@ from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.chunks import Chunks, ProtocolError, tag_of
 from citewire.agui.events import Event, Json
-from citewire.agui.posted import id_of, posted_in
+from citewire.agui.posted import id_of, is_posted, posted_in, started_message
 from citewire.agui.records import read_record
 from citewire.channels.annotation import Note
 from citewire.channels.mark import Mark
@@ -137,6 +137,7 @@ class Projection:
             steps = self._chunks.expand(event) if self._chunks.concern(event) else [event]
         except ProtocolError:
             return
+        self._earlier.discard(started_message(event))
         for step in steps:
             if handler := self._HANDLERS.get(type(step)):
                 handler(self, step)
@@ -174,7 +175,7 @@ class Projection:
 
     def _on_messages(self, event: ev.MessagesSnapshot) -> None:
         """The messages are replaced: answers may be new, changed, gone, or go by another id."""
-        said = {id_of(each): each for each in event.messages if _is_answer(each)}
+        said = {id_of(each): each for each in event.messages if _is_answer(each) and not is_posted(each)}
         self._earlier |= posted_in(event) - self._answers.keys()
         new = {
             name: message

@@ -337,6 +337,7 @@ class Runs:
             return
         if self._resumes and not left.was_stopped and not left.has_ended:
             live = self._see(channel, left.started, left.after)
+            live.started = left.restarted()
             self._run(live, left.end, left.anew(self._driver.state_key))
         else:
             await self._driver.end(channel, left)

@@ -33,11 +33,13 @@ def thread_in(channel: str) -> str | None:
 
 
 class TiedChannels(Channels):
-    """In the namespace `ai` only the server gives verdicts, and is called citewire.
+    """In the namespace `ai` only the server gives verdicts, is called citewire, and cites as the agent.
 
-    `cited` is told of channels in which somebody else cites something, or takes it back.
+    `agent` is the client id of what the agent says. `cited` is told of channels in which somebody else cites
+    something, or takes it back.
     """
 
+    agent: str | None = None
     cited: Callable[[str], None] | None = None
 
     async def publish(
@@ -58,8 +60,11 @@ class TiedChannels(Channels):
         _check_names({who.client_id, *(note.client_id for note in notes)})
         if any(note.type.partition(":")[0] == _VERDICTS for note in notes):
             raise ChannelError(40160, "only the server gives verdicts on the answers of a thread")
+        citing = {note.client_id or who.client_id for note in notes if is_citation(note.type)}
+        if self.agent is not None and self.agent in citing:
+            raise ChannelError(40160, f"in this namespace only the server cites as {self.agent}")
         serials = await super().annotate(channel, who, notes, mark)
-        if self.cited and any(is_citation(note.type) for note in notes):
+        if self.cited and citing:
             self.cited(channel)
         return serials
 

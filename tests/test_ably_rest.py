@@ -392,6 +392,10 @@ def request_of(key: str, **fields: Any) -> Json:
         ({"capability": '{"a":["x"]}', "clientId": ""}, {}, 40012),
         ({"nonce": ""}, {}, 40105),
         ({}, {"nonce": None, "mac": None}, 40101),
+        ({"nonce": "x\n1\nn"}, {}, 40105),
+        ({"nonce": "n" * 16 + "\x00"}, {}, 40105),
+        ({"clientId": "admin\n1\nx"}, {}, 40012),
+        ({"clientId": "admin\x85"}, {"mac": None}, 40012),
     ],
 )
 def test_requests_for_a_token_that_are_refused(parts: Parts, fields: Json, after: Json, code: int) -> None:
@@ -425,6 +429,36 @@ def test_a_token(parts: Parts) -> None:
             assert socket.connected["connectionDetails"]["clientId"] == "ann"
             await socket.publish(CHANNEL, 0, {"data": "may"})
             assert (await socket.attach(CHANNEL, flags=int(Flag.SUBSCRIBE)))["error"]["code"] == 40160
+
+    run(main())
+
+
+def test_a_signature_covers_one_reading(parts: Parts) -> None:
+    """The parts of what is signed are lines: one of several could be read as another part."""
+    now = int(time.time() * 1000)
+    signed = request_of(parts.key, clientId=f"admin\n{now}\nx", timestamp=now + 1)
+    other = signed | {"clientId": "admin", "timestamp": now, "nonce": f"x\n{now + 1}\n{signed['nonce']}"}
+
+    async def main() -> None:
+        async with http(parts) as client:
+            del client.headers["authorization"]
+            for asked in (signed, other):
+                answer = await client.post("/keys/app.key/requestToken", content=json.dumps(asked))
+                assert "token" not in value(answer)
+
+    run(main())
+
+
+def test_no_token_for_more_than_can_be_written(parts: Parts) -> None:
+    """What two capabilities have in common may be longer than each of them; such a token would be refused."""
+    key = parts.keyring.create(Capability.of({f"*:{n}": ["publish"] for n in range(100)}), "app.many")
+    capability = json.dumps({f"{n}:*": ["publish"] for n in range(3)})
+
+    async def main() -> None:
+        async with http(parts) as client:
+            asked = request_of(key, capability=capability)
+            refused = await client.post("/keys/app.many/requestToken", content=json.dumps(asked))
+            assert value(refused)["error"]["code"] == 40160
 
     run(main())
 

@@ -18,7 +18,7 @@ from citewire.channels.annotation import AnnotationAction, Note
 from citewire.channels.channels import History
 from citewire.channels.message import Action, Draft
 from citewire.server.ably.codec import Act, Flag
-from citewire.server.capability import Capability
+from citewire.server.capability import FULL, Capability
 from clock import clock, hurried, on_clock
 
 ALL = int(Flag.PUBLISH | Flag.SUBSCRIBE | Flag.ANNOTATION_PUBLISH | Flag.ANNOTATION_SUBSCRIBE)
@@ -333,6 +333,29 @@ def test_a_token_that_ends(tmp_path: Path) -> None:
             assert ended["error"]["code"] == 40142
             with pytest.raises(Closed):
                 await socket.next(Act.CLOSED)
+
+    on_clock(main())
+
+
+def test_nothing_is_taken_or_sent_once_a_token_has_ended(tmp_path: Path) -> None:
+    """At once, whenever the connection was looked after last; also with a second, shorter token."""
+
+    async def main() -> None:
+        ahead = time.time() - clock().time()
+        parts = Parts(tmp_path, lambda: ahead + clock().time())
+        long, short = (parts.keyring.token("app.key", FULL, seconds, "ann") for seconds in (60, 2))
+        async with Socket(parts.realtime, access_token=long) as renewed:
+            renewed.send(Act.AUTH, auth={"accessToken": short})
+            assert (await renewed.next(Act.CONNECTED))["connectionId"] == renewed.connected["connectionId"]
+            async with Socket(parts.realtime, access_token=short) as socket:
+                await socket.publish(CHANNEL, 0, {"data": "in time"})
+                clock().leap(2)
+                socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=1, messages=[{"data": "too late"}])
+                for each in (socket, renewed):
+                    async with asyncio.timeout(2):
+                        ended = await each.next(Act.DISCONNECTED)
+                    assert ended["error"]["code"] == 40142
+        assert len((await parts.channels.history(CHANNEL, History())).items) == 1
 
     on_clock(main())
 

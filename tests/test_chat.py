@@ -430,6 +430,16 @@ def test_sign_in_with_a_key(browser: Browser, served: tuple[str, App]) -> None:
     page.get_by_role("link", name="Sign in with a key").click()
     expect(page.locator("#live")).to_have_text("Live")
     assert page.url == f"{served[0]}/console"
+    # The browser keeps the key for addresses below /sign-in/ only: all other requests are the session's.
+    assert page.evaluate("fetch('/metrics').then(({ status }) => status)") == 403
+    assert page.evaluate("fetch('/threads').then(({ status }) => status)") == 200
+    context.clear_cookies()
+    assert page.evaluate("fetch('/threads').then(({ status }) => status)") == 401
+    for path in ("/", "/console", "/sign-in", "/sign-in?page=console"):
+        shown = page.goto(f"{served[0]}{path}")
+        assert shown
+        assert (shown.status, context.cookies()) == (401, [])
+        expect(page.locator("h1")).to_have_text("Sign in to citewire")
     context.close()
 
 

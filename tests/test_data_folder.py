@@ -80,6 +80,36 @@ def test_what_others_can_read_is_closed_at_the_start(tmp_path: Path) -> None:
     assert stat.S_IMODE((data / "notes.txt").stat().st_mode) == 0o644
 
 
+def test_a_folder_with_other_files_is_written_to_by_nobody_else(tmp_path: Path) -> None:
+    """What is its user's own there stays readable; no other user may put a file in the place of ours."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "notes.txt").write_text("of the user")
+    (data / "notes.txt").chmod(0o644)
+    data.chmod(0o777)
+    keep_private(data)
+    assert stat.S_IMODE(data.stat().st_mode) == 0o755
+    assert stat.S_IMODE((data / "notes.txt").stat().st_mode) == 0o644
+
+
+def test_a_folder_that_is_everybodys_is_refused(tmp_path: Path) -> None:
+    """As `/tmp`, which is not to be closed to others either."""
+    (tmp_path / "notes.txt").write_text("of anybody")
+    tmp_path.chmod(0o1777)
+    with pytest.raises(StoreError, match="a data folder of its own"):
+        keep_private(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
+
+
+@pytest.mark.parametrize("name", ["sign-in.html", ".keys.json-abcd1234", ".secret-x_9", ".audit.key-0"])
+def test_what_a_server_that_was_killed_has_left_is_its_own(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("")
+    (tmp_path / name).chmod(0o644)
+    tmp_path.chmod(0o755)
+    keep_private(tmp_path)
+    assert open_to_others(tmp_path) == []
+
+
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with Serving(tmp_path / "data") as server:
         server.get("/healthz")

@@ -25,9 +25,11 @@ from citewire.verification.library import Checked, Library
 from citewire.verification.match import Searchable
 from citewire.verification.near import Near
 from citewire.verification.reading import Reading
+from citewire.verification.shelf import Numbered, Search
 from citewire.verification.sketches import sketch
 from citewire.verification.sources import Given, Source
 from citewire.verification.verifier import Asked, Verifier
+from citewire.verification.worker import Setup, Worker
 from clock import LONG, clock, on_clock
 from test_library import document
 
@@ -341,6 +343,24 @@ def test_what_kills_a_worker_is_skipped_and_all_else_is_done(word: str, reason: 
     assert found[word].status == "skipped"
     assert re.fullmatch(reason, found[word].reason or "")
     assert {checked.status for key, checked in found.items() if key != word} == {"verified"}
+
+
+def test_where_things_are_on_this_machine_is_only_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cache that was lost, or an interpreter that is gone."""
+
+    lost = Worker(Setup(str(tmp_path / "lost"), 1 << 20, 1 << 30))
+    answer = lost.ask(Search("words", 60, documents=(Numbered(0, "a" * 64),)))
+    lost.end()
+    assert answer.is_missing
+    assert (answer.error, answer.detail) == ("it is not in the cache any more", str(tmp_path / "lost"))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no-python"))
+    said = run([fee(0)], SOURCES[:1], workers=1)["fee0"].reason
+    assert said
+    assert "there is no process to search in (error id " in said
+    assert str(tmp_path) not in said
+    assert str(tmp_path / "no-python") in caplog.text
 
 
 def test_a_worker_that_others_kill_costs_nothing() -> None:

@@ -317,6 +317,22 @@ def test_a_language_that_tesseract_lacks(tmp_path: Path, monkeypatch: pytest.Mon
     check_found(load(data, cache=cache), OTHER[0])
 
 
+def test_what_tesseract_says_is_only_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names files of this machine."""
+    program = tmp_path / "tesseract"
+    program.write_text("#!/bin/sh\necho Error opening data file /srv/tessdata/eng.traineddata >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    document = load(saved(drawn(OTHER)))
+    assert codes(document) == ["no_text_layer", "ocr_failed"]
+    said = document.problems[-1].message
+    assert said.startswith("its pictures were not read: tesseract ended with status 1 (error id ")
+    assert "/srv" not in said
+    assert "/srv/tessdata" in caplog.text
+
+
 def huge() -> bytes:
     """A picture of two and a half billion pixels in a hundred bytes."""
 

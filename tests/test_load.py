@@ -25,7 +25,7 @@ from citewire.documents.cache import VERSION, Packed, default_folder
 from citewire.documents.document import Aside, Element, Kind
 from citewire.documents.fetch import Fetched
 from citewire.documents.load import LIMIT, read, sniff
-from citewire.documents.reader import read_in_child
+from citewire.documents.reader import ReaderFailed, read_in_child
 from citewire.model import Problem
 
 # Long enough for a child to start on a machine that is slow today.
@@ -252,6 +252,9 @@ def other(data, **options):
 
 def surrogate(data, **options):
     return made(chr(0xD800))
+
+def large(data, **options):
+    return made("x" * (1 << 20))
 """
 
 
@@ -344,6 +347,24 @@ def test_no_reader_is_left_when_the_caller_is_interrupted() -> None:
 def test_a_reader_is_limited() -> None:
     document = read_in_child(b"", "bad_readers:limits", timeout=12.5, memory=1 << 30, a="b", c=None)
     assert document.text == repr(([1 << 30, 13, 0], os.nice(0) + 10, {"a": "b", "c": None}))
+
+
+@pytest.mark.usefixtures("readers")
+def test_a_reader_that_makes_too_much() -> None:
+    """The reader says so itself, and its result is not sent."""
+    with pytest.raises(ReaderFailed, match="what was read takes more than 100,000 bytes"):
+        read_in_child(b"", "bad_readers:large", most_result=100_000)
+    assert len(read_in_child(b"", "bad_readers:large").text) == 1 << 20
+
+
+def test_a_reader_that_writes_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended when it has written too much, whatever that is."""
+    program = "import os\nwhile True: os.write(1, bytes(1 << 16))"
+    monkeypatch.setattr("citewire.documents.reader._COMMAND", ("-c", program))
+    started: list[subprocess.Popen[bytes]] = []
+    with pytest.raises(ReaderFailed, match="what was read takes more than 1,000,000 bytes"):
+        read_in_child(bytes(1 << 20), "", most_result=1_000_000, timeout=LATE, started=started.append)
+    assert started[0].returncode == -signal.SIGKILL
 
 
 @pytest.mark.usefixtures("readers")

@@ -18,7 +18,7 @@ from citewire.server.keys import Keyring
 
 PUBLIC = {
     "/", "/console", "/healthz", "/openapi.json", "/proofs/{name}", "/questions.json", "/readyz", "/sign-in",
-    "/web/{file:path}",
+    "/sign-in/key", "/web/{file:path}",
 }  # fmt: skip
 """What needs no capability. A proof needs a signed link, a page a session, to sign in a link or a key."""
 
@@ -303,6 +303,7 @@ def test_what_the_console_may_do(tmp_path: Path) -> None:
 
 
 OWN = f"http://{HOST}"
+JSON: dict[str, Any] = {"content_type": "application/json"}
 
 
 @pytest.mark.parametrize(
@@ -317,6 +318,8 @@ OWN = f"http://{HOST}"
         pytest.param("POST", {"origin": "https://evil.example"}, 401, id="another site"),
         pytest.param("POST", {"origin": "null"}, 401, id="a sandbox"),
         pytest.param("POST", {"origin": "http://127.0.0.1:9999"}, 401, id="another port"),
+        pytest.param("POST", {"origin": f"https://{HOST}"}, 401, id="another scheme"),
+        pytest.param("POST", {"origin": OWN, "sec_fetch_site": "cross-site"}, 401, id="two readings"),
         pytest.param("POST", {"sec_fetch_site": "same-site"}, 401, id="a subdomain"),
         pytest.param("POST", {"sec_fetch_site": "cross-site"}, 401, id="a form of another site"),
         pytest.param("GET", {"origin": "https://evil.example"}, 401, id="read by another site"),
@@ -349,7 +352,7 @@ def test_no_session_for_a_name_that_leads_here(tmp_path: Path, host: str) -> Non
 
     async def main(app: App) -> None:
         link = app.server.sign_in_link().removeprefix(app.server.address)
-        for key, path in (("", "/"), ("", "/sign-in"), (None, link)):
+        for key, path in (("", "/"), ("", "/sign-in/key"), (None, link)):
             answer = await app.ask("GET", path, key=key, host=host)
             assert (answer.status, "set-cookie" in answer.headers) == (403, False)
             assert b"--public-url" in answer.body
@@ -364,7 +367,7 @@ def test_no_session_for_a_name_that_leads_here(tmp_path: Path, host: str) -> Non
 )
 @pytest.mark.parametrize("page", ["/", "/console"])
 def test_a_page_is_for_who_has_a_key(tmp_path: Path, settings: dict[str, str], page: str) -> None:
-    """From wherever, and however the server is called. At `/sign-in` the browser asks for it."""
+    """From wherever, and however the server is called. At `/sign-in/key` the browser asks for it."""
 
     async def main(app: App) -> None:
         for host in ("127.0.0.1:8787", "localhost:8787", "[::1]:8787", "cite.example.com"):
@@ -372,8 +375,11 @@ def test_a_page_is_for_who_has_a_key(tmp_path: Path, settings: dict[str, str], p
             assert (answer.status, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
             assert "set-cookie" not in answer.headers
             assert b"citewire keys link" in answer.body
-        asked = await app.ask("GET", "/sign-in", key=None)
-        assert (asked.status, asked.headers["www-authenticate"]) == (401, 'Basic realm="citewire"')
+        # A browser sends a key to all paths beside and below the one that asks for it.
+        for path, scheme in (("/sign-in", "Bearer"), ("/sign-in/key", "Basic")):
+            asked = await app.ask("GET", path, key=None)
+            assert (asked.status, asked.headers["www-authenticate"]) == (401, f'{scheme} realm="citewire"')
+            assert b'href="/sign-in/key?page=chat"' in asked.body
         basic = f"Basic {b64encode(app.key.encode()).decode()}"
         cookie = await session(app, page=page, authorization=basic)
         assert (await app.ask("GET", "/threads", key=None, cookie=cookie)).status == 200
@@ -407,6 +413,56 @@ def test_a_key_that_a_browser_was_given_is_used_by_no_other_page(
         assert answer.status == status, answer
 
     run(tmp_path, main, public_url="https://cite.example.com", origins=("https://app.example.com",))
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_own"),
+    [
+        ({}, True),
+        ({"sec_fetch_site": "none"}, True),
+        ({"sec_fetch_site": "same-origin"}, True),
+        ({"sec_fetch_site": "cross-site"}, False),
+        ({"sec_fetch_site": "same-site"}, False),
+        ({"origin": "https://evil.example"}, False),
+    ],
+)
+def test_another_page_starts_no_session_and_gets_no_token_with_a_key_that_a_browser_has(
+    tmp_path: Path, headers: dict[str, Any], is_own: bool
+) -> None:
+    async def main(app: App) -> None:
+        basic = f"Basic {b64encode(app.key.encode()).decode()}"
+        for path, status in (("/", 200), ("/console", 200), ("/sign-in/key", 303)):
+            answer = await app.ask("GET", path, authorization=basic, **headers)
+            found = (answer.status, "set-cookie" in answer.headers)
+            assert found == ((status, True) if is_own else (401, False)), path
+            # The browser is not asked for a key on behalf of another site.
+            assert "sec_fetch_site" not in headers or "Basic" not in answer.headers.get(
+                "www-authenticate", ""
+            )
+        name = app.key.partition(":")[0]
+        asked = {"keyName": name}
+        answer = await app.ask("POST", f"/keys/{name}/requestToken", asked, authorization=basic, **headers)
+        assert answer.status == (201 if is_own else 401), answer
+
+    run(tmp_path, main)
+
+
+def test_a_session_sends_json_as_json(tmp_path: Path) -> None:
+    """A page can send a body without a type, or as a form, to any server."""
+
+    async def main(app: App) -> None:
+        cookie, body = await session(app), b'{"quotes": []}'
+        kinds: list[tuple[dict[str, Any], int]] = [
+            ({}, 400),
+            ({"content_type": "text/plain"}, 400),
+            (JSON, 200),
+        ]
+        for sent, status in kinds:
+            answer = await app.ask("POST", "/verify", body, key=None, cookie=cookie, origin=OWN, **sent)
+            assert answer.status == status, answer
+        assert (await app.ask("POST", "/verify", body)).status == 200
+
+    run(tmp_path, main)
 
 
 def test_a_session_has_no_more_than_its_key(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from citewire.server.origins import (
     host_known,
     is_loopback,
     origin_allowed,
+    own_scheme,
     session_cookie,
 )
 
@@ -65,7 +66,7 @@ def test_a_name_that_somebody_made_lead_here_is_not_ours(host: str, known: bool)
     [
         (None, [], True),
         ("http://localhost:8000", [], True),
-        ("https://localhost:8000", [], True),
+        ("https://localhost:8000", [], False),
         ("HTTP://LOCALHOST:8000", [], True),
         ("http://localhost:3000", [], False),
         ("http://localhost", [], False),
@@ -84,7 +85,7 @@ def test_a_name_that_somebody_made_lead_here_is_not_ours(host: str, known: bool)
     ],
 )
 def test_origins(origin: str | None, allowed: list[str], may: bool) -> None:
-    assert origin_allowed(origin, "localhost:8000", allowed) is may
+    assert origin_allowed(origin, "http", "localhost:8000", allowed) is may
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,26 @@ def test_origins(origin: str | None, allowed: list[str], may: bool) -> None:
     ],
 )
 def test_the_port_of_a_scheme_need_not_be_written(origin: str, host: str) -> None:
-    assert origin_allowed(origin, host, [])
-    assert not origin_allowed(origin, f"{host}8", [])
+    scheme = origin.partition(":")[0]
+    assert origin_allowed(origin, scheme, host, [])
+    assert not origin_allowed(origin, scheme, f"{host}8", [])
+
+
+@pytest.mark.parametrize(
+    ("host", "public_url", "scheme"),
+    [
+        ("localhost:8000", None, "http"),
+        ("cite.example.org", "https://cite.example.org", "https"),
+        ("CITE.example.org:443", "https://cite.example.org/", "https"),
+        ("cite.example.org", "https://cite.example.org:443", "https"),
+        ("localhost:8000", "https://cite.example.org", "http"),
+        ("cite.example.org:8000", "https://cite.example.org", "http"),
+    ],
+)
+def test_the_scheme_of_a_request(host: str, public_url: str | None, scheme: str) -> None:
+    """A proxy that does TLS may call us without: then the public address says what browsers see."""
+    assert own_scheme("http", host, public_url) == scheme
+    assert own_scheme("https", host, public_url) == "https"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +125,10 @@ def test_the_port_of_a_scheme_need_not_be_written(origin: str, host: str) -> Non
     [
         ("POST", "http://localhost:8000", "same-origin", True),
         ("POST", "http://localhost:8000", None, True),
+        ("POST", "https://localhost:8000", None, False),
+        ("POST", "http://localhost:8000", "cross-site", False),
+        ("POST", "http://localhost:8000", "same-site", False),
+        ("POST", "http://localhost:8000", "none", False),
         ("POST", "http://localhost:3000", "same-site", False),
         ("GET", "http://localhost:3000", None, False),
         ("POST", "null", None, False),
@@ -123,7 +146,7 @@ def test_the_port_of_a_scheme_need_not_be_written(origin: str, host: str) -> Non
 def test_a_cookie_speaks_only_for_our_own_pages(
     method: str, origin: str | None, fetch_site: str | None, may: bool
 ) -> None:
-    assert cookie_allowed(method, origin, fetch_site, "localhost:8000") is may
+    assert cookie_allowed(method, origin, fetch_site, "http", "localhost:8000") is may
 
 
 def test_the_cookie_of_a_session() -> None:

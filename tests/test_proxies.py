@@ -198,7 +198,7 @@ def test_nginx_with_its_default_settings_opens_nothing(tmp_path: Path) -> None:
     """It sends a loopback `Host` from a loopback address, for whoever asks."""
     with in_thread(tmp_path / "data") as (url, app), nginx(tmp_path / "nginx", DEFAULT, _port(url)) as front:
         with client_of(front) as client:
-            for path in ("/", "/console", "/sign-in"):
+            for path in ("/", "/console", "/sign-in", "/sign-in/key"):
                 answer = client.get(path)
                 assert (answer.status_code, "set-cookie" in answer.headers) == (401, False), path
                 assert "Sign in" in answer.text

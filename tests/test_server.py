@@ -563,6 +563,15 @@ def test_bad_messages_are_refused_before_anything_starts(holding: Serving) -> No
         refused = client.post("/agui", json=bad)
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_shape")
         assert refused.json()["error"]["message"].startswith("$.messages[1]: ")
+        for name, entry, path in (
+            ("messages", {"id": "", "role": "user", "content": "?"}, "[0].id"),
+            ("tools", 5, "[0]"),
+            ("context", {"description": "a"}, "[0].value"),
+            ("resume", {"interruptId": 5}, "[0].interruptId"),
+        ):
+            refused = client.post("/agui", json={"threadId": "bad", "runId": "r", name: [entry]})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_shape")
+            assert refused.json()["error"]["message"].startswith(f"$.{name}{path}: ")
         assert client.get("/threads/bad").status_code == 404
 
 

@@ -214,6 +214,20 @@ def test_a_capability_that_is_too_long_for_a_cookie_is_told(office: Office) -> N
         office.start(office.token(20, "ann", Capability.of(names)))
 
 
+@pytest.mark.parametrize(
+    "granted",
+    [
+        {f"*:{n}": ["read"] for n in range(200)},
+        {f"*:{'x' * 2046}": ["read"]},
+    ],
+    ids=["many", "long"],
+)
+def test_what_a_session_could_not_be_read_with_is_told(office: Office, granted: dict[str, list[str]]) -> None:
+    """The capability of a token meets each of the page's: together they may be more than either."""
+    with pytest.raises(Forbidden):
+        office.start(office.token(20, "ann", Capability.of(granted)))
+
+
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: b64encode(data).decode()))
 def test_whatever_else_is_in_the_cookie_is_refused(
     tmp_path_factory: pytest.TempPathFactory, text: str
@@ -335,7 +349,7 @@ def test_a_token_does_not_become_more(tmp_path: Path) -> None:
     async def main(app: App) -> None:
         narrow = app.token({"ai:ann": ["subscribe"]}, 20)
         own = app.token({"thread:ann": ["read"], "ai:ann": ["subscribe"]}, 20)
-        for path in ("/", "/console", "/sign-in", "/sign-in?page=console"):
+        for path in ("/", "/console", "/sign-in/key", "/sign-in/key?page=console"):
             for query in (f"{path}{'&' if '?' in path else '?'}{name}=" for name in ("access_token", "key")):
                 answer = await app.ask("GET", query + own, key=None)
                 assert (answer.status, "set-cookie" in answer.headers) == (401, False), query
@@ -379,10 +393,10 @@ def test_a_session_is_nothing_but_a_cookie(tmp_path: Path) -> None:
             value = cookie.partition("=")[2]
             wrapped = b64encode(value.encode()).decode()
             for sent in (f"Bearer {value}", f"Bearer {wrapped}", f"Basic {wrapped}", f"Basic {value}"):
-                for path in ("/threads", "/", "/console", "/sign-in", "/channels/ai:t/messages"):
+                for path in ("/threads", "/", "/console", "/sign-in/key", "/channels/ai:t/messages"):
                     answer = await app.ask("GET", path, authorization=sent)
                     assert (answer.status, "set-cookie" in answer.headers) == (401, False), (sent, path)
-            for path in ("/threads", "/", "/channels/ai:t/messages", "/sign-in"):
+            for path in ("/threads", "/", "/channels/ai:t/messages", "/sign-in", "/sign-in/key"):
                 for parameter in ("access_token", "key", "token"):
                     answer = await app.ask("GET", f"{path}?{parameter}={value}", key=None)
                     assert answer.status == 401, (path, parameter)

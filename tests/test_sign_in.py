@@ -151,3 +151,30 @@ def test_what_is_kept_of_the_address_is_for_the_owner(tmp_path: Path) -> None:
         file = tmp_path / "data" / "address"
         assert file.read_text() == f"{server.url}\n"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_an_address_that_others_could_have_written_is_refused(tmp_path: Path) -> None:
+    """A link with the secret in it would lead to their server."""
+    data = tmp_path / "data"
+    with Serving(data):
+        file = data / "address"
+        file.chmod(0o666)
+        refused = keys_link(data)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "others could have written" in refused.stderr
+        file.unlink()
+        (tmp_path / "elsewhere").write_text("http://evil.example\n")
+        file.symlink_to(tmp_path / "elsewhere")
+        assert (keys_link(data).returncode, keys_link(data).stdout) == (2, "")
+
+
+def test_an_address_that_is_there_already_is_replaced(tmp_path: Path) -> None:
+    """Nothing is written to where it leads."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir()
+    elsewhere.write_text("of somebody else")
+    (data / "address").symlink_to(elsewhere)
+    with Serving(data) as server:
+        assert not (data / "address").is_symlink()
+        assert (data / "address").read_text() == f"{server.url}\n"
+    assert elsewhere.read_text() == "of somebody else"

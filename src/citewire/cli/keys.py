@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+# Rights of a file with which somebody else than its owner writes to it.
+_OTHERS_WRITE = 0o022
+
 app = typer.Typer(rich_markup_mode="markdown")
 _keys = typer.Typer(help="Make, list and revoke the API keys of a server, and sign browsers in.")
 app.add_typer(_keys, name="keys")
@@ -153,7 +156,13 @@ def _address(data: str | None, store: str | None) -> str:
     settings = load_settings(None, {"data": data, "store": store})
     file = Path(settings.data) / ADDRESS
     try:
-        return file.read_text("utf-8").strip()
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as opened:
+            found = os.fstat(opened.fileno())
+            if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+                fail(
+                    f"others could have written {file}: run this as the server's user, or restart the server"
+                )
+            return opened.read().strip()
     except FileNotFoundError:
         fail(f"no server runs with the data folder {settings.data}")
     except OSError as exc:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
+import logging
 import os
 import re
 import stat
@@ -29,12 +30,15 @@ from citewire.documents.ocr import MOST_PICTURES, SECONDS, OcrTurn, languages
 from citewire.documents.ocr_pages import PageCache, forget_pages
 from citewire.documents.reader import TIMEOUT, read_in_child
 from citewire.documents.text import decode
+from citewire.error_reports import report_error
 from citewire.model import Problem
 
 if TYPE_CHECKING:
     from citewire.documents.fetch import Fetched
 
 __all__ = ["is_image", "load", "load_kept", "read", "sniff", "url_name"]
+
+_log = logging.getLogger("citewire.sources")
 
 # Bytes of a file. What is fetched has a limit of its own.
 LIMIT = 256 << 20
@@ -141,7 +145,8 @@ def load_kept(
             if cache:
                 forget_pages(cache, sha256)
         except DocumentError as exc:
-            failed = Problem(exc.code, "$", f"its pictures were not read: {exc.message}")
+            report = report_error(exc, _log)
+            failed = Problem(report.code, "$", f"its pictures were not read: {report.message}")
             document = replace(document, problems=(*document.problems, failed))
     return key, replace(document, name=name or None, url=given.url)
 

@@ -190,15 +190,22 @@ def _recognised(picture: Image, languages: str, dpi: int | None) -> Reading:
             preexec_fn=die_with_parent,  # a reader has no other threads
         )  # fmt: skip
     except subprocess.CalledProcessError as exc:
-        said = " ".join(exc.stderr.decode("utf-8", "replace").split())
-        raise OcrFailed(f"tesseract ended with status {exc.returncode}: {said[:300]}") from exc
+        said = exc.stderr.decode("utf-8", "replace")
+        _check_languages(said)
+        raise OcrFailed(
+            f"tesseract ended with status {exc.returncode}", detail=" ".join(said.split())
+        ) from exc
     except OSError as exc:
         raise OcrFailed("tesseract cannot be run", detail=exc) from exc
     # It goes on with the others, and says what they make of it.
-    lacking = _LACKING.search(done.stderr.decode("utf-8", "replace"))
-    if lacking:
-        raise OcrFailed(f"tesseract does not have the language {lacking[1]!r}")
+    _check_languages(done.stderr.decode("utf-8", "replace"))
     return _parsed(done.stdout.decode("utf-8", "replace"))
+
+
+def _check_languages(said: str) -> None:
+    """Raise `OcrFailed` where tesseract says that it lacks one of them."""
+    if lacking := _LACKING.search(said):
+        raise OcrFailed(f"tesseract does not have the language {lacking[1]!r}")
 
 
 def _parsed(table: str) -> Reading:

@@ -68,7 +68,7 @@ from citewire.server.listing import Cursors
 from citewire.server.logs import AccessLog
 from citewire.server.looking_back import LookingBack
 from citewire.server.metrics import CONTENT_TYPE, Metrics
-from citewire.server.origins import cookie_allowed, origin_allowed
+from citewire.server.origins import cookie_allowed, origin_allowed, own_scheme
 from citewire.server.overview import Overview
 from citewire.server.proof_links import ProofLinks
 from citewire.server.proofs import Proofs
@@ -187,7 +187,7 @@ class Server:
             *rules.operations(),
             *self.overview.operations(),
             *LookingBack(store, catalog, name, self.trail).operations(),
-            *Site(self.keyring, self.sessions, sign_in_links, questions).operations(),
+            *Site(self.authenticate, self.sessions, sign_in_links, questions).operations(),
             *self._own(),
         ]
         _own_task(stack, self.trail.run())
@@ -367,8 +367,8 @@ class Server:
             return self.keyring.caller(header)
         if request.method == "GET" and (token := request.query_params.get("access_token")):
             return self.keyring.caller(None, token)
-        headers, host = request.headers, request.headers.get("host", "")
-        if cookie_allowed(request.method, headers.get("origin"), headers.get("sec-fetch-site"), host):
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if cookie_allowed(request.method, origin, site, *self._called_by(request)):
             return self.sessions.caller(request)
         raise NoCredentials
 
@@ -381,8 +381,13 @@ class Server:
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin in self.settings.origins:
             return True
-        own = origin_allowed(origin, request.headers.get("host", ""), ())
-        return own and site in (None, "none", "same-origin")
+        is_own = origin_allowed(origin, *self._called_by(request), ())
+        return is_own and site in (None, "none", "same-origin")
+
+    def _called_by(self, request: Request) -> tuple[str, str]:
+        """The scheme and the host by which the server was called."""
+        host = request.headers.get("host", "")
+        return own_scheme(request.url.scheme, host, self.settings.public_url), host
 
     def _account(self, scope: Scope) -> str:
         """On whose account a request goes: that of its key, if it is one."""

@@ -97,6 +97,15 @@ class Capability(Struct, frozen=True):
         qualifier, name = _parse(resource)
         return any(grant.allows(operation, qualifier, name) for grant in self.grants)
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether `of` takes what `plain` gives: what two have in common may be too many, or too long."""
+        try:
+            msgspec.convert(self.plain(), _Granted)
+        except msgspec.ValidationError:
+            return False
+        return True
+
     def plain(self) -> dict[str, list[str]]:
         """As JSON, in the one order that equal capabilities share."""
         return {grant.resource: sorted(grant.operations) for grant in self.grants}

@@ -278,7 +278,7 @@ class _Endpoint:
         if operation.needs:
             caller = request.scope[CALLER] = self._authenticate(request)
         query = _read_query(request, operation.query)
-        body = await _read_body(request, operation.body)
+        body = await _read_body(request, operation.body, is_session=caller.is_session)
         if operation.needs:
             caller.require(operation.needs[0], operation.resource(path, body))
         result = await operation.handle(Call(caller, path, query, body, request))
@@ -337,12 +337,13 @@ def _is_list(kind: Any) -> bool:
     return getattr(kind, "__origin__", None) in (list, tuple)
 
 
-async def _read_body(request: Request, kind: type[Any] | None) -> Any:
+async def _read_body(request: Request, kind: type[Any] | None, *, is_session: bool) -> Any:
     if kind is None or kind is bytes:
         return None
-    content = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    # A form of another site, or a body without a type, is no request of a page of ours.
+    unsaid = "" if is_session else "application/json"
+    content = request.headers.get("content-type", unsaid).partition(";")[0].strip().lower()
     if content != "application/json":
-        # Also what keeps a form of another site from being taken for a request of ours.
         raise InputError("the body is to be application/json")
     return read(await request.body(), kind)
 

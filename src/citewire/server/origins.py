@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 __all__ = [
-    "cookie_allowed", "cookie_name", "host_known", "is_loopback", "origin_allowed", "port_of",
+    "cookie_allowed", "cookie_name", "host_known", "is_loopback", "origin_allowed", "own_scheme", "port_of",
     "session_cookie",
 ]  # fmt: skip
 
@@ -43,26 +44,37 @@ def host_known(host: str, names: Sequence[str]) -> bool:
     return True
 
 
-def origin_allowed(origin: str | None, host: str, allowed: Sequence[str]) -> bool:
+def own_scheme(scheme: str, host: str, public_url: str | None) -> str:
+    """The scheme by which a browser has called this `Host`: that of the public URL where it names the host.
+
+    A proxy that does TLS may call us without; otherwise `scheme`, that of the request, is the browser's.
+    """
+    public = urlsplit(public_url or "")
+    is_public = _is_own(f"{public.scheme}://{public.netloc}", public.scheme, host)
+    return "https" if scheme == "https" or (is_public and public.scheme == "https") else "http"
+
+
+def origin_allowed(origin: str | None, scheme: str, host: str, allowed: Sequence[str]) -> bool:
     """Whether a page at `origin` may call: it is of this server, or of one of the `allowed` origins.
 
-    `host` is the `Host` header. Without an origin no page of another one calls. `*` allows every origin but
-    `null`, which is anybody's.
+    `scheme` and `host` are those by which the server was called, see `own_scheme`. Without an origin no page
+    of another one calls. `*` allows every origin but `null`, which is anybody's.
     """
     if origin is None:
         return True
     if origin == "null":
         return False
-    return _is_own(origin, host) or "*" in allowed or origin.lower() in (each.lower() for each in allowed)
+    is_named = "*" in allowed or origin.lower() in (each.lower() for each in allowed)
+    return is_named or _is_own(origin, scheme, host)
 
 
-def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, host: str) -> bool:
+def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, scheme: str, host: str) -> bool:
     """Whether a cookie may speak for a request: a page of ours made it, or it only reads and no page made it.
 
     `fetch_site` is the header `Sec-Fetch-Site`, which browsers leave out where there is no TLS.
     """
     if origin is not None:
-        return _is_own(origin, host)
+        return fetch_site in (None, "same-origin") and _is_own(origin, scheme, host)
     if fetch_site == "same-origin":
         return True
     return method in _READS and fetch_site in (None, "none")
@@ -89,10 +101,9 @@ def session_cookie(name: str, value: str, seconds: int, *, secure: bool) -> str:
     return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
 
 
-def _is_own(origin: str, host: str) -> bool:
-    """The scheme is not compared: behind a proxy that does TLS we would take ours for http."""
-    scheme, separator, authority = origin.lower().partition("://")
-    port = _PORTS.get(scheme)
-    if not separator or port is None or not authority:
+def _is_own(origin: str, scheme: str, host: str) -> bool:
+    found, separator, authority = origin.lower().partition("://")
+    port = _PORTS.get(found)
+    if not separator or port is None or not authority or found != scheme:
         return False
     return authority.removesuffix(port) == host.lower().removesuffix(port)

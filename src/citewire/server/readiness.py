@@ -83,7 +83,7 @@ class Readiness:
         try:
             disk = self._look(folder)
         except OSError as exc:
-            raise StoreError(f"the data folder cannot be reached: {exc.strerror}") from exc
+            raise StoreError("the data folder cannot be reached", detail=exc) from exc
         if disk.is_read_only:
             raise StoreError("the disk of the data folder is read-only")
         if disk.free < self._least or disk.names == 0:

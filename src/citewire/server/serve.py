@@ -117,7 +117,9 @@ def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
 def _address_told(server: Server) -> Generator[None]:
     """Keep the address in the data folder while the server runs, for `citewire keys link`."""
     file = Path(server.settings.data) / ADDRESS
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # What is there may be a link, or a file of somebody else: nothing is written to it.
+    file.unlink(missing_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as written:
         written.write(f"{server.address}\n")
     try:

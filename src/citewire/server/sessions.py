@@ -84,6 +84,8 @@ class Sessions:
         capability = caller.capability & PAGE_CAPABILITIES[page]
         if not capability.grants:
             raise Forbidden("this key or token may do nothing on this page")
+        if not capability.is_readable:
+            raise Forbidden("the capability of this key or token names too much for a session")
         now = self._clock()
         expires = min(now + self._lifetime, caller.expires or now + self._lifetime)
         seconds = int(expires - now)

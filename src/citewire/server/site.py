@@ -15,8 +15,8 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from citewire.server.http import Bytes, Call, NotFound, Operation, Page
-from citewire.server.keys import Caller, Keyring
+from citewire.server.http import Authenticate, Bytes, Call, NotFound, Operation, Page
+from citewire.server.keys import Caller
 from citewire.server.refusals import Forbidden, NoCredentials, Refused
 from citewire.server.sessions import PageName, Sessions
 from citewire.server.sign_in import SignInLinks
@@ -85,10 +85,16 @@ _TITLES = {
 _LINK_ENDED = "This link no longer works"
 
 
-class SignInQuery(Struct, frozen=True):
-    """The token of a one-time link, or the page to go to with a key."""
+class LinkQuery(Struct, frozen=True):
+    """The token of a one-time link; without one, the page to sign in for."""
 
     token: str | None = None
+    page: PageName = "chat"
+
+
+class KeyQuery(Struct, frozen=True):
+    """The page to go to."""
+
     page: PageName = "chat"
 
 
@@ -96,9 +102,10 @@ class Site:
     """The pages at `/` and `/console`, what they need, and the way in."""
 
     def __init__(
-        self, keyring: Keyring, sessions: Sessions, links: SignInLinks, questions: tuple[str, ...]
+        self, authenticate: Authenticate, sessions: Sessions, links: SignInLinks, questions: tuple[str, ...]
     ) -> None:
-        self._keyring, self._sessions, self._links, self._questions = keyring, sessions, links, questions
+        self._authenticate, self._sessions = authenticate, sessions
+        self._links, self._questions = links, questions
 
     def operations(self) -> list[Operation]:
         """What a browser asks for."""
@@ -112,8 +119,15 @@ class Site:
                 gives=Page, errors=(401, 403), shows_errors=True,
             ),
             Operation(
-                method="GET", path="/sign-in", summary="Sign a browser in, by a one-time link or with a key",
-                handle=self.sign_in, query=SignInQuery, redirects=True, errors=(401, 403), shows_errors=True,
+                method="GET", path="/sign-in", summary="Sign a browser in by a one-time link",
+                handle=self.sign_in, query=LinkQuery, redirects=True, errors=(401, 403), shows_errors=True,
+            ),
+            Operation(
+                # A browser sends a key along to every path beside and below the one that has asked for it:
+                # there is nothing else below /sign-in/.
+                method="GET", path="/sign-in/key", summary="Sign a browser in with a key",
+                handle=self.sign_in_with_key, query=KeyQuery, redirects=True, errors=(401, 403),
+                shows_errors=True,
             ),
             Operation(
                 method="GET", path="/questions.json", summary="Questions to try",
@@ -147,27 +161,35 @@ class Site:
 
     def _checked(self, request: Request, page: PageName) -> str | None:
         """The cookie of a new session; None where the request has one."""
-        if header := request.headers.get("authorization"):
-            return self._sessions.start(self._keyring.caller(header), page, request)
+        if request.headers.get("authorization"):
+            return self._sessions.start(self._authenticate(request), page, request)
         self._sessions.caller(request, page)
         return None
 
     async def sign_in(self, call: Call) -> Response:
-        """Start a session and go on to a page, at an address without the secret."""
-        query: SignInQuery = call.query
-        request, page = call.request, query.page
+        """Start a session by a link and go on to its page, at an address without the secret."""
+        query: LinkQuery = call.query
+        request = call.request
         try:
-            if query.token is not None:
-                caller, page = await self._link(query.token, request)
-                # A link is printed for whoever runs the server: it opens both pages.
-                cookie = self._sessions.start(caller, "console", request)
-            else:
-                header = request.headers.get("authorization")
-                cookie = self._sessions.start(self._keyring.caller(header), page, request)
+            if query.token is None:
+                raise NoCredentials
+            caller, page = await self._link(query.token, request)
+            # A link is printed for whoever runs the server: it opens both pages.
+            cookie = self._sessions.start(caller, "console", request)
         except Refused as exc:
-            return _refused(exc, page, request, is_link=query.token is not None, asks=query.token is None)
-        headers = {**SAFE, "location": _PAGES[page][0], "set-cookie": cookie, "cache-control": "no-store"}
-        return Response(status_code=303, headers=headers)
+            return _refused(exc, query.page, request, is_link=query.token is not None)
+        return _go_on(page, cookie)
+
+    async def sign_in_with_key(self, call: Call) -> Response:
+        """Start a session with the key that the browser asks for, and go on to a page."""
+        request, page = call.request, call.query.page
+        try:
+            if not request.headers.get("authorization"):
+                raise NoCredentials
+            cookie = self._sessions.start(self._authenticate(request), page, request)
+        except Refused as exc:
+            return _refused(exc, page, request, asks=True)
+        return _go_on(page, cookie)
 
     async def _link(self, token: str, request: Request) -> tuple[Caller, PageName]:
         # Whoever only looks at a link, as a program that shows a preview, does not use it up.
@@ -188,11 +210,17 @@ class Site:
         return list(self._questions)
 
 
+def _go_on(page: PageName, cookie: str) -> Response:
+    headers = {**SAFE, "location": _PAGES[page][0], "set-cookie": cookie, "cache-control": "no-store"}
+    return Response(status_code=303, headers=headers)
+
+
 def _refused(
     error: Refused, page: PageName, request: Request, *, is_link: bool = False, asks: bool = False
 ) -> Response:
     """The sign-in page. With `asks`, the browser asks for a key, as a name and a password."""
     # Where another site has sent the browser here, it keeps the cookie back (SameSite) until it asks again.
+    # For another site it is not to ask for a key: a key counts only where the person came by our own page.
     is_sent = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
     shown = {
         "title": _LINK_ENDED if is_link and error.status == 401 else _TITLES.get(error.code, "Sign in again"),
@@ -200,7 +228,7 @@ def _refused(
         "page": page,
         "again": "again" if is_sent and not asks else "",
     }
-    scheme = "Basic" if asks else "Bearer"
+    scheme = "Basic" if asks and not is_sent else "Bearer"
     headers = {**SAFE, "cache-control": "no-store", "vary": "cookie, sec-fetch-site"}
     if error.status == 401:
         headers["www-authenticate"] = f'{scheme} realm="citewire"'

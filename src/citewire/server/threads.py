@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from citewire.agui import events as ev
 from citewire.agui.events import RunInput
-from citewire.agui.inputs import check_messages
+from citewire.agui.inputs import check_input
 from citewire.agui.shapes import sendable
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Head, was_all
@@ -177,7 +177,7 @@ class Threads:
 
     async def run(self, call: Call) -> ASGIApp:
         """Start or join a run. New links are only for callers who may read the thread."""
-        check_messages(call.body.messages)
+        check_input(call.body)
         thread_id = call.body.thread_id
         frames = await self._runs.start(call.body, call.caller)
         may_read = call.caller.may("read", f"thread:{thread_id}")

@@ -128,7 +128,7 @@ class Shelf:
         cache = self._cache_of(named)
         document = cache.get(named.key)
         if document is None:
-            raise NotCached(f"it is not in the cache any more, in {cache.folder}")
+            raise NotCached("it is not in the cache any more", detail=cache.folder)
         characters = len(document.text) + sum(len(held.document.text) for held in self._open.values())
         while self._open and (characters > _MOST_CHARACTERS or len(self._open) >= _MOST_OPEN):
             characters -= len(self._open.popitem(last=False)[1].document.text)

@@ -99,7 +99,11 @@ class Worker:
             # It may have died of something else.
             if not (again or self._killed or status == _TOO_SLOW):
                 return self.ask(request, again=True)
-            return Answer(error=_CLOSED if self._killed else _reason(status, request, exc))
+            if self._killed:
+                return Answer(error=_CLOSED)
+            if status is None:
+                return Answer(error="there is no process to search in", detail=str(exc))
+            return Answer(error=_reason(status, request))
         if isinstance(request, Open) and not answer.error:
             self._setup = replace(self._setup, opened=(*self._setup.opened, request.document))
         return answer
@@ -140,9 +144,7 @@ class Worker:
         return child.wait()
 
 
-def _reason(status: int | None, request: Request, failure: Exception) -> str:
-    if status is None:
-        return f"no process to search in: {failure}"
+def _reason(status: int, request: Request) -> str:
     names = {-number: number.name for number in signal.Signals}
     return {
         _TOO_SLOW: f"not done within {request.seconds:g} s",
@@ -204,7 +206,7 @@ def _answer(shelf: Shelf, request: Request) -> Answer:
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
     except NotCached as exc:
-        return Answer(error=exc.message, is_missing=True)
+        return Answer(error=exc.message, detail=exc.detail, is_missing=True)
     except CitewireError as exc:
         return Answer(error=exc.message, detail=exc.detail)
     except Exception as exc:  # noqa: BLE001  # a bug that a quote shows is told of that quote

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -19,7 +20,7 @@ from citewire.server.capability import Capability
 from citewire.server.http import Authenticate
 from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
 from citewire.server.listing import Cursors
-from citewire.server.refusals import BadCredentials, BadToken, NoCredentials
+from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials
 from citewire.server.used_names import UsedNames
 
 __all__ = ["Client", "Door", "Gate", "TokenDetails", "TokenRequest", "client_of"]
@@ -30,12 +31,12 @@ _TTL = 60 * 60 * MS
 _SKEW = 2 * 60 * MS
 """By how much the time of a request for a token may differ from ours."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _JUDGED = 1000
 # A connection's key is good as long as its channels are.
 _FOREVER = 1 << 40
 
 _T = TypeVar("_T")
-_Ask: TypeAlias = Callable[[Keyring], Caller]
 _EDITS = {Action.UPDATE: "message-update", Action.APPEND: "message-update", Action.DELETE: "message-delete"}
 
 
@@ -108,7 +109,7 @@ class TokenRequest(Struct, frozen=True, rename="camel"):
 
     @property
     def text(self) -> bytes:
-        """What is signed."""
+        """What is signed: a line for each part. Only a capability may have several, see `_check_lines`."""
         parts = (self.key_name, self.ttl, self.capability, self.client_id, self.timestamp, self.nonce)
         return "".join(f"{'' if part is None else part}\n" for part in parts).encode("utf-8", "replace")
 
@@ -151,20 +152,14 @@ class Gate:
 
     def by_request(self, request: Request) -> Client:
         """The client that makes a request over HTTP. Raises `Refused` and `AblyError`."""
-        header, given = request.headers.get("authorization"), _given_id(request)
-        try:
-            caller = self._authenticate(request)
-            if caller.is_session:
-                raise NoCredentials
-            return client_of(caller, self._doors[0].channels(""), given)
-        except (BadCredentials, BadToken):
-            if not self._doors[1:]:
-                raise
-            return self._enter(lambda keyring: keyring.caller(header), given, self._doors[1:])
+        given = _given_id(request)
+        door, caller = self._caller(request)
+        return client_of(caller, door.channels(caller.key), given)
 
     def by_text(self, text: str | None, given: str | None) -> Client:
         """The client with this key or token, over a WebSocket. Raises `Refused` and `AblyError`."""
-        return self._enter(lambda keyring: keyring.caller(None, text), given, self._doors)
+        door, caller = _through(lambda keyring: keyring.caller(None, text), self._doors)
+        return client_of(caller, door.channels(caller.key), given)
 
     def check_key(self, client: Client) -> None:
         """Raises `Refused` once the key was revoked that the client, or its token, came with."""
@@ -187,6 +182,7 @@ class Gate:
         """A token for whoever signed the request, or sends it with the key. Raises as `by_request`."""
         if asked.key_name != name:
             raise AblyError(40101, "a request for a token of another key", 401)
+        _check_lines(asked)
         door, caller = await self._signer(asked, request)
         ttl = _TTL if asked.ttl is None else asked.ttl
         if not 0 < ttl <= LONGEST_TOKEN * MS:
@@ -196,6 +192,8 @@ class Gate:
             capability &= Capability.of(codec.decode(asked.capability))
         if not capability.grants:
             raise AblyError(40160, "the key has nothing of this capability", 401)
+        if not capability.is_readable:
+            raise Forbidden("what the key has of this capability is too much for a token")
         who = Who(client_id="*").named(asked.client_id) if asked.client_id != "*" else "*"
         issued = self.now
         return TokenDetails(
@@ -210,8 +208,7 @@ class Gate:
     async def _signer(self, asked: TokenRequest, request: Request) -> tuple[Door, Caller]:
         mac = asked.mac
         if mac is None:
-            header = request.headers.get("authorization")
-            door, caller = _through(lambda keyring: keyring.caller(header), self._doors)
+            door, caller = self._caller(request)
             if caller.key != asked.key_name or caller.expires is not None:
                 raise AblyError(40101, "only the key itself gives tokens", 401)
             return door, caller
@@ -227,9 +224,18 @@ class Gate:
         if not asked.nonce or not await self._used.use(name, expires):
             raise AblyError(40105, "a request for a token is good for one", 401)
 
-    def _enter(self, ask: _Ask, given: str | None, doors: Sequence[Door]) -> Client:
-        door, caller = _through(ask, doors)
-        return client_of(caller, door.channels(caller.key), given)
+    def _caller(self, request: Request) -> tuple[Door, Caller]:
+        """Who makes a request over HTTP, and through which door."""
+        try:
+            caller = self._authenticate(request)
+        except (BadCredentials, BadToken):
+            if not self._doors[1:]:
+                raise
+            header = request.headers.get("authorization")
+            return _through(lambda keyring: keyring.caller(header), self._doors[1:])
+        if caller.is_session:
+            raise NoCredentials
+        return self._doors[0], caller
 
 
 def _through(ask: Callable[[Keyring], _T], doors: Sequence[Door]) -> tuple[Door, _T]:
@@ -240,6 +246,14 @@ def _through(ask: Callable[[Keyring], _T], doors: Sequence[Door]) -> tuple[Door,
         except (BadCredentials, BadToken) as exc:
             refused = refused or exc
     raise refused or BadCredentials()
+
+
+def _check_lines(asked: TokenRequest) -> None:
+    """Raise `AblyError` for line breaks with which one signature would cover two different requests."""
+    if asked.client_id and _CONTROL.search(asked.client_id):
+        raise AblyError(40012, "a client id with a control character")
+    if asked.nonce and _CONTROL.search(asked.nonce):
+        raise AblyError(40105, "a nonce with a control character", 401)
 
 
 def _given_id(request: Request) -> str | None:

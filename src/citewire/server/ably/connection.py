@@ -31,16 +31,19 @@ from citewire.errors import CitewireError
 from citewire.server.ably import codec
 from citewire.server.ably.attaching import Asked, allowed, asked
 from citewire.server.ably.attachment import Attachment, Form
-from citewire.server.ably.auth import Client, Gate
+from citewire.server.ably.auth import MS, Client, Gate
 from citewire.server.ably.codec import Act, Details, Flag, Frame, Inbound, Result, Wire, written
 from citewire.server.ably.delivery import Batches
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
-__all__ = ["FRAME_BYTES", "IDLE_MS", "Connection", "Ended", "resumed_id"]
+__all__ = ["FRAME_BYTES", "IDLE_MS", "REFUSED", "Connection", "Ended", "resumed_id", "token_ended"]
 
 IDLE_MS = 15_000
 """After so long without anything a client is sent a heartbeat."""
 FRAME_BYTES = WHOLE_BYTES
+REFUSED = 1008
+"""Of WebSocket's codes the one for those who may not go on as they are."""
+_EXPIRED = ErrorInfo(40142, 401, "the token has expired")
 _STATE_TTL_MS = 120_000
 _MOST_CHANNELS = 1000
 # What a client may have sent that is not acknowledged yet; then nobody reads on until it is.
@@ -94,6 +97,8 @@ class Connection:
         self._moved = asyncio.Event()
         self._room = asyncio.Event()
         self._acks: asyncio.Task[None] | None = None
+        self.authorised = asyncio.Event()
+        """Set when its client has sent another token, which may end sooner."""
 
     def _key(self) -> str:
         """What its client shows to take it up again, here or after a restart. No two are alike."""
@@ -129,6 +134,8 @@ class Connection:
 
     async def receive(self, data: Wire) -> None:
         """Do what a frame asks for. Raises `Ended`, and `AblyError` for what is no frame."""
+        if self.expires is not None and self._gate.now >= self.expires * MS:
+            raise token_ended()
         if len(data) > FRAME_BYTES:
             raise AblyError(40009, f"a frame of more than {FRAME_BYTES} bytes", 413)
         if isinstance(data, bytes) is not self._form.packed:
@@ -281,6 +288,7 @@ class Connection:
         if client.client_id != self.client.client_id or client.channels is not self.client.channels:
             raise AblyError(40102, "a token of another client", 401)
         self.client = client
+        self.authorised.set()
         await self.send(self._connected(None))
         for channel in list(self._attached):
             await self._judge(channel)
@@ -308,6 +316,11 @@ class Connection:
             client_id=self.client.client_id,
         )
         return Frame(action=Act.CONNECTED, connection_id=self.id, connection_details=details, error=error)
+
+
+def token_ended() -> Ended:
+    """What ends a connection when its token does."""
+    return Ended(Frame(action=Act.DISCONNECTED, error=_EXPIRED), REFUSED)
 
 
 def resumed_id(key: str, client: Client, gate: Gate) -> str:

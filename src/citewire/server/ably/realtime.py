@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,7 +18,7 @@ from citewire.channels.channels import Channels
 from citewire.errors import CitewireError
 from citewire.server.ably.auth import Gate
 from citewire.server.ably.codec import Act, Flag, Frame, Wire, written
-from citewire.server.ably.connection import IDLE_MS, Connection, Ended, resumed_id
+from citewire.server.ably.connection import IDLE_MS, REFUSED, Connection, Ended, resumed_id, token_ended
 from citewire.server.ably.delivery import Batches
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
@@ -30,9 +32,8 @@ _RENEW = 30
 _FAREWELL = 1
 
 _GOING = ErrorInfo(80003, 503, "the server is going down; connect again")
-_EXPIRED = ErrorInfo(40142, 401, "the token has expired")
-# Of WebSocket's codes: for those who may come back, and for those who are refused.
-_COME_BACK, _REFUSED = 1012, 1008
+# Of WebSocket's codes the one for those who may come back.
+_COME_BACK = 1012
 
 
 class Params(Struct, frozen=True):
@@ -230,7 +231,7 @@ class Realtime:
         connection, socket = session.connection, session.socket
         asked_until: float | None = None
         while True:
-            await asyncio.sleep(_LOOK)
+            await self._pause(connection)
             if socket.stuck > self._write_timeout:
                 return Ended(None, _COME_BACK)
             try:
@@ -241,10 +242,24 @@ class Realtime:
                 session.spawn(connection.send(Frame(action=Act.HEARTBEAT)))
             if (expires := connection.expires) is not None:
                 if self._clock() >= expires:
-                    return Ended(Frame(action=Act.DISCONNECTED, error=_EXPIRED), _REFUSED)
+                    return token_ended()
                 if self._clock() >= expires - _RENEW and asked_until != expires:
                     asked_until = expires
                     session.spawn(connection.send(Frame(action=Act.AUTH)))
+
+    async def _pause(self, connection: Connection) -> None:
+        """Wait for some seconds, or until the token ends; with another token its end counts."""
+        time_of = asyncio.get_running_loop().time
+        until = time_of() + _LOOK
+        while (seconds := min(until - time_of(), self._left(connection))) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await connection.authorised.wait()
+            connection.authorised.clear()
+
+    def _left(self, connection: Connection) -> float:
+        """Seconds for which the token of a connection holds."""
+        return math.inf if connection.expires is None else connection.expires - self._clock()
 
 
 async def _read(connection: Connection, receive: Receive) -> Ended:
@@ -267,4 +282,4 @@ def _gone() -> Ended:
 
 
 def _refused(error: Exception) -> Ended:
-    return Ended(Frame(action=Act.ERROR, error=info_of(error)), _REFUSED)
+    return Ended(Frame(action=Act.ERROR, error=info_of(error)), REFUSED)

@@ -8,9 +8,9 @@ from statistics import quantiles
 from time import perf_counter
 from typing import NamedTuple
 
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
-from citewire.channels.message import Draft, Who
+from citewire.channels.message import MessageDraft, Publisher
 
 TYPE = "citations:multiple.v1"
 NAMES = [f"{name}.example" for name in "abcde"]
@@ -55,7 +55,7 @@ async def timed(write: Write, publishers: int, seconds: float) -> Timed:
 
 async def answers(channels: Channels, names: Sequence[str]) -> list[str]:
     """The serials of messages, one in each of these channels."""
-    posted = (channels.publish(name, Who(), [Draft(name="response", data=TEXT)]) for name in names)
+    posted = (channels.publish(name, Publisher(), [MessageDraft(name="response", data=TEXT)]) for name in names)
     return [serial for [serial] in await asyncio.gather(*posted)]
 
 
@@ -64,10 +64,10 @@ def annotator(channels: Channels, names: Sequence[str], serials: Sequence[str]) 
 
     async def annotate(publisher: int, at: int) -> str:
         channel = (publisher + at) % len(names)
-        note = Note(
+        note = AnnotationDraft(
             message_serial=serials[channel], type=TYPE, name=NAMES[at % 5], data=DATA, encoding="json"
         )
-        [serial] = await channels.annotate(names[channel], Who(client_id=f"client {publisher}"), [note])
+        [serial] = await channels.annotate(names[channel], Publisher(client_id=f"client {publisher}"), [note])
         return serial
 
     return annotate

@@ -20,10 +20,10 @@ import msgspec
 from bench.commits import Put, bare, compare, rate, run
 from bench.table import show
 from bench.wire import fan_out, through_the_wire
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
-from citewire.channels.message import Draft, Who
+from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ async def _answers(folder: Path) -> AsyncGenerator[tuple[Channels, list[str]]]:
     store = SqliteStore(folder)
     channels, serials = Channels(store, Hub(store)), list[str]()
     for at in range(_CHANNELS):
-        serials += await channels.publish(f"ai:{at}", Who(), [Draft(name="response", data=_TEXT)])
+        serials += await channels.publish(f"ai:{at}", Publisher(), [MessageDraft(name="response", data=_TEXT)])
     try:
         yield channels, serials
     finally:
@@ -105,8 +105,8 @@ async def _ours(folder: Path, writers: int) -> float:
         async def annotate(writer: int, at: int) -> None:
             channel = (writer + at) % _CHANNELS
             name, serial = _NAMES[at % len(_NAMES)], serials[channel]
-            note = Note(message_serial=serial, type=_TYPE, name=name, data=_DATA, encoding="json")
-            await channels.annotate(f"ai:{channel}", Who(client_id=f"client {writer}"), [note])
+            note = AnnotationDraft(message_serial=serial, type=_TYPE, name=name, data=_DATA, encoding="json")
+            await channels.annotate(f"ai:{channel}", Publisher(client_id=f"client {writer}"), [note])
 
         return await rate(annotate, writers)
 
@@ -116,8 +116,8 @@ async def _crowded(folder: Path, crowd: int) -> float:
     async with _answers(folder) as (channels, [serial, *_]):
 
         async def annotate(client: int, at: int) -> None:
-            note = Note(message_serial=serial, type=_TYPE, name="a.example", data=_DATA, encoding="json")
-            await channels.annotate("ai:0", Who(client_id=f"client {client} {at}"), [note])
+            note = AnnotationDraft(message_serial=serial, type=_TYPE, name="a.example", data=_DATA, encoding="json")
+            await channels.annotate("ai:0", Publisher(client_id=f"client {client} {at}"), [note])
 
         for start in range(0, crowd, 500):
             await asyncio.gather(*(annotate(start + client, 0) for client in range(min(500, crowd - start))))

@@ -22,7 +22,7 @@ from bench.verify import ABSENT, ROOT, corpus
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document, Page
 from citewire.verification.engine import Engine
-from citewire.verification.verifier import Asked
+from citewire.verification.verifier import QuoteCheck
 
 sys.path.append(str(ROOT / "tests"))
 from pdfs import Line, Sheet, make_pdf  # small PDFs, made where they are needed
@@ -55,10 +55,10 @@ def pdf(sheets: Sequence[Sequence[str]]) -> bytes:
     )  # fmt: skip
 
 
-def quotes(random: Random, texts: Sequence[str], named: bool) -> list[Asked]:
+def quotes(random: Random, texts: Sequence[str], named: bool) -> list[QuoteCheck]:
     """One in ten is nowhere, one in five has letters that differ."""
     absent, letters = ABSENT.split(), "abcdefghijklmnopqrstuvwxyz "
-    asked: list[Asked] = []
+    asked: list[QuoteCheck] = []
     for number in range(QUOTES):
         home = random.randrange(len(texts))
         start = texts[home].index(" ", random.randrange(len(texts[home]) - 500)) + 1
@@ -67,11 +67,11 @@ def quotes(random: Random, texts: Sequence[str], named: bool) -> list[Asked]:
             words = " ".join(random.choices(absent, k=16))
         elif number % 5 == 1:
             words = "".join(random.choice(letters) if random.random() < 0.03 else char for char in words)
-        asked.append(Asked(str(number), words, f"{home}.pdf" if named else None))
+        asked.append(QuoteCheck(str(number), words, f"{home}.pdf" if named else None))
     return asked
 
 
-async def timed(sources: Path, asked: list[Asked], cache: Cache) -> tuple[float, float, int]:
+async def timed(sources: Path, asked: list[QuoteCheck], cache: Cache) -> tuple[float, float, int]:
     """Seconds to the first verdict and to the last, from nothing, and how many were found."""
     start, first, found = perf_counter(), 0.0, 0
     async with Engine(sources, cache=cache, deadline=None) as engine:
@@ -81,7 +81,7 @@ async def timed(sources: Path, asked: list[Asked], cache: Cache) -> tuple[float,
     return first, perf_counter() - start, found
 
 
-def peers(folder: Path, asked: list[Asked]) -> tuple[str, ...]:
+def peers(folder: Path, asked: list[QuoteCheck]) -> tuple[str, ...]:
     """The same with pdfplumber and rapidfuzz: read what is cited, take the best alignment from 80 on."""
     try:
         pdfplumber: Any = import_module("pdfplumber")

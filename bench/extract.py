@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from bench.table import interleaved, ratio, show
-from citewire.dialects.deepcitation import END, START
+from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
 from citewire.extraction import Extraction, Scanner, extract
 
 CITATIONS = 1_000
@@ -57,7 +57,7 @@ def make_answer(citations: int, size: int) -> tuple[str, str]:
     stretch = (size - len(block)) // citations - 8
     prose = (_WORDS * (stretch // len(_WORDS) + 1))[:stretch]
     text = "".join(f"{prose} [{number}]." for number in range(1, citations + 1))
-    return f"{text}\n\n{START}\n{block}\n{END}\n", block
+    return f"{text}\n\n{BLOCK_START}\n{block}\n{BLOCK_END}\n", block
 
 
 def least(block: str) -> list[str]:
@@ -86,17 +86,17 @@ def feed_plain(count: int) -> None:
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {
-    "spaces in a broken block": lambda n: f'{START}\n[{{"id": 1, "f": "x"' + " " * n,
-    "spaces behind a quote mark": lambda n: f'{START}\n[{{"f": "' + ('x"' + " " * 99) * (n // 100),
+    "spaces in a broken block": lambda n: f'{BLOCK_START}\n[{{"id": 1, "f": "x"' + " " * n,
+    "spaces behind a quote mark": lambda n: f'{BLOCK_START}\n[{{"f": "' + ('x"' + " " * 99) * (n // 100),
     "unclosed tags": lambda n: "<cite attachment_id='a' " * (n // 24),
     "brackets": lambda n: "[" * n,
-    "brackets in a block": lambda n: f"{START}\n" + "[" * n,
-    "open strings": lambda n: f"{START}\n" + '[{"a":"x, ' * (n // 10),
-    "quote marks": lambda n: f'{START}\n[{{"f":"' + '", "' * (n // 4),
-    "line breaks in a string": lambda n: f'{START}\n[{{"f":"' + "\n" * n,
+    "brackets in a block": lambda n: f"{BLOCK_START}\n" + "[" * n,
+    "open strings": lambda n: f"{BLOCK_START}\n" + '[{"a":"x, ' * (n // 10),
+    "quote marks": lambda n: f'{BLOCK_START}\n[{{"f":"' + '", "' * (n // 4),
+    "line breaks in a string": lambda n: f'{BLOCK_START}\n[{{"f":"' + "\n" * n,
     "open delimiters": lambda n: "<<<CITATION_DATA>>" * (n // 18),
-    "delimiters in a row": lambda n: START * (n // len(START)),
-    "entries that are broken": lambda n: f"{START}\n[" + '{"id":1,"f":"a "b" c"},' * (n // 23),
+    "delimiters in a row": lambda n: BLOCK_START * (n // len(BLOCK_START)),
+    "entries that are broken": lambda n: f"{BLOCK_START}\n[" + '{"id":1,"f":"a "b" c"},' * (n // 23),
     "entities": lambda n: "&lt;" * (n // 4),
     "line breaks": lambda n: "\n" * n,
     "fences": lambda n: "\n```json\n" * (n // 9),

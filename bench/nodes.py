@@ -29,8 +29,8 @@ from bench.serve import fact, source
 from bench.sockets import Socket
 from bench.table import show
 from bench.verify import ROOT
-from citewire.server.ably.codec import Act, Flag
-from citewire.verification.verifier import Asked, Verifier
+from citewire.server.ably.codec import FrameAction, Flag
+from citewire.verification.verifier import QuoteCheck, Verifier
 
 sys.path.append(str(ROOT / "tests"))
 from postgres import Postgres
@@ -63,9 +63,9 @@ class _Flow:
         publisher = await Socket.to(ports[0], f"/?key={key}&clientId=bot")
         subscriber = await Socket.to(ports[1], f"/?key={key}")
         try:
-            publisher.send(_framed(Act.MESSAGE, channel, msgSerial=0, messages=[{"data": TEXT}]))
+            publisher.send(_framed(FrameAction.MESSAGE, channel, msgSerial=0, messages=[{"data": TEXT}]))
             [serial] = msgspec.json.decode(await publisher.heard.get())["res"][0]["serials"]
-            subscriber.send(_framed(Act.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE))
+            subscriber.send(_framed(FrameAction.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE))
             await subscriber.heard.get()
             yield cls(publisher, subscriber, channel, serial)
         finally:
@@ -101,14 +101,14 @@ class _Flow:
         self.sent += [perf_counter()] * frames
         self._publisher.send(
             *(
-                _framed(Act.ANNOTATION, self._channel, msgSerial=n + 1, annotations=[self._notes[n % 5]])
+                _framed(FrameAction.ANNOTATION, self._channel, msgSerial=n + 1, annotations=[self._notes[n % 5]])
                 for n in some
             )
         )
 
     def _answer(self, text: bytes) -> None:
         frame = msgspec.json.decode(text)
-        assert frame["action"] == Act.ACK, frame
+        assert frame["action"] == FrameAction.ACK, frame
         self.acked += [perf_counter()] * frame["count"]
         self._moved.set()
 
@@ -117,7 +117,7 @@ class _Flow:
         self._moved.set()
 
 
-def _framed(action: Act, channel: str, **rest: Any) -> bytes:
+def _framed(action: FrameAction, channel: str, **rest: Any) -> bytes:
     return msgspec.json.encode({"action": action, "channel": channel, **rest})
 
 
@@ -201,7 +201,7 @@ async def _asked(one: Node, verifier: Verifier, facts: count[int]) -> tuple[Time
     """Answers checked per second, and jobs."""
 
     async def answer(_: int, __: int) -> None:
-        quotes = [Asked(None, _quote(next(facts))) for _ in range(QUOTES)]
+        quotes = [QuoteCheck(None, _quote(next(facts))) for _ in range(QUOTES)]
         async with aclosing(verifier.check(quotes)) as results:
             assert [each.status async for each in results] == ["verified"] * QUOTES
 

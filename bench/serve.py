@@ -38,8 +38,8 @@ from bench.table import show
 from bench.verify import ROOT
 from citewire.extraction import extract
 from citewire.verification.engine import Engine
-from citewire.verification.report import questions, report
-from citewire.verification.sources import Given
+from citewire.verification.report import list_quote_checks, make_report
+from citewire.verification.sources import SourceContent
 
 sys.path.append(str(ROOT / "tests"))
 from serving import Serving, asked  # the server as people run it
@@ -322,13 +322,13 @@ async def served(serving: Serving) -> float:
 
 
 async def called(text: str) -> float:
-    async with Engine(Given(text, "policy.txt"), workers=1) as engine:
+    async with Engine(SourceContent(text, "policy.txt"), workers=1) as engine:
 
         async def check(number: int) -> None:
             answer = extract(small(number)).answer
-            async with aclosing(engine.check(questions(answer))) as results:
+            async with aclosing(engine.check(list_quote_checks(answer))) as results:
                 checks = [checked async for checked in results]
-            assert report(answer, checks).counts == {"verified": CHECKS}
+            assert make_report(answer, checks).counts == {"verified": CHECKS}
 
         await check(0)
         return await rate(check)

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter
 
 from bench.table import show
 from citewire.agui.asgi import CitationMiddleware
-from citewire.verification.sources import Given
+from citewire.verification.sources import SourceContent
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -36,7 +36,7 @@ EVENTS, CITATIONS, ROUNDS = 2000, 20, 5
 # Seconds between events: that of a fast model, and long enough that no two are read at once.
 PACE = 0.001
 WORDS = [f"Item {n} was returned within {n + 10} days of purchase" for n in range(CITATIONS)]
-SOURCE = Given("\n".join(f"{words}, and the refund was paid." for words in WORDS * 200), "policy.txt")
+SOURCE = SourceContent("\n".join(f"{words}, and the refund was paid." for words in WORDS * 200), "policy.txt")
 INPUT: dict[str, Any] = {
     "threadId": "t",
     "runId": "r",

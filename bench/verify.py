@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import show
-from citewire.verification.index import Index
-from citewire.verification.match import Searchable
-from citewire.verification.views import canonical
+from citewire.verification.index import GramIndex
+from citewire.verification.match import SearchableText
+from citewire.verification.views import canonical_view
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(os.environ.get("CITEWIRE_CASES", ROOT / "../shared/cases"))
@@ -56,7 +56,7 @@ def corpus() -> str:
             for _ in range(4000)
         ]
         texts += [" ".join(random.choice(words) for _ in range(LENGTH // 4))]
-    return canonical("\n".join(texts)).text[:LENGTH]
+    return canonical_view("\n".join(texts)).text[:LENGTH]
 
 
 def quotes(text: str, kind: str) -> list[Quote]:
@@ -83,7 +83,7 @@ def _spoilt(words: str, kind: str, random: Random) -> str:
 
 
 def ours(text: str) -> Finder:
-    source = Searchable(text)
+    source = SearchableText(text)
     source.find("warm it up, please, with words")
 
     def find(words: str) -> Span:
@@ -104,7 +104,7 @@ def with_rapidfuzz(text: str) -> Finder:
 
 
 def with_edlib(text: str) -> Finder:
-    index = Index(text)
+    index = GramIndex(text)
 
     def find(words: str) -> Span:
         found = index.align(index.encode(words), 0, index.length, int(len(words) * 0.35))
@@ -184,11 +184,11 @@ def main() -> None:
 def index_rows(text: str) -> list[tuple[str, str]]:
     """What an index takes, beside sorting the hashes and nothing else."""
     took: dict[str, list[float]] = {"view": [], "index": [], "bare": []}
-    source = Searchable(text)
+    source = SearchableText(text)
     for _ in range(5):
         for name, make in (
-            ("view", lambda: canonical(text)),
-            ("index", lambda: Index(source.view.text)),
+            ("view", lambda: canonical_view(text)),
+            ("index", lambda: GramIndex(source.view.text)),
             ("bare", lambda: bare(source.view.text)),
         ):
             start = perf_counter()

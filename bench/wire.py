@@ -28,7 +28,7 @@ import uvloop
 from bench.sockets import Socket, socketio
 from bench.table import show
 from bench.verify import ROOT
-from citewire.server.ably.codec import Act, Flag
+from citewire.server.ably.codec import FrameAction, Flag
 
 sys.path.append(str(ROOT / "tests"))
 from serving import Serving  # the server as people run it
@@ -47,7 +47,7 @@ _MARK = b"rivers.example/danube"
 """Once in everything that is delivered."""
 
 
-def _framed(action: Act, channel: str, **rest: Any) -> bytes:
+def _framed(action: FrameAction, channel: str, **rest: Any) -> bytes:
     return json.dumps({"action": action, "channel": channel, **rest}).encode()
 
 
@@ -68,7 +68,7 @@ class _Pipeline:
 
     def answer(self, text: bytes) -> None:
         frame = msgspec.json.decode(text)
-        assert frame["action"] == Act.ACK, frame
+        assert frame["action"] == FrameAction.ACK, frame
         self.acked += [perf_counter()] * frame["count"]
         self._moved.set()
 
@@ -81,7 +81,7 @@ class _Pipeline:
         while len(self.acked) < _FRAMES:
             some = range(len(self.sent), min(_FRAMES, len(self.acked) + window))
             frames = [
-                _framed(Act.ANNOTATION, channel, msgSerial=n + 1, annotations=[notes[n % 5]]) for n in some
+                _framed(FrameAction.ANNOTATION, channel, msgSerial=n + 1, annotations=[notes[n % 5]]) for n in some
             ]
             self.sent += [perf_counter()] * len(frames)
             self._moved.clear()
@@ -93,10 +93,10 @@ class _Pipeline:
 async def _annotated(serving: Serving, channel: str, window: int) -> tuple[float, float, float]:
     """Annotations per second, and the 99th percentile of milliseconds until ACK and until delivery."""
     publisher = await Socket.to(serving.port, f"/?key={serving.key}&clientId=bot")
-    publisher.send(_framed(Act.MESSAGE, channel, msgSerial=0, messages=[{"data": _TEXT}]))
+    publisher.send(_framed(FrameAction.MESSAGE, channel, msgSerial=0, messages=[{"data": _TEXT}]))
     [serial] = json.loads(await publisher.heard.get())["res"][0]["serials"]
     subscriber = await Socket.to(serving.port, f"/?key={serving.key}")
-    subscriber.send(_framed(Act.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE))
+    subscriber.send(_framed(FrameAction.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE))
     await subscriber.heard.get()
     pipeline = _Pipeline()
     publisher.hear, subscriber.hear = pipeline.answer, pipeline.deliver
@@ -172,9 +172,9 @@ async def _ours(serving: Serving, size: int) -> _Audience:
     message = {"name": "cite", "data": _DATA}
     audience = _Audience(
         await Socket.to(serving.port, path),
-        lambda: _framed(Act.MESSAGE, channel, msgSerial=next(numbers), messages=[message]),
+        lambda: _framed(FrameAction.MESSAGE, channel, msgSerial=next(numbers), messages=[message]),
     )
-    await audience.join(size, serving.port, path, b'"action":11', _framed(Act.ATTACH, channel))
+    await audience.join(size, serving.port, path, b'"action":11', _framed(FrameAction.ATTACH, channel))
     return audience
 
 

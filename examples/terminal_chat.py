@@ -33,8 +33,8 @@ from citewire.agui.contract import Contract, Subagent
 from citewire.agui.events import RunInput
 from citewire.agui.runs import Run
 from citewire.rendering import render_terminal
-from citewire.rendering.safety import clean, one_line
-from citewire.text import for_log
+from citewire.rendering.safety import clean_text, clean_line
+from citewire.text import one_line
 
 Json = dict[str, Any]
 
@@ -88,7 +88,7 @@ class View:
         elif self.stopped:
             blocks.append(Text("■ stopped", style="dim"))
         elif contract.status == "error":
-            blocks.append(Text(f"✗ {for_log(contract.error)}", style="bold red"))
+            blocks.append(Text(f"✗ {one_line(contract.error)}", style="bold red"))
         return blocks
 
     def _new(self, values: Iterable[Json]) -> list[Json]:
@@ -98,19 +98,19 @@ class View:
         """What it thought and did before it answered."""
         for message in self._new(lane.messages):
             if message.get("role") == "assistant" and message.get("reasoning"):
-                yield Text(f"✻ {clean(str(message['reasoning'])).strip()}", style="dim italic")
+                yield Text(f"✻ {clean_text(str(message['reasoning'])).strip()}", style="dim italic")
         for call in self._new(lane.tool_calls):
             yield self._call(call)
 
     def _call(self, call: Json) -> Text:
         arguments = ", ".join(
-            f"{for_log(name, 40)}: {for_log(value, 60)}" for name, value in call["args"].items()
+            f"{one_line(name, 40)}: {one_line(value, 60)}" for name, value in call["args"].items()
         )
-        line = Text.assemble(("⚙ ", "yellow"), f"{for_log(call['name'], 60)}({arguments})")
+        line = Text.assemble(("⚙ ", "yellow"), f"{one_line(call['name'], 60)}({arguments})")
         if call["status"] != "complete":
             line.append(self._unfinished(), style="dim")
         if "result" in call:
-            line.append(f"\n  {for_log(call['result'], 200)}", style="dim")
+            line.append(f"\n  {one_line(call['result'], 200)}", style="dim")
         return line
 
     def _unfinished(self) -> str:
@@ -123,14 +123,14 @@ class View:
                 yield Group(self._header(subagent.info), Column(inner, gap=0))
 
     def _header(self, info: Json) -> Text:
-        line = Text(f"▸ {for_log(info.get('name') or info['id'], 60)}", style="dim")
+        line = Text(f"▸ {one_line(info.get('name') or info['id'], 60)}", style="dim")
         match info["status"]:
             case "running":
                 line.append(self._unfinished())
             case "error":
-                line.append(f" ✗ {for_log(info.get('error'), 200)}", style="not dim red")
+                line.append(f" ✗ {one_line(info.get('error'), 200)}", style="not dim red")
             case status:
-                line.append(f" {for_log(status, 20)}")
+                line.append(f" {one_line(status, 20)}")
         return line
 
     def _answers(self, lane: Contract | Subagent) -> Iterator[RenderableType]:
@@ -144,7 +144,7 @@ class View:
         try:
             shown = render_terminal(citewire.read(payload, "ngaf"), colour=self._colour)
         except CitewireError:  # citations that are none, say: what it wrote can be read all the same
-            return Text(clean(words(message)))
+            return Text(clean_text(words(message)))
         return Text.from_ansi(shown) if self._colour else Text(shown)
 
 
@@ -183,13 +183,13 @@ def read_line(console: Console, prompt: str) -> str:
     line = sys.stdin.readline()
     if not line:
         raise EOFError
-    console.print(Text(prompt + one_line(line)))
+    console.print(Text(prompt + clean_line(line)))
     return line.strip()
 
 
 def read_answer(console: Console, interrupt: Json) -> Any:
     """What the user says to a question that the agent waits for. An empty line cancels it."""
-    question = clean(str(interrupt.get("message") or interrupt.get("reason")))
+    question = clean_text(str(interrupt.get("message") or interrupt.get("reason")))
     console.print(Text(f"  ? {question}", style="bold yellow"))
     said = read_line(console, "  yes, no, or words: ")
     return WORDS.get(said.lower(), said) if said else CANCELLED
@@ -388,7 +388,7 @@ def main() -> None:
         source = HttpAgent(options.url, headers=headers) if options.url else LocalAgent(Clerk(pause))
     except CitewireError as exc:
         parser.error(exc.message)
-    who = one_line(options.url or "a clerk who knows about refunds, shipping and warranties")
+    who = clean_line(options.url or "a clerk who knows about refunds, shipping and warranties")
     console.print(Text("citewire chat", style="bold").append(f" with {who}", style="not bold dim"))
     console.print(Text("Ctrl-C stops an answer, Ctrl-D leaves.\n", style="dim"))
     with asyncio.Runner() as runner:

@@ -24,11 +24,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from ably_server import packed
-from citewire.bell import Bell
-from citewire.channels.fold import Annotated, Posted, event_of, replay
+from citewire.bell import Wakeup
+from citewire.channels.fold import AnnotationEvent, MessageEvent, event_of, replay
 from citewire.channels.message import Action
 from citewire.channels.store import ChannelStore, Row
-from citewire.server.ably.codec import Act, Flag
+from citewire.server.ably.codec import FrameAction, Flag
 from citewire.testing import check_log, everything
 from serving import descendants, environment
 
@@ -179,7 +179,7 @@ class Client:
 
     def _greeted(self, connected: Json) -> None:
         """A server takes up what one before it began."""
-        assert connected["action"] == Act.CONNECTED
+        assert connected["action"] == FrameAction.CONNECTED
         assert "error" not in connected
         is_new = not self._connected or not self.resumes
         assert is_new or connected["connectionId"] == self._connected["connectionId"]
@@ -212,7 +212,7 @@ class Writer(Client):
         self._waiting: dict[int, Json] = {}
         self._number = self._made = 0
         self._serials: dict[str, list[str]] = {channel: [] for channel in CHANNELS}
-        self._heard = Bell()
+        self._heard = Wakeup()
         self.ends = False
         self.sent: list[list[str]] = []
         """The marks of what is to be kept together, or not at all."""
@@ -235,11 +235,11 @@ class Writer(Client):
 
     def _note(self, frame: Json) -> None:
         """An acknowledgement is of the frames that have waited longest."""
-        if frame["action"] == Act.HEARTBEAT:
+        if frame["action"] == FrameAction.HEARTBEAT:
             return
-        if frame["action"] == Act.NACK and frame["error"]["statusCode"] == 503:
+        if frame["action"] == FrameAction.NACK and frame["error"]["statusCode"] == 503:
             raise ConnectionResetError  # it may be kept or not: come back, and say it again
-        assert frame["action"] == Act.ACK, frame
+        assert frame["action"] == FrameAction.ACK, frame
         assert len(frame["res"]) == frame["count"]
         for number, result in enumerate(frame["res"], frame["msgSerial"]):
             assert number == next(iter(self._waiting))
@@ -248,7 +248,7 @@ class Writer(Client):
                 assert self.kept.setdefault(_mark(item), serial) == serial
                 if item["action"] == Action.CREATE and "messages" in done:
                     self._serials[done["channel"]].append(serial)
-        self._heard.ring()
+        self._heard.notify()
 
     async def acknowledged(self, count: int) -> None:
         """Wait until so many more were."""
@@ -262,18 +262,18 @@ class Writer(Client):
         known = self._serials[channel][-5:]
         kind = self._chance.choices(["message", "note", "edit"], [4, 5, 2 if self.resumes else 0])[0]
         if kind == "message" or not known:
-            return {"action": Act.MESSAGE, "channel": channel, "messages": self._several({"action": 0})}
+            return {"action": FrameAction.MESSAGE, "channel": channel, "messages": self._several({"action": 0})}
         about = self._chance.choice(known)
         if kind == "edit":
             edit = {"action": int(self._chance.choice([Action.UPDATE, Action.APPEND])), "serial": about}
-            return {"action": Act.MESSAGE, "channel": channel, "messages": [edit | {"data": self._name(0)}]}
+            return {"action": FrameAction.MESSAGE, "channel": channel, "messages": [edit | {"data": self._name(0)}]}
         note = {
             "messageSerial": about,
             "action": int(self._chance.random() < 0.3),
             "type": self._chance.choice(TYPES),
             "name": self._chance.choice("abc"),
         }
-        return {"action": Act.ANNOTATION, "channel": channel, "annotations": self._several(note)}
+        return {"action": FrameAction.ANNOTATION, "channel": channel, "annotations": self._several(note)}
 
     def _several(self, item: Json) -> list[Json]:
         [count] = self._chance.choices([1, 2, 3, 50], [30, 10, 10, 1])
@@ -309,17 +309,17 @@ class Listener(Client):
     async def session(self, socket: ClientConnection) -> None:
         for channel in CHANNELS:
             place = {"channelSerial": self._at[channel]} if channel in self._at else {}
-            await self.tell(socket, {"action": Act.ATTACH, "channel": channel, "flags": ALL} | place)
+            await self.tell(socket, {"action": FrameAction.ATTACH, "channel": channel, "flags": ALL} | place)
         while len(self._ended) < len(CHANNELS):
             self._note(await self.hear(socket))
 
     def _note(self, frame: Json) -> None:
-        if frame["action"] == Act.HEARTBEAT:
+        if frame["action"] == FrameAction.HEARTBEAT:
             return
-        if frame["action"] == Act.DETACHED:
+        if frame["action"] == FrameAction.DETACHED:
             raise ConnectionResetError  # the store was away: come back
         channel = frame["channel"]
-        if frame["action"] == Act.ATTACHED:
+        if frame["action"] == FrameAction.ATTACHED:
             assert "error" not in frame
             assert channel not in self._at or frame["flags"] & Flag.RESUMED
         self._at[channel] = frame.get("channelSerial") or self._at[channel]
@@ -388,9 +388,9 @@ class Kept:
         """The serials of new messages and of annotations; and note each mark, which must be there once."""
         for row in rows:
             event = event_of(row)
-            item = event.message if isinstance(event, Posted) else event.annotation
+            item = event.message if isinstance(event, MessageEvent) else event.annotation
             assert self.marks.setdefault(str(item.data), row.serial) == row.serial
-            if isinstance(event, Annotated) or event.message.action is Action.CREATE:
+            if isinstance(event, AnnotationEvent) or event.message.action is Action.CREATE:
                 yield row.serial
 
 

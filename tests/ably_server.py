@@ -20,20 +20,20 @@ from starlette.types import ASGIApp
 from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import Who
+from citewire.channels.message import Publisher
 from citewire.channels.store import ChannelStore
-from citewire.server.ably.auth import Door, Gate
-from citewire.server.ably.rates import Rates
+from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
+from citewire.server.ably.rates import PublishRates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes
 from citewire.server.ably.sandbox import Sandbox
-from citewire.server.http import slashes
+from citewire.server.http import keep_escaped_slashes
 from citewire.server.keys import Caller, Keyring
 from citewire.server.used_names import UsedNames
 
 CHANNEL = "ai:rivers"
 CITE = "citations:multiple.v1"
-BOT = Who(client_id="bot")
+BOT = Publisher(client_id="bot")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -53,7 +53,7 @@ class Parts:
         self,
         folder: Path,
         clock: Callable[[], float] = time.time,
-        rates: Rates | None = None,
+        rates: PublishRates | None = None,
         store: ChannelStore | None = None,
     ) -> None:
         self.keyring = Keyring(folder / "keys", clock=clock)
@@ -66,11 +66,11 @@ class Parts:
         self.hub = Hub(self.store)
         self.channels = Channels(self.store, self.hub)
         self.sandbox = Sandbox(self._folder / "sandbox", self.store, self.hub)
-        doors = [Door(self.keyring, lambda _: self.channels), self.sandbox.door]
+        doors = [KeyRealm(self.keyring, lambda _: self.channels), self.sandbox.realm]
         used = UsedNames(self.store, "token-request", self._clock)
-        self.gate = Gate(doors, self._authenticate, used, self._clock, self._rates)
+        self.gate = AblyAuthenticator(doors, self._authenticate, used, self._clock, self._rates)
         self.realtime = Realtime(self.gate, write_timeout=30, clock=self._clock)
-        self.app = slashes(Starlette(routes=routes(self.gate, self.realtime, self.sandbox)))
+        self.app = keep_escaped_slashes(Starlette(routes=routes(self.gate, self.realtime, self.sandbox)))
 
     def another(self, store: ChannelStore) -> Parts:
         """A second node with the same keys, over its own way to the same database."""

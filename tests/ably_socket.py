@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from citewire.server.ably.codec import Act
+from citewire.server.ably.codec import FrameAction
 from citewire.server.ably.realtime import Realtime
 
 Json = dict[str, Any]
@@ -58,7 +58,7 @@ class Socket:
         """That of the connection."""
         return self.connected["connectionDetails"]["connectionKey"]
 
-    def send(self, action: Act, **frame: Any) -> None:
+    def send(self, action: FrameAction, **frame: Any) -> None:
         """A frame to the server."""
         value = {"action": int(action), **frame}
         self.send_raw(msgspec.msgpack.encode(value) if self.packed else msgspec.json.encode(value).decode())
@@ -83,7 +83,7 @@ class Socket:
             self.serials[frame["channel"]] = serial
         return frame
 
-    async def next(self, *actions: Act) -> Json:
+    async def next(self, *actions: FrameAction) -> Json:
         """The next frame with one of these actions; others are for later."""
         for at, frame in enumerate(self._passed):
             if frame["action"] in actions:
@@ -94,25 +94,25 @@ class Socket:
 
     async def attach(self, channel: str, **given: Any) -> Json:
         """ATTACHED, or the error."""
-        self.send(Act.ATTACH, channel=channel, **given)
-        return await self.next(Act.ATTACHED, Act.ERROR)
+        self.send(FrameAction.ATTACH, channel=channel, **given)
+        return await self.next(FrameAction.ATTACHED, FrameAction.ERROR)
 
     async def done(self, number: int) -> Json:
         """The ACK or NACK of a frame that no other is waiting behind."""
-        frame = await self.next(Act.ACK, Act.NACK)
+        frame = await self.next(FrameAction.ACK, FrameAction.NACK)
         assert frame["msgSerial"] == number
         return frame
 
     async def publish(self, channel: str, number: int, *messages: Json) -> list[str]:
         """The serials of messages."""
-        self.send(Act.MESSAGE, channel=channel, msgSerial=number, messages=messages)
+        self.send(FrameAction.MESSAGE, channel=channel, msgSerial=number, messages=messages)
         return (await self.done(number))["res"][0]["serials"]
 
     async def rest(self) -> list[Json]:
         """All that comes until the server has answered a heartbeat."""
         found: list[Json] = []
-        self.send(Act.HEARTBEAT, id="rest")
+        self.send(FrameAction.HEARTBEAT, id="rest")
         with suppress(Closed):
-            while (frame := await self.get())["action"] != Act.HEARTBEAT:
+            while (frame := await self.get())["action"] != FrameAction.HEARTBEAT:
                 found.append(frame)
         return found

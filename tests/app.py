@@ -15,10 +15,10 @@ import uvicorn
 from starlette.types import ASGIApp, Message
 
 from citewire import codec
-from citewire.server.app import Server, opened
+from citewire.server.app import Server, open_server
 from citewire.server.capability import Capability
 from citewire.server.keys import Keyring
-from citewire.server.nodes import vault_of
+from citewire.server.nodes import open_configured_vault
 from citewire.server.serve import uvicorn_config
 from citewire.server.settings import Settings
 
@@ -57,7 +57,7 @@ class App:
 
     def token(self, granted: Mapping[str, list[str]], seconds: int = 60) -> str:
         """A token for just this."""
-        return self.server.keyring.token(self.key.partition(":")[0], Capability.of(granted), seconds)
+        return self.server.keyring.issue_token(self.key.partition(":")[0], Capability.of(granted), seconds)
 
     async def ask(
         self,
@@ -85,9 +85,9 @@ async def opened_app(
 ) -> AsyncGenerator[App]:
     """The server over a folder. Its links lead to this port, and it may have a key already."""
     given = Settings(data=str(folder), **{**_QUICK, **settings})
-    keyring = Keyring(await vault_of(given))
+    keyring = Keyring(await open_configured_vault(given))
     key = key or keyring.create()
-    async with opened(given, keyring, port, ("What is it?",)) as server:
+    async with open_server(given, keyring, port, ("What is it?",)) as server:
         yield App(server, key)
 
 

@@ -24,12 +24,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agents import serve
 from cases import ROOT, need
-from citewire.server.site import SAFE
+from citewire.server.site import SECURITY_HEADERS
 
 WEB = ROOT / "src/citewire/web"
 AXE = ROOT / "tests/node/node_modules/axe-core/axe.min.js"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_POLICY = [(name.encode(), value.encode()) for name, value in SAFE.items()]
+_POLICY = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 _BODY = """<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
 <meta name=color-scheme content="light dark"><title>citewire</title>
 <link rel=icon href="data:,"><link rel=stylesheet href="/page.css">

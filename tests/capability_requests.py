@@ -42,8 +42,8 @@ class World:
         app = self.app
         if operation[1].startswith("/sources") or operation[0] == "DELETE":
             await self.restore()
-        await app.server.catalog.read()
-        await app.server.runs.idle()
+        await app.server.catalog.wait_until_read()
+        await app.server.runs.wait_idle()
 
     async def restore(self) -> None:
         """Make anew what was deleted, and delete what was added."""

@@ -22,7 +22,7 @@ class Node(Tied):
     def __init__(self, world: World, agent: Any, store: ChannelStore, leases: Leases, **options: Any) -> None:
         super().__init__(agent, store, leases=leases, **options)
         self.world, self.leases = world, leases
-        self.hub.heard = self.runs.heard
+        self.hub.heard = self.runs.note_activity
 
     async def die(self) -> None:
         """As a process that is killed: nothing more is written, and its leases are free."""
@@ -120,7 +120,7 @@ class MemoryNode(MemoryStore):
     def _wrote(self, channel: str) -> None:
         for node in self._world.members:
             if node is not self and node.follower and not node.is_cut:
-                node.follower.news([channel])
+                node.follower.on_remote_writes([channel])
         self.writes -= 1
         if self.writes <= 0:
             self.is_cut = True

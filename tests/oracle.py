@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.edits import join_parts, take_markers_out
+from citewire.edits import join_parts, remove_markers
 from citewire.model import Answer, Citation, Loss, Source, SourceRef, Span
 
 SOURCE_FIELDS = (
@@ -156,7 +156,7 @@ def _without_markers(answer: Answer, owners: list[str | None], losses: Losses) -
     spans = {citation.marker for citation, owner in cited if citation.marker and owner in marked}
     if not spans or not answer.parts:
         return answer
-    without = take_markers_out(answer, set(spans))
+    without = remove_markers(answer, set(spans))
     # A citation that shares the span of a named marker has still lost its own.
     kept = [
         new if owner in marked or new.marker is not None else replace(new, marker=old.marker)

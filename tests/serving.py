@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import httpx2
 
-from citewire.agui.sse import Frames
+from citewire.agui.sse import SseParser
 from citewire.server.keys import Keyring
 from citewire.server.sign_in import sign_in_link
 
@@ -59,7 +59,7 @@ class Serving:
     def sign_in_link(self) -> str:
         """A link that signs a browser in, as `citewire keys link` makes it."""
         keyring = Keyring(self.folder)
-        return sign_in_link(keyring, self.url, keyring.widest())
+        return sign_in_link(keyring, self.url, keyring.widest_key())
 
     @property
     def pid(self) -> int:
@@ -182,7 +182,7 @@ def asked(thread: str, run: str = "r", text: str = "", **more: Any) -> Json:
 
 
 def _events(pieces: Iterable[bytes]) -> Iterator[Event]:
-    frames = Frames()
+    frames = SseParser()
     for piece in pieces:
         for frame in frames.feed(piece):
             if frame.data:

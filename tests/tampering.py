@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from citewire.audit.heads import HeadWriter
 from citewire.audit.signing import AuditKey
-from citewire.audit.statements import CHANNEL, SignedHead
+from citewire.audit.statements import AUDIT_CHANNEL, SignedHead
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import Row, first_hash, row_hash
 
@@ -125,13 +125,13 @@ def appended(name: str, kind: str, data: bytes, tick: int | None = None) -> Call
 def statements(folder: Path, kind: str) -> list[Any]:
     """What the audit log says in rows of one kind."""
     with database(folder) as db:
-        return [json.loads(row.data) for row in rows(db, CHANNEL) if row.kind == kind]
+        return [json.loads(row.data) for row in rows(db, AUDIT_CHANNEL) if row.kind == kind]
 
 
 def _append_statement(folder: Path, kind: str, statement: Any) -> None:
     """Append a row that is not signed to the audit log, as one of a server would stand there."""
     data = json.dumps(statement, separators=(",", ":")).encode()
-    appended(CHANNEL, kind, data, time.time_ns() // 1000)(folder)
+    appended(AUDIT_CHANNEL, kind, data, time.time_ns() // 1000)(folder)
 
 
 def _forge_positions(folder: Path, name: str) -> None:
@@ -160,7 +160,7 @@ def content_with_slot_removed(folder: Path) -> None:
     """Have the server itself note the hashes of a changed thread, because it finds no slot of it."""
     update(SHOP, LAMB, "kind = 'record'", rehash=True)(folder)
     with database(folder) as db:
-        gone = db.execute("DELETE FROM slot WHERE key = ? AND channel = ?", (SHOP, channel_no(db, CHANNEL)))
+        gone = db.execute("DELETE FROM slot WHERE key = ? AND channel = ?", (SHOP, channel_no(db, AUDIT_CHANNEL)))
         assert gone.rowcount
     write_head(folder)
 
@@ -296,16 +296,16 @@ def tombstone_removed(folder: Path) -> None:
 def heads_removed(folder: Path) -> None:
     """All heads, with the audit log made to fit."""
     with database(folder) as db:
-        no = channel_no(db, CHANNEL)
+        no = channel_no(db, AUDIT_CHANNEL)
         db.execute("DELETE FROM log WHERE channel = ? AND kind = 'head'", (no,))
-        for n, row in enumerate(rows(db, CHANNEL), 1):
+        for n, row in enumerate(rows(db, AUDIT_CHANNEL), 1):
             db.execute("UPDATE log SET n = ? WHERE channel = ? AND n = ?", (n, no, row.n))
-        rechain(db, CHANNEL)
+        rechain(db, AUDIT_CHANNEL)
 
 
 def audit_log_dropped(folder: Path) -> None:
     with database(folder) as db:
-        no = channel_no(db, CHANNEL)
+        no = channel_no(db, AUDIT_CHANNEL)
         for table, column in (("slot", "channel"), ("log", "channel"), ("channel", "no")):
             db.execute(f"DELETE FROM {table} WHERE {column} = ?", (no,))
 
@@ -325,25 +325,25 @@ def signed_anew(folder: Path) -> None:
 def _position_again(db: sqlite3.Connection) -> None:
     hashes = {row.n: row.hash.hex() for row in rows(db, SHOP)}
     epoch = db.execute("SELECT epoch FROM channel WHERE name = ?", (SHOP,)).fetchone()[0]
-    no = channel_no(db, CHANNEL)
-    for row in rows(db, CHANNEL):
+    no = channel_no(db, AUDIT_CHANNEL)
+    for row in rows(db, AUDIT_CHANNEL):
         value: Any = json.loads(row.data) if row.kind == "position" else {}
         if value.get("epoch") == epoch:
             value["head"]["hash"] = hashes[value["head"]["n"]]
             data = json.dumps(value, separators=(",", ":")).encode()
             db.execute("UPDATE log SET data = ? WHERE channel = ? AND n = ?", (data, no, row.n))
-    rechain(db, CHANNEL)
+    rechain(db, AUDIT_CHANNEL)
 
 
 def _sign_again(db: sqlite3.Connection, key: AuditKey) -> None:
-    no, previous = channel_no(db, CHANNEL), ""
-    for n in [row.n for row in rows(db, CHANNEL) if row.kind == "head"]:
-        by_n = {row.n: row for row in rows(db, CHANNEL)}
+    no, previous = channel_no(db, AUDIT_CHANNEL), ""
+    for n in [row.n for row in rows(db, AUDIT_CHANNEL) if row.kind == "head"]:
+        by_n = {row.n: row for row in rows(db, AUDIT_CHANNEL)}
         old = msgspec.json.decode(by_n[n].data, type=SignedHead)
         head = key.sign(replace(old, hash=by_n[old.n].hash.hex(), previous=previous))
         previous = head.digest
         db.execute("UPDATE log SET data = ? WHERE channel = ? AND n = ?", (msgspec.json.encode(head), no, n))
-        rechain(db, CHANNEL)
+        rechain(db, AUDIT_CHANNEL)
 
 
 def blob_of(folder: Path, starts: bytes) -> Path:

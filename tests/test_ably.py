@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from cases import payload_paths
 from citewire.codec import decode, encode
 from citewire.dialects import ably
-from citewire.dialects.ably import TYPE
-from citewire.dialects.base import Options, is_list, is_object
+from citewire.dialects.ably import ANNOTATION_TYPE
+from citewire.dialects.base import DialectOptions, is_list, is_object
 from citewire.errors import CitewireError, ShapeError
 from citewire.model import (
     Answer,
@@ -41,7 +41,7 @@ DATA: Any = {
 
 
 def note(name: str = "ferry.example", data: Any = DATA, **fields: Any) -> Any:
-    return {"type": TYPE, "messageSerial": "m1", "name": name, "data": data, **fields}
+    return {"type": ANNOTATION_TYPE, "messageSerial": "m1", "name": name, "data": data, **fields}
 
 
 def message(*annotations: Any, **fields: Any) -> Any:
@@ -53,7 +53,7 @@ def message(*annotations: Any, **fields: Any) -> Any:
 
 
 COUNTS: Any = {
-    "summary": {TYPE: {"a.example": {"total": 2, "clientIds": {"u": 2}}, "A file": {"total": 1}}, "x": 1}
+    "summary": {ANNOTATION_TYPE: {"a.example": {"total": 2, "clientIds": {"u": 2}}, "A file": {"total": 1}}, "x": 1}
 }
 SAMPLES: dict[str, Any] = {
     "both": message(note(), note("verdict", {}, type="verdicts:multiple.v1"), note("plain", None), 5),
@@ -64,16 +64,16 @@ SAMPLES: dict[str, Any] = {
     "a summary of some": message(note("a.example"), annotations=COUNTS),
     "encoded": message(note(data=json.dumps(DATA), encoding="json")),
     "two messages": [note(), note(messageSerial="m2"), note(messageSerial="m1")],
-    "silent": {"message": {"data": TEXT}, "annotations": [{"type": TYPE, "data": DATA}]},
+    "silent": {"message": {"data": TEXT}, "annotations": [{"type": ANNOTATION_TYPE, "data": DATA}]},
 }
 
 
 def read(payload: Any, text: str | None = None) -> Answer:
-    return ably.read_all(payload, Options(text=text))[0]
+    return ably.read_all(payload, DialectOptions(text=text))[0]
 
 
 def write(answer: Answer) -> Written:
-    return ably.write(answer, Options())
+    return ably.write(answer, DialectOptions())
 
 
 def touched(answer: Answer) -> Answer:
@@ -84,14 +84,14 @@ def touched(answer: Answer) -> Answer:
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
 def test_every_form_is_detected_and_given_back(payload: Any) -> None:
     assert ably.detect(payload)
-    for answer in ably.read_all(payload, Options()):
+    for answer in ably.read_all(payload, DialectOptions()):
         assert answer.citations
         assert write(answer) == write(touched(answer)) == Written(payload)
 
 
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
 def test_a_bare_answer_loses_only_what_is_named(payload: Any) -> None:
-    for answer in ably.read_all(payload, Options()):
+    for answer in ably.read_all(payload, DialectOptions()):
         written = write(answer.bare())
         back = read(decode(encode(written.payload)))
 
@@ -137,7 +137,7 @@ def test_without_the_text_offsets_are_as_given() -> None:
 
 
 def test_a_list_has_an_answer_for_each_message() -> None:
-    first, second = ably.read_all(SAMPLES["two messages"], Options())
+    first, second = ably.read_all(SAMPLES["two messages"], DialectOptions())
     assert [(a.id, len(a.citations)) for a in (first, second)] == [("m1", 2), ("m2", 1)]
     changed = replace(second, citations=(replace(second.citations[0], verification=Verification("missed")),))
     payload = write(changed).payload
@@ -153,7 +153,7 @@ def test_counts_are_citations_where_no_annotation_is() -> None:
     ]
     assert [len(read(SAMPLES[name]).citations) for name in ("a summary", "a summary of some")] == [2, 1]
     dropped = write(replace(answer, citations=answer.citations[1:], sources=answer.sources)).payload
-    assert dropped["annotations"]["summary"] == {TYPE: {"A file": {"total": 1}}, "x": 1}
+    assert dropped["annotations"]["summary"] == {ANNOTATION_TYPE: {"A file": {"total": 1}}, "x": 1}
 
 
 EVENTS: list[Any] = [
@@ -242,7 +242,7 @@ def test_an_offset_within_a_character_is_repaired_and_given_back() -> None:
 )
 def test_a_hopeless_payload_is_refused(payload: Any, path: str) -> None:
     with pytest.raises(ShapeError) as caught:
-        ably.read_all(payload, Options())
+        ably.read_all(payload, DialectOptions())
     assert caught.value.path == path
 
 
@@ -319,7 +319,7 @@ serials = st.sampled_from(["m1", "m1", "m1", "m2", None])
 @st.composite
 def notes(draw: st.DrawFn) -> Any:
     data = draw(datas | datas | datas | junk)
-    out: Any = {"type": draw(st.sampled_from([TYPE, TYPE, TYPE, "verdicts:multiple.v1"])), "data": data}
+    out: Any = {"type": draw(st.sampled_from([ANNOTATION_TYPE, ANNOTATION_TYPE, ANNOTATION_TYPE, "verdicts:multiple.v1"])), "data": data}
     if draw(st.integers(0, 3)) == 0:
         try:
             out |= {"data": json.dumps(data), "encoding": "json"}
@@ -341,7 +341,7 @@ def notes(draw: st.DrawFn) -> Any:
 def messages(draw: st.DrawFn) -> Any:
     counts = st.sampled_from([{"total": 2, "clientIds": {"u": 2}}, {"total": 1}, {"total": "x"}, 5])
     summary = st.dictionaries(names, counts, max_size=3).map(
-        lambda counted: {"summary": {TYPE: counted, "x": 1}}
+        lambda counted: {"summary": {ANNOTATION_TYPE: counted, "x": 1}}
     )
     fields = {"serial": serials, "data": st.text("a😀[1] ", max_size=12), "annotations": summary}
     return {name: draw(value | value | value | junk) for name, value in fields.items() if draw(st.booleans())}
@@ -386,7 +386,7 @@ def changed(draw: st.DrawFn, answer: Answer) -> Answer:
 
 @given(payload=payloads, text=st.none() | st.text("a😀", max_size=9), data=st.data())
 def test_any_payload_is_given_back_and_any_change_is_read_back(payload: Any, text: Any, data: Any) -> None:
-    options = Options(text=text)
+    options = DialectOptions(text=text)
     try:
         found = ably.read_all(payload, options)
     except CitewireError:

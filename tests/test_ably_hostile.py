@@ -21,9 +21,9 @@ from websockets.sync.connection import Connection
 
 from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Closed, Json, Socket
-from citewire.channels.channels import History
-from citewire.channels.message import MESSAGE_BYTES, Draft
-from citewire.server.ably.codec import Act
+from citewire.channels.channels import HistoryQuery
+from citewire.channels.message import PUBLISH_BYTES, MessageDraft
+from citewire.server.ably.codec import FrameAction
 from citewire.server.ably.connection import FRAME_BYTES
 from citewire.server.capability import Capability
 from clock import hurried, on_clock
@@ -62,7 +62,7 @@ async def data(parts: Parts, channel: str = CHANNEL) -> list[Any]:
     """That of all messages."""
     found, cursor = list[Any](), None
     while True:
-        which = History(forwards=True, limit=1000, cursor=cursor)
+        which = HistoryQuery(forwards=True, limit=1000, cursor=cursor)
         page = await parts.channels.history(channel, which)
         found += [message.data for message in page.items]
         if (cursor := page.next) is None:
@@ -75,15 +75,15 @@ async def data(parts: Parts, channel: str = CHANNEL) -> list[Any]:
 @pytest.mark.parametrize("method", ["total", "multiple", "flag", "distinct", "unique"])
 def test_annotations_of_nobody(parts: Parts, method: str) -> None:
     """Where each client counts once, one must be known; and what was to be kept with such a one is not."""
-    token = parts.keyring.token("app.key", Capability.of({"ai:*": ["annotation-publish"]}), 60)
+    token = parts.keyring.issue_token("app.key", Capability.of({"ai:*": ["annotation-publish"]}), 60)
     is_kept = method in {"total", "multiple"}
 
     async def main() -> None:
-        [serial] = await parts.channels.publish(CHANNEL, BOT, [Draft(data="text")])
+        [serial] = await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="text")])
         about = {"messageSerial": serial, "name": "a"}
         notes = [about | {"type": "a:total.v1"}, about | {"type": f"b:{method}.v1"}]
         async with Socket(parts.realtime, access_token=token) as socket:
-            socket.send(Act.ANNOTATION, channel=CHANNEL, msgSerial=0, annotations=notes)
+            socket.send(FrameAction.ANNOTATION, channel=CHANNEL, msgSerial=0, annotations=notes)
             answer = await socket.done(0)
             assert answer.get("error", {}).get("code") == (None if is_kept else 40000)
         async with http(parts, token) as client:
@@ -99,7 +99,7 @@ def test_annotations_of_nobody(parts: Parts, method: str) -> None:
 def test_a_token_that_is_over(tmp_path: Path) -> None:
     later = 0.0
     parts = Parts(tmp_path, lambda: time.time() + later)
-    token = parts.keyring.token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
+    token = parts.keyring.issue_token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
 
     async def main() -> None:
         nonlocal later
@@ -107,11 +107,11 @@ def test_a_token_that_is_over(tmp_path: Path) -> None:
             key = socket.key
         later = 100
         async with Socket(parts.realtime, access_token=token, resume=key) as socket:
-            assert (socket.connected["action"], socket.connected["error"]["code"]) == (Act.ERROR, 40142)
+            assert (socket.connected["action"], socket.connected["error"]["code"]) == (FrameAction.ERROR, 40142)
         async with http(parts, token) as client:
             refused = await client.post(f"/channels/{CHANNEL}/messages", content='{"data":"late"}')
             assert (refused.status_code, refused.headers["x-ably-errorcode"]) == (401, "40142")
-        renewed = parts.keyring.token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
+        renewed = parts.keyring.issue_token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
         async with Socket(parts.realtime, access_token=renewed, resume=key) as socket:
             assert socket.connected["connectionId"] == key.partition("!")[0]
         assert await data(parts) == []
@@ -125,7 +125,7 @@ def test_a_key_that_is_revoked(tmp_path: Path) -> None:
     async def main() -> None:
         parts = Parts(tmp_path)
         other = parts.keyring.create(name="app.other")
-        token = parts.keyring.token("app.other", Capability.of({"*": ["*"]}), 60)
+        token = parts.keyring.issue_token("app.other", Capability.of({"*": ["*"]}), 60)
         async with (
             Socket(parts.realtime, key=parts.key) as stays,
             Socket(parts.realtime, key=other) as one,
@@ -133,7 +133,7 @@ def test_a_key_that_is_revoked(tmp_path: Path) -> None:
         ):
             parts.keyring.revoke("app.other")
             for socket in (one, two):
-                refused = await hurried(asyncio.ensure_future(socket.next(Act.ERROR)))
+                refused = await hurried(asyncio.ensure_future(socket.next(FrameAction.ERROR)))
                 assert refused["error"]["code"] == 40101
                 await socket.task
             await stays.publish(CHANNEL, 0, {"data": "goes on"})
@@ -148,10 +148,10 @@ def test_a_key_that_is_revoked(tmp_path: Path) -> None:
 def test_the_largest_message(parts: Parts, form: str) -> None:
     """All that it has counts, also that of others in the same publish; one byte more is refused."""
     fits: list[Json] = [
-        {"data": "x" * MESSAGE_BYTES},
-        {"data": "ü" * (MESSAGE_BYTES // 2)},
-        {"name": "ab", "data": "x" * (MESSAGE_BYTES - 2)},
-        {"clientId": "ab", "data": "x" * (MESSAGE_BYTES - 2)},
+        {"data": "x" * PUBLISH_BYTES},
+        {"data": "ü" * (PUBLISH_BYTES // 2)},
+        {"name": "ab", "data": "x" * (PUBLISH_BYTES - 2)},
+        {"clientId": "ab", "data": "x" * (PUBLISH_BYTES - 2)},
     ]
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_the_largest_message(parts: Parts, form: str) -> None:
                 more = message | {"data": message["data"] + "x"}
                 for at, messages in enumerate(([message], [more], [message, {"data": "x"}])):
                     sent = {"channel": CHANNEL, "msgSerial": 3 * number + at, "messages": messages}
-                    socket.send(Act.MESSAGE, **sent)
+                    socket.send(FrameAction.MESSAGE, **sent)
                     answer = await socket.done(3 * number + at)
                     assert answer.get("error", {}).get("code") == (40009 if at else None)
         assert await data(parts) == [message["data"] for message in fits]
@@ -175,20 +175,20 @@ def test_thousands_of_channels(parts: Parts) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             for number, name in enumerate(names):
-                socket.send(Act.MESSAGE, channel=name, msgSerial=number, messages=[{"data": name}])
+                socket.send(FrameAction.MESSAGE, channel=name, msgSerial=number, messages=[{"data": name}])
             done = 0
             while done < len(names):
-                done += (await socket.next(Act.ACK))["count"]
+                done += (await socket.next(FrameAction.ACK))["count"]
             for name in names:
                 attached = await socket.attach(name)
                 assert attached.get("error", {}).get("code") == (None if name in names[:1000] else 90010), (
                     name
                 )
-            socket.send(Act.DETACH, channel=names[0])
-            await socket.next(Act.DETACHED)
-            assert (await socket.attach(names[-1]))["action"] == Act.ATTACHED
-            await parts.channels.publish(names[-1], BOT, [Draft(data="heard")])
-            heard = await socket.next(Act.MESSAGE)
+            socket.send(FrameAction.DETACH, channel=names[0])
+            await socket.next(FrameAction.DETACHED)
+            assert (await socket.attach(names[-1]))["action"] == FrameAction.ATTACHED
+            await parts.channels.publish(names[-1], BOT, [MessageDraft(data="heard")])
+            heard = await socket.next(FrameAction.MESSAGE)
             assert (heard["channel"], heard["messages"][0]["data"]) == (names[-1], "heard")
 
     run(main())
@@ -202,15 +202,15 @@ def test_a_client_that_sends_and_does_not_listen(parts: Parts) -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             socket.takes.clear()
             for number in range(total):
-                socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=number, messages=[{"data": f"{number}"}])
+                socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=number, messages=[{"data": f"{number}"}])
             async with Socket(parts.realtime, key=parts.key) as other:
                 await other.publish("ai:other", 0, {"data": "is not held up"})
             assert len(await data(parts)) < total
             socket.takes.set()
             done = 0
             while done < total:
-                frame = await socket.next(Act.ACK, Act.NACK)
-                assert (frame["action"], frame["msgSerial"]) == (Act.ACK, done)
+                frame = await socket.next(FrameAction.ACK, FrameAction.NACK)
+                assert (frame["action"], frame["msgSerial"]) == (FrameAction.ACK, done)
                 done += frame["count"]
         assert await data(parts) == [str(number) for number in range(total)]
 
@@ -236,16 +236,16 @@ def test_a_slow_client_is_told_to_come_back(tmp_path: Path) -> None:
             serial = (await socket.attach(CHANNEL))["channelSerial"]
             socket.takes.clear()
             for text in many:
-                await parts.channels.publish(CHANNEL, BOT, [Draft(data=text)])
+                await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data=text)])
             await hurried(socket.task)
             with pytest.raises(Closed):
-                await socket.next(Act.CLOSED)
+                await socket.next(FrameAction.CLOSED)
             assert socket.close_code == 1012
         async with Socket(parts.realtime, key=parts.key, resume=socket.key) as again:
             await again.attach(CHANNEL, channelSerial=serial)
             heard = list[str]()
             while len(heard) < len(many):
-                heard += [each["data"] for each in (await again.next(Act.MESSAGE))["messages"]]
+                heard += [each["data"] for each in (await again.next(FrameAction.MESSAGE))["messages"]]
             assert heard == many
 
     on_clock(main())
@@ -278,7 +278,7 @@ def _frame(action: int, frame: Json, carried: Json) -> Json:
 
 _FRAME = st.builds(
     _frame,
-    st.sampled_from([*map(int, Act), 99]),
+    st.sampled_from([*map(int, FrameAction), 99]),
     _mapping("channel", "msgSerial", "flags", "channelSerial", "params", "auth", "id", "count", "action"),
     st.dictionaries(st.sampled_from(["messages", "annotations"]), _CARRIED),
 )
@@ -401,10 +401,10 @@ def _socket(server: Serving) -> Connection:
     return connect(url, proxy=None, open_timeout=DEADLINE)
 
 
-def _done(socket: Connection, action: Act, number: int, **frame: Any) -> Json:
+def _done(socket: Connection, action: FrameAction, number: int, **frame: Any) -> Json:
     """The answer to a frame."""
     socket.send(json.dumps({"action": action, "channel": CHANNEL, "msgSerial": number, **frame}))
-    while (answer := json.loads(socket.recv(DEADLINE)))["action"] not in (Act.ACK, Act.NACK):
+    while (answer := json.loads(socket.recv(DEADLINE)))["action"] not in (FrameAction.ACK, FrameAction.NACK):
         pass
     return answer
 
@@ -417,19 +417,19 @@ def _code(answer: Mapping[str, Any]) -> int | None:
 def test_a_full_disk(tmp_path: Path) -> None:
     """Whoever publishes is told that it was not kept; sent again when there is room, it is kept once."""
     with Serving(tmp_path / "data") as server, server.client() as client, _socket(server) as socket:
-        first = _done(socket, Act.MESSAGE, 0, messages=[{"data": "before"}])
+        first = _done(socket, FrameAction.MESSAGE, 0, messages=[{"data": "before"}])
         [serial] = first["res"][0]["serials"]
         message = {"messages": [{"data": "while"}]}
         note = {"annotations": [{"messageSerial": serial, "type": CITE, "name": "a"}]}
         url = f"/channels/{CHANNEL}/messages"
         with server.full_disk():
-            assert _code(_done(socket, Act.MESSAGE, 1, **message)) == 50003
-            assert _code(_done(socket, Act.ANNOTATION, 2, **note)) == 50003
+            assert _code(_done(socket, FrameAction.MESSAGE, 1, **message)) == 50003
+            assert _code(_done(socket, FrameAction.ANNOTATION, 2, **note)) == 50003
             refused = client.post(url, json={"data": "by REST"})
             assert (refused.status_code, refused.headers["x-ably-errorcode"]) == (503, "50003")
             assert [each["data"] for each in server.get(url)] == ["before"]
-        assert _done(socket, Act.MESSAGE, 1, **message)["action"] == Act.ACK
-        assert _done(socket, Act.ANNOTATION, 2, **note)["action"] == Act.ACK
+        assert _done(socket, FrameAction.MESSAGE, 1, **message)["action"] == FrameAction.ACK
+        assert _done(socket, FrameAction.ANNOTATION, 2, **note)["action"] == FrameAction.ACK
         assert client.post(url, json={"data": "by REST"}).status_code == 201
         server.kill()
         server.start()
@@ -444,13 +444,13 @@ def test_floods_and_frames_beyond_all_measure(tmp_path: Path) -> None:
     limits = ("--publish-rate", "1", "--key-publish-rate", "4")
     with Serving(tmp_path / "data", *limits) as server, server.client() as client, _socket(server) as socket:
         many = [{"data": str(at)} for at in range(3)]
-        assert _code(_done(socket, Act.MESSAGE, 0, messages=many)) is None
-        assert _code(_done(socket, Act.MESSAGE, 1, messages=[{"data": "too soon"}])) == 42911
+        assert _code(_done(socket, FrameAction.MESSAGE, 0, messages=many)) is None
+        assert _code(_done(socket, FrameAction.MESSAGE, 1, messages=[{"data": "too soon"}])) == 42911
         with _socket(server) as other:
-            assert _code(_done(other, Act.MESSAGE, 0, messages=[{"data": "fits"}] * 6)) is None
+            assert _code(_done(other, FrameAction.MESSAGE, 0, messages=[{"data": "fits"}] * 6)) is None
             other.send(" " * (FRAME_BYTES + 1))
             with pytest.raises(ConnectionClosed) as closed:
-                _done(other, Act.MESSAGE, 1)
+                _done(other, FrameAction.MESSAGE, 1)
             assert closed.value.rcvd
             assert closed.value.rcvd.code == 1009
         refused = client.post(f"/channels/{CHANNEL}/messages", json={"data": "too soon"})

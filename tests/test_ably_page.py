@@ -12,8 +12,8 @@ from pathlib import Path
 from ably_server import Parts, listening
 from agui_node import NODE
 from cases import ROOT, need
-from citewire.channels.channels import Page
-from citewire.channels.citing import Cited
+from citewire.channels.channels import ResultPage
+from citewire.channels.citing import SourceCitations
 
 PAGE = (ROOT / "docs/channels.md").read_text("utf-8")
 
@@ -33,7 +33,7 @@ async def typed(*command: str, text: str, cwd: Path) -> asyncio.subprocess.Proce
     return process
 
 
-def names(cited: Page[Cited]) -> list[str | None]:
+def names(cited: ResultPage[SourceCitations]) -> list[str | None]:
     return [each.annotation.name for source in cited.items for each in source.citations]
 
 

@@ -18,12 +18,12 @@ import pytest
 
 from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Json, Socket
-from citewire.channels.annotation import Annotation, Note
-from citewire.channels.channels import History
-from citewire.channels.fold import Annotated, Posted, replay
-from citewire.channels.message import Action, Draft, Message, Who
-from citewire.server.ably.codec import Act, Flag
-from citewire.server.ably.rates import Rates
+from citewire.channels.annotation import Annotation, AnnotationDraft
+from citewire.channels.channels import HistoryQuery
+from citewire.channels.fold import AnnotationEvent, MessageEvent, replay
+from citewire.channels.message import Action, MessageDraft, Message, Publisher
+from citewire.server.ably.codec import FrameAction, Flag
+from citewire.server.ably.rates import PublishRates
 from citewire.server.capability import Capability
 
 both = pytest.mark.parametrize("form", ["json", "msgpack"])
@@ -96,7 +96,7 @@ def test_pages(parts: Parts) -> None:
     """Each link is a header of its own, in the one form that clients take; the last page has no next."""
 
     async def main() -> None:
-        await parts.channels.publish("a/b %:c", BOT, [Draft(data=str(at)) for at in range(5)])
+        await parts.channels.publish("a/b %:c", BOT, [MessageDraft(data=str(at)) for at in range(5)])
         async with http(parts) as client:
             url = f"/channels/{quote('a/b %:c', safe='')}/"
             query, found = "messages?limit=2&direction=forwards&untilAttach=false", list[str]()
@@ -196,7 +196,7 @@ def test_what_each_call_needs(parts: Parts, method: str, path: str, needs: str) 
     unable = parts.keyring.create(Capability.of({"ai:*": left, "other": ["*"]}), "app.unable")
 
     async def main() -> None:
-        [serial] = await parts.channels.publish("ai:x", BOT, [Draft(data="text")])
+        [serial] = await parts.channels.publish("ai:x", BOT, [MessageDraft(data="text")])
         body = (
             {"type": "a:total.v1"}
             if "annotations" in path
@@ -213,11 +213,11 @@ def test_what_each_call_needs(parts: Parts, method: str, path: str, needs: str) 
 
 def test_only_ones_own_messages(parts: Parts) -> None:
     capability = Capability.of({"ai:*": ["message-update-own", "message-delete-own"]})
-    ann = parts.keyring.token("app.key", capability, 60, "ann")
+    ann = parts.keyring.issue_token("app.key", capability, 60, "ann")
 
     async def main() -> None:
-        [mine] = await parts.channels.publish("ai:x", Who(client_id="ann"), [Draft(data="text")])
-        [other] = await parts.channels.publish("ai:x", Who(client_id="bob"), [Draft(data="text")])
+        [mine] = await parts.channels.publish("ai:x", Publisher(client_id="ann"), [MessageDraft(data="text")])
+        [other] = await parts.channels.publish("ai:x", Publisher(client_id="bob"), [MessageDraft(data="text")])
         async with http(parts) as client:
             client.headers["authorization"] = f"Bearer {b64encode(ann.encode()).decode()}"
             for serial, status in ((mine, 200), (other, 401)):
@@ -257,11 +257,11 @@ def test_a_batch(parts: Parts) -> None:
 
 def test_the_citations_of_a_channel(parts: Parts) -> None:
     async def main() -> None:
-        [serial] = await parts.channels.publish(CHANNEL, BOT, [Draft(data="The Danube rises")])
+        [serial] = await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="The Danube rises")])
         data = json.dumps(
             {"url": "https://rivers.example", "title": "Rivers", "startOffset": 4, "endOffset": 10}
         )
-        note = Note(message_serial=serial, type=CITE, name="a", data=data, encoding="json")
+        note = AnnotationDraft(message_serial=serial, type=CITE, name="a", data=data, encoding="json")
         await parts.channels.annotate(CHANNEL, BOT, [note])
         async with http(parts) as client:
             [cited] = value(await client.get(f"/channels/{CHANNEL}/citations"))
@@ -280,7 +280,7 @@ def test_the_channels_there_are(parts: Parts) -> None:
     async def main() -> None:
         names = ["ai:1", "ai:2", "ai:3", "b", "ü/x"]
         for name in reversed(names):
-            await parts.channels.publish(name, BOT, [Draft(data="x")])
+            await parts.channels.publish(name, BOT, [MessageDraft(data="x")])
         async with http(parts) as client:
             query, found = "channels?limit=2&by=id", list[str]()
             while query:
@@ -308,12 +308,12 @@ def test_an_export_says_all_that_happened(parts: Parts) -> None:
     """A line for each row, from any of them on; what it says adds up to what the channel says."""
 
     async def main() -> None:
-        who = Who(client_id="ann", connection_id="c", msg_serial=1)
-        [serial] = await parts.channels.publish(CHANNEL, who, [Draft(data="The ", name="response")])
-        await parts.channels.append(CHANNEL, BOT, serial, Draft(data="Danube"))
-        notes = [Note(message_serial=serial, type=CITE, name=name) for name in "ab"]
+        who = Publisher(client_id="ann", connection_id="c", msg_serial=1)
+        [serial] = await parts.channels.publish(CHANNEL, who, [MessageDraft(data="The ", name="response")])
+        await parts.channels.append(CHANNEL, BOT, serial, MessageDraft(data="Danube"))
+        notes = [AnnotationDraft(message_serial=serial, type=CITE, name=name) for name in "ab"]
         await parts.channels.annotate(CHANNEL, BOT, notes)
-        await parts.channels.publish(CHANNEL, BOT, [Draft(data=b"\0\xff")])
+        await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data=b"\0\xff")])
         async with http(parts) as client:
             answer = await client.get(f"/channels/{CHANNEL}/export")
             assert answer.headers["content-type"] == "application/jsonl"
@@ -323,9 +323,9 @@ def test_an_export_says_all_that_happened(parts: Parts) -> None:
             assert [json.loads(line) for line in rest.text.splitlines()] == lines[2:]
             assert (await client.get("/channels/ai:none/export")).text == ""
         events = [
-            Annotated(msgspec.convert(line["annotation"], Annotation))
+            AnnotationEvent(msgspec.convert(line["annotation"], Annotation))
             if "annotation" in line
-            else Posted(msgspec.convert(line["message"], Message))
+            else MessageEvent(msgspec.convert(line["message"], Message))
             for line in lines
         ]
         slots = replay(events)
@@ -340,7 +340,7 @@ def test_an_export_says_all_that_happened(parts: Parts) -> None:
 def test_a_key_with_which_too_much_is_published(tmp_path: Path) -> None:
     """Nothing of what comes too soon is kept, over REST and a WebSocket alike; other keys go on."""
     now = [0.0]
-    parts = Parts(tmp_path, rates=Rates(100, 1, clock=lambda: now[0]))
+    parts = Parts(tmp_path, rates=PublishRates(100, 1, clock=lambda: now[0]))
     other = parts.keyring.create(name="app.other")
 
     async def main() -> None:
@@ -355,7 +355,7 @@ def test_a_key_with_which_too_much_is_published(tmp_path: Path) -> None:
                 refused = await client.request(method, path, content=content)
                 assert (refused.status_code, refused.headers["x-ably-errorcode"]) == (429, "42910"), path
             async with Socket(parts.realtime, key=parts.key) as socket:
-                socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=0, messages=[{"data": "x"}])
+                socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=0, messages=[{"data": "x"}])
                 assert (await socket.done(0))["error"]["code"] == 42910
             assert (await another.post(url, content=body)).status_code == 201
             assert len(value(await client.get(url))) == 4
@@ -496,6 +496,6 @@ def test_apps_of_the_sandbox(parts: Parts) -> None:
             assert (await one.delete(f"/apps/{apps[0]['appId']}")).status_code == 204
             assert (await one.get("/channels/mutable:x/messages")).status_code == 401
         assert not await parts.store.heads("sandbox:")
-        assert (await parts.channels.history("mutable:x", History())).items == ()
+        assert (await parts.channels.history("mutable:x", HistoryQuery())).items == ()
 
     run(main())

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from ably_server import BOT, CHANNEL, CITE, Parts, run
 from ably_socket import Closed, Json, Socket
-from citewire.channels.annotation import AnnotationAction, Note
-from citewire.channels.channels import History
-from citewire.channels.message import Action, Draft
-from citewire.server.ably.codec import Act, Flag
+from citewire.channels.annotation import AnnotationAction, AnnotationDraft
+from citewire.channels.channels import HistoryQuery
+from citewire.channels.message import Action, MessageDraft
+from citewire.server.ably.codec import FrameAction, Flag
 from citewire.server.capability import FULL, Capability
 from clock import clock, hurried, on_clock
 
@@ -43,7 +43,7 @@ def test_a_frame_that_comes_again_is_done_once(parts: Parts) -> None:
             assert "error" not in socket.connected
             assert socket.key != key
             assert await socket.publish(CHANNEL, 0, {"data": "once"}) == first
-        assert len((await parts.channels.history(CHANNEL, History())).items) == 1
+        assert len((await parts.channels.history(CHANNEL, HistoryQuery())).items) == 1
 
     run(main())
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_taken_up(parts: Parts, how: str) -> None:
             (other, key, {}),
         ):
             async with Socket(parts.realtime, key=credential, **{how: shown}, **client) as again:
-                assert again.connected["action"] == Act.CONNECTED
+                assert again.connected["action"] == FrameAction.CONNECTED
                 assert again.connected["error"]["code"] == 80018
                 assert again.connected["connectionId"] != key.partition("!")[0]
 
@@ -90,12 +90,12 @@ def test_a_channel_that_is_gone_cannot_be_taken_up(parts: Parts) -> None:
             await socket.publish(CHANNEL, 0, {"data": "old"})
             serial = (await socket.attach(CHANNEL))["channelSerial"]
             await parts.channels.drop(CHANNEL)
-            assert (await socket.next(Act.DETACHED))["error"]["code"] == 90003
+            assert (await socket.next(FrameAction.DETACHED))["error"]["code"] == 90003
             for lost in (serial, "nonsense"):
                 again = await socket.attach(CHANNEL, channelSerial=lost)
                 assert not again["flags"] & Flag.RESUMED
                 assert again["error"]["code"] == 90003
-                socket.send(Act.DETACH, channel=CHANNEL)
+                socket.send(FrameAction.DETACH, channel=CHANNEL)
 
     run(main())
 
@@ -122,12 +122,12 @@ def test_a_reader_who_is_cut_off_sees_everything_once(
         for at, step in enumerate(steps):
             match step:
                 case "publish":
-                    serials += await parts.channels.publish(CHANNEL, BOT, [Draft(data=f"{at} ")])
+                    serials += await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data=f"{at} ")])
                 case "append" | "update" if serials:
                     edit = getattr(parts.channels, step)
-                    await edit(CHANNEL, BOT, serials[at % len(serials)], Draft(data=f"{at} "))
+                    await edit(CHANNEL, BOT, serials[at % len(serials)], MessageDraft(data=f"{at} "))
                 case "cite" | "take back" if serials:
-                    note = Note(
+                    note = AnnotationDraft(
                         message_serial=serials[at % len(serials)],
                         type=CITE,
                         name="a",
@@ -175,14 +175,14 @@ class Reader:
         )
         await socket.__aenter__()
         self._resume = {"resume": socket.key}
-        socket.send(Act.ATTACH, channel=CHANNEL, channelSerial=self._serial, flags=ALL, params=self._params)
+        socket.send(FrameAction.ATTACH, channel=CHANNEL, channelSerial=self._serial, flags=ALL, params=self._params)
         if self._serial is None:
             await self._hear(socket)
 
     async def read(self) -> None:
         """Up to a message that comes after all else, if it is connected."""
         if self._socket:
-            [mark] = await self._parts.channels.publish(CHANNEL, BOT, [Draft(data="mark")])
+            [mark] = await self._parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="mark")])
             while mark not in self.texts:
                 await self._hear(self._socket)
 
@@ -212,7 +212,7 @@ async def texts(socket: Socket, number: int) -> list[tuple[int, str]]:
     """Actions and data of the next messages."""
     found: list[tuple[int, str]] = []
     while len(found) < number:
-        frame = await socket.next(Act.MESSAGE)
+        frame = await socket.next(FrameAction.MESSAGE)
         found += [(each["action"], each.get("data")) for each in frame["messages"]]
     return found
 
@@ -222,7 +222,7 @@ def test_whoever_comes_later_first_gets_all_of_an_answer(parts: Parts) -> None:
 
     async def main() -> None:
         channels = parts.channels
-        [serial] = await channels.publish(CHANNEL, BOT, [Draft(name="response", data="The ")])
+        [serial] = await channels.publish(CHANNEL, BOT, [MessageDraft(name="response", data="The ")])
         async with (
             Socket(parts.realtime, key=parts.key) as late,
             Socket(parts.realtime, key=parts.key) as full,
@@ -230,7 +230,7 @@ def test_whoever_comes_later_first_gets_all_of_an_answer(parts: Parts) -> None:
             await late.attach(CHANNEL)
             await full.attach(CHANNEL, params={"appendMode": "full"})
             for piece in ("Danube ", "rises"):
-                await channels.append(CHANNEL, BOT, serial, Draft(data=piece))
+                await channels.append(CHANNEL, BOT, serial, MessageDraft(data=piece))
                 # Both have had it before there is more.
                 expected = "The Danube " if piece == "Danube " else "The Danube rises"
                 assert await texts(full, 1) == [(Action.UPDATE, expected)]
@@ -255,12 +255,12 @@ def test_rewind(parts: Parts, given: Json, shown: list[str]) -> None:
 
     async def main() -> None:
         channels = parts.channels
-        serials = await channels.publish(CHANNEL, BOT, [Draft(data=data) for data in ("one", "two", "three")])
-        await channels.append(CHANNEL, BOT, serials[1], Draft(data="!"))
+        serials = await channels.publish(CHANNEL, BOT, [MessageDraft(data=data) for data in ("one", "two", "three")])
+        await channels.append(CHANNEL, BOT, serials[1], MessageDraft(data="!"))
         async with Socket(parts.realtime, key=parts.key) as socket:
             attached = await socket.attach(CHANNEL, **given)
             assert bool(attached["flags"] & Flag.HAS_BACKLOG) == bool(shown)
-            await channels.publish(CHANNEL, BOT, [Draft(data="four")])
+            await channels.publish(CHANNEL, BOT, [MessageDraft(data="four")])
             assert [data for _, data in await texts(socket, len(shown) + 1)] == [*shown, "four"]
 
     run(main())
@@ -270,14 +270,14 @@ def test_attaching_again_neither_loses_nor_repeats(parts: Parts) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             first = await socket.attach(CHANNEL)
-            await parts.channels.publish(CHANNEL, BOT, [Draft(data="one")])
+            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="one")])
             await texts(socket, 1)
             # It had not heard of the message when it sent this.
             again = await socket.attach(
                 CHANNEL, channelSerial=first["channelSerial"], flags=int(Flag.SUBSCRIBE)
             )
             assert again["flags"] == Flag.SUBSCRIBE | Flag.RESUMED
-            await parts.channels.publish(CHANNEL, BOT, [Draft(data="two")])
+            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="two")])
             assert await texts(socket, 1) == [(Action.CREATE, "two")]
 
     run(main())
@@ -287,14 +287,14 @@ def test_annotations_that_come_together_have_one_summary(parts: Parts) -> None:
     """And one frame, with the last serial; the summary before it has none, so that a cut loses nothing."""
 
     async def main() -> None:
-        [serial] = await parts.channels.publish(CHANNEL, BOT, [Draft(data="text")])
+        [serial] = await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="text")])
         async with (
             Socket(parts.realtime, key=parts.key) as hears,
             Socket(parts.realtime, key=parts.key) as sums,
         ):
             await hears.attach(CHANNEL, flags=ALL)
             await sums.attach(CHANNEL)
-            notes = [Note(message_serial=serial, type=CITE, name=name) for name in "abc"]
+            notes = [AnnotationDraft(message_serial=serial, type=CITE, name=name) for name in "abc"]
             last = (await parts.channels.annotate(CHANNEL, BOT, notes))[-1].removesuffix(":000")
             summary, raw = await hears.get(), await hears.get()
             assert "channelSerial" not in summary
@@ -318,21 +318,21 @@ def test_a_token_that_ends(tmp_path: Path) -> None:
         ahead = time.time() - clock().time()
         parts = Parts(tmp_path, lambda: ahead + clock().time())
         capability = Capability.of({"ai:*": ["subscribe"]})
-        token = parts.keyring.token("app.key", capability, 60, "ann")
+        token = parts.keyring.issue_token("app.key", capability, 60, "ann")
         async with Socket(parts.realtime, access_token=token, heartbeats="false") as socket:
             await socket.attach(CHANNEL)
             clock().leap(40)
-            assert (await hurried(asyncio.ensure_future(socket.get())))["action"] == Act.AUTH
+            assert (await hurried(asyncio.ensure_future(socket.get())))["action"] == FrameAction.AUTH
             more = Capability.of({"ai:*": ["subscribe", "publish"]})
-            renewed = parts.keyring.token("app.key", more, 60, "ann")
-            socket.send(Act.AUTH, auth={"accessToken": renewed})
+            renewed = parts.keyring.issue_token("app.key", more, 60, "ann")
+            socket.send(FrameAction.AUTH, auth={"accessToken": renewed})
             assert (await socket.get())["connectionId"] == socket.connected["connectionId"]
             assert (await socket.get())["flags"] & Flag.PUBLISH
             await socket.publish(CHANNEL, 0, {"data": "now it may"})
-            ended = await hurried(asyncio.ensure_future(socket.next(Act.DISCONNECTED)))
+            ended = await hurried(asyncio.ensure_future(socket.next(FrameAction.DISCONNECTED)))
             assert ended["error"]["code"] == 40142
             with pytest.raises(Closed):
-                await socket.next(Act.CLOSED)
+                await socket.next(FrameAction.CLOSED)
 
     on_clock(main())
 
@@ -343,19 +343,19 @@ def test_nothing_is_taken_or_sent_once_a_token_has_ended(tmp_path: Path) -> None
     async def main() -> None:
         ahead = time.time() - clock().time()
         parts = Parts(tmp_path, lambda: ahead + clock().time())
-        long, short = (parts.keyring.token("app.key", FULL, seconds, "ann") for seconds in (60, 2))
+        long, short = (parts.keyring.issue_token("app.key", FULL, seconds, "ann") for seconds in (60, 2))
         async with Socket(parts.realtime, access_token=long) as renewed:
-            renewed.send(Act.AUTH, auth={"accessToken": short})
-            assert (await renewed.next(Act.CONNECTED))["connectionId"] == renewed.connected["connectionId"]
+            renewed.send(FrameAction.AUTH, auth={"accessToken": short})
+            assert (await renewed.next(FrameAction.CONNECTED))["connectionId"] == renewed.connected["connectionId"]
             async with Socket(parts.realtime, access_token=short) as socket:
                 await socket.publish(CHANNEL, 0, {"data": "in time"})
                 clock().leap(2)
-                socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=1, messages=[{"data": "too late"}])
+                socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=1, messages=[{"data": "too late"}])
                 for each in (socket, renewed):
                     async with asyncio.timeout(2):
-                        ended = await each.next(Act.DISCONNECTED)
+                        ended = await each.next(FrameAction.DISCONNECTED)
                     assert ended["error"]["code"] == 40142
-        assert len((await parts.channels.history(CHANNEL, History())).items) == 1
+        assert len((await parts.channels.history(CHANNEL, HistoryQuery())).items) == 1
 
     on_clock(main())
 
@@ -366,12 +366,12 @@ def test_nothing_is_taken_or_sent_once_a_token_has_ended(tmp_path: Path) -> None
 )
 def test_a_token_that_does_not_do(parts: Parts, client: str | None, capability: Json, code: int) -> None:
     async def main() -> None:
-        token = parts.keyring.token("app.key", Capability.of({"ai:*": ["subscribe"]}), 60, "ann")
+        token = parts.keyring.issue_token("app.key", Capability.of({"ai:*": ["subscribe"]}), 60, "ann")
         async with Socket(parts.realtime, access_token=token) as socket:
             await socket.attach(CHANNEL)
-            other = parts.keyring.token("app.key", Capability.of(capability), 60, client)
-            socket.send(Act.AUTH, auth={"accessToken": other})
-            assert (await socket.next(Act.ERROR))["error"]["code"] == code
+            other = parts.keyring.issue_token("app.key", Capability.of(capability), 60, client)
+            socket.send(FrameAction.AUTH, auth={"accessToken": other})
+            assert (await socket.next(FrameAction.ERROR))["error"]["code"] == code
 
     run(main())
 
@@ -383,7 +383,7 @@ def test_heartbeats_come_while_nothing_else_does(tmp_path: Path) -> None:
             Socket(parts.realtime, key=parts.key) as socket,
             Socket(parts.realtime, key=parts.key, heartbeats="false") as silent,
         ):
-            assert await hurried(asyncio.ensure_future(socket.get())) == {"action": Act.HEARTBEAT}
+            assert await hurried(asyncio.ensure_future(socket.get())) == {"action": FrameAction.HEARTBEAT}
             assert not await silent.rest()
 
     on_clock(main())
@@ -397,7 +397,7 @@ def test_a_client_that_takes_nothing_is_left(tmp_path: Path) -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             serial = (await socket.attach(CHANNEL))["channelSerial"]
             socket.takes.clear()
-            await parts.channels.publish(CHANNEL, BOT, [Draft(data="missed")])
+            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="missed")])
             await hurried(socket.task)
             assert not len(parts.realtime)
         async with Socket(parts.realtime, key=parts.key, resume=socket.key) as again:
@@ -412,11 +412,11 @@ def test_a_server_that_goes_down_says_so(parts: Parts) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             parts.realtime.close()
-            assert (await socket.get())["action"] == Act.DISCONNECTED
+            assert (await socket.get())["action"] == FrameAction.DISCONNECTED
             with pytest.raises(Closed):
                 await socket.get()
             assert socket.close_code == 1012
         async with Socket(parts.realtime, key=parts.key) as late:
-            assert late.connected["action"] == Act.DISCONNECTED
+            assert late.connected["action"] == FrameAction.DISCONNECTED
 
     run(main())

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Closed, Json, Socket
-from citewire.channels.annotation import Note
-from citewire.channels.channels import History
-from citewire.channels.message import Action, Draft, Message, Version
+from citewire.channels.annotation import AnnotationDraft
+from citewire.channels.channels import HistoryQuery
+from citewire.channels.message import Action, MessageDraft, Message, MessageVersion
 from citewire.server.ably import codec
-from citewire.server.ably.codec import Act, Flag, Frame
+from citewire.server.ably.codec import FrameAction, Flag, AblyFrame
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.filtering import Filter
-from citewire.server.ably.rates import Rates
+from citewire.server.ably.filtering import MessageFilter
+from citewire.server.ably.rates import PublishRates
 from citewire.server.capability import Capability
 
 ALL = int(Flag.PUBLISH | Flag.SUBSCRIBE | Flag.ANNOTATION_PUBLISH | Flag.ANNOTATION_SUBSCRIBE)
@@ -55,9 +55,9 @@ def parts(tmp_path: Path) -> Parts:
     ],
 )
 def test_data_as_it_is_kept(sent: Json, is_packed: bool, kept: tuple[Any, Any]) -> None:
-    [draft] = codec.drafts(packed([sent], is_packed), packed=is_packed)
+    [draft] = codec.read_drafts(packed([sent], is_packed), packed=is_packed)
     assert (draft.data, draft.encoding) == kept
-    [note] = codec.notes(packed(sent | {"type": "a"}, is_packed), packed=is_packed, about="s")
+    [note] = codec.read_notes(packed(sent | {"type": "a"}, is_packed), packed=is_packed, about="s")
     assert (note.data, note.encoding, note.message_serial) == (*kept, "s")
 
 
@@ -77,7 +77,7 @@ def test_data_as_it_is_kept(sent: Json, is_packed: bool, kept: tuple[Any, Any]) 
 )
 def test_messages_that_are_refused(sent: Any, code: int) -> None:
     with pytest.raises(AblyError) as refused:
-        codec.drafts(msgspec.msgpack.encode([sent]), packed=True)
+        codec.read_drafts(msgspec.msgpack.encode([sent]), packed=True)
     assert refused.value.ably == code
 
 
@@ -86,7 +86,7 @@ def test_messages_that_are_refused(sent: Any, code: int) -> None:
 )
 def test_what_is_no_frame(data: str | bytes) -> None:
     with pytest.raises(AblyError):
-        codec.read(data)
+        codec.read_frame(data)
 
 
 @given(
@@ -103,21 +103,21 @@ def test_a_message_is_the_same_in_both_forms(
         action=Action.CREATE,
         serial="s",
         timestamp=1,
-        version=Version("s", 1),
+        version=MessageVersion("s", 1),
         data=data,
         encoding=encoding,
         extras=extras,
     )
-    frame = Frame(action=Act.MESSAGE, messages=[codec.sendable(message, packed=is_packed)])
-    again = codec.read(codec.written(frame, packed=is_packed))
-    [draft] = codec.drafts(again.messages, packed=is_packed)
+    frame = AblyFrame(action=FrameAction.MESSAGE, messages=[codec.sendable(message, packed=is_packed)])
+    again = codec.read_frame(codec.write_frame(frame, packed=is_packed))
+    [draft] = codec.read_drafts(again.messages, packed=is_packed)
     assert (draft.data, draft.encoding, draft.extras) == (data, encoding, extras)
 
 
 def test_an_acknowledgement_says_its_number_also_when_that_is_nought() -> None:
-    frame = Frame(action=Act.ACK, msg_serial=0, count=1, res=[codec.Result(["s"])])
+    frame = AblyFrame(action=FrameAction.ACK, msg_serial=0, count=1, res=[codec.PublishResult(["s"])])
     assert (
-        codec.written(frame, packed=False) == '{"action":1,"msgSerial":0,"count":1,"res":[{"serials":["s"]}]}'
+        codec.write_frame(frame, packed=False) == '{"action":1,"msgSerial":0,"count":1,"res":[{"serials":["s"]}]}'
     )
 
 
@@ -129,19 +129,19 @@ def test_a_connection_from_its_beginning_to_its_end(parts: Parts, form: str) -> 
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key, clientId="bot", format=form) as socket:
             details = socket.connected["connectionDetails"]
-            assert socket.connected["action"] == Act.CONNECTED
+            assert socket.connected["action"] == FrameAction.CONNECTED
             assert (details["clientId"], details["maxMessageSize"]) == ("bot", 65536)
-            socket.send(Act.HEARTBEAT, id="ping")
+            socket.send(FrameAction.HEARTBEAT, id="ping")
             assert await socket.get() == {"action": 0, "id": "ping"}
             assert (await socket.attach(CHANNEL))["flags"] & Flag.SUBSCRIBE
             [serial] = await socket.publish(CHANNEL, 0, {"name": "response", "data": "The Danube"})
-            message = await socket.next(Act.MESSAGE)
+            message = await socket.next(FrameAction.MESSAGE)
             assert message["messages"][0]["serial"] == serial
             assert message["channelSerial"] == serial.removesuffix(":000")
-            socket.send(Act.DETACH, channel=CHANNEL)
-            assert await socket.get() == {"action": Act.DETACHED, "channel": CHANNEL}
-            socket.send(Act.CLOSE)
-            assert await socket.get() == {"action": Act.CLOSED}
+            socket.send(FrameAction.DETACH, channel=CHANNEL)
+            assert await socket.get() == {"action": FrameAction.DETACHED, "channel": CHANNEL}
+            socket.send(FrameAction.CLOSE)
+            assert await socket.get() == {"action": FrameAction.CLOSED}
             with pytest.raises(Closed):
                 await socket.get()
             assert socket.close_code == 1000
@@ -151,8 +151,8 @@ def test_a_connection_from_its_beginning_to_its_end(parts: Parts, form: str) -> 
 
 
 def test_who_is_not_let_in(parts: Parts) -> None:
-    past = parts.keyring.token("app.key", Capability(), 1)
-    named = parts.keyring.token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
+    past = parts.keyring.issue_token("app.key", Capability(), 1)
+    named = parts.keyring.issue_token("app.key", Capability.of({"*": ["*"]}), 60, "ann")
     cases: list[tuple[dict[str, str], int]] = [
         ({}, 40101),
         ({"key": "app.key:wrong"}, 40101),
@@ -167,7 +167,7 @@ def test_who_is_not_let_in(parts: Parts) -> None:
     async def main() -> None:
         for params, code in cases:
             async with Socket(parts.realtime, **params) as socket:
-                assert (socket.connected["action"], socket.connected["error"]["code"]) == (Act.ERROR, code), (
+                assert (socket.connected["action"], socket.connected["error"]["code"]) == (FrameAction.ERROR, code), (
                     params
                 )
                 with pytest.raises(Closed):
@@ -209,17 +209,17 @@ def test_modes(parts: Parts, asked: Json, granted: Flag) -> None:
 )
 def test_attachments_that_are_refused(parts: Parts, channel: str, asked: Json, code: int) -> None:
     """Of the channel only: the connection goes on."""
-    token = parts.keyring.token("app.key", Capability.of({"ai:*": ["subscribe"]}), 60)
+    token = parts.keyring.issue_token("app.key", Capability.of({"ai:*": ["subscribe"]}), 60)
 
     async def main() -> None:
         async with Socket(parts.realtime, access_token=token) as socket:
             refused = await socket.attach(channel, **asked)
             assert (refused["action"], refused["channel"], refused["error"]["code"]) == (
-                Act.ERROR,
+                FrameAction.ERROR,
                 channel,
                 code,
             )
-            assert (await socket.attach(CHANNEL))["action"] == Act.ATTACHED
+            assert (await socket.attach(CHANNEL))["action"] == FrameAction.ATTACHED
 
     run(main())
 
@@ -234,15 +234,15 @@ def test_frames_are_answered_in_order_and_once(parts: Parts, form: str) -> None:
                 channel = "other" if number == 7 else CHANNEL
                 action = 1 if number == 7 else 0
                 message = {"data": str(number), "action": action, "serial": "01794768614785-000@0:000"}
-                socket.send(Act.MESSAGE, channel=channel, msgSerial=number, messages=[message])
+                socket.send(FrameAction.MESSAGE, channel=channel, msgSerial=number, messages=[message])
             answered: list[tuple[int, int]] = []
             while len(answered) < 20:
-                frame = await socket.next(Act.ACK, Act.NACK)
-                assert frame["action"] == Act.NACK or len(frame["res"]) == frame["count"]
+                frame = await socket.next(FrameAction.ACK, FrameAction.NACK)
+                assert frame["action"] == FrameAction.NACK or len(frame["res"]) == frame["count"]
                 answered += [(frame["msgSerial"] + at, frame["action"]) for at in range(frame["count"])]
-            assert answered == [(number, Act.NACK if number == 7 else Act.ACK) for number in range(20)]
+            assert answered == [(number, FrameAction.NACK if number == 7 else FrameAction.ACK) for number in range(20)]
             assert not await socket.rest()
-        history = await parts.channels.history(CHANNEL, History(forwards=True))
+        history = await parts.channels.history(CHANNEL, HistoryQuery(forwards=True))
         assert [message.data for message in history.items] == [
             str(number) for number in range(20) if number != 7
         ]
@@ -253,25 +253,25 @@ def test_frames_are_answered_in_order_and_once(parts: Parts, form: str) -> None:
 @pytest.mark.parametrize(
     ("channel", "action", "payload", "code"),
     [
-        ("other", Act.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 93002),
-        (CHANNEL, Act.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 40400),
-        (CHANNEL, Act.ANNOTATION, {"type": "a:total.v1", "messageSerial": "x"}, 40003),
-        (CHANNEL, Act.ANNOTATION, {"type": "a:other.v1", "messageSerial": "01794768614785-000@0:000"}, 40000),
-        (CHANNEL, Act.ANNOTATION, {"name": "no type"}, 40000),
-        (CHANNEL, Act.MESSAGE, {"data": "x" * 70_000}, 40009),
-        (CHANNEL, Act.MESSAGE, {"data": "x", "clientId": "*"}, 40012),
-        (CHANNEL, Act.MESSAGE, {"data": 1}, 40013),
-        (":bad", Act.MESSAGE, {"data": "x"}, 40010),
-        (CHANNEL, Act.PRESENCE, {}, 40000),
+        ("other", FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 93002),
+        (CHANNEL, FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 40400),
+        (CHANNEL, FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "x"}, 40003),
+        (CHANNEL, FrameAction.ANNOTATION, {"type": "a:other.v1", "messageSerial": "01794768614785-000@0:000"}, 40000),
+        (CHANNEL, FrameAction.ANNOTATION, {"name": "no type"}, 40000),
+        (CHANNEL, FrameAction.MESSAGE, {"data": "x" * 70_000}, 40009),
+        (CHANNEL, FrameAction.MESSAGE, {"data": "x", "clientId": "*"}, 40012),
+        (CHANNEL, FrameAction.MESSAGE, {"data": 1}, 40013),
+        (":bad", FrameAction.MESSAGE, {"data": "x"}, 40010),
+        (CHANNEL, FrameAction.PRESENCE, {}, 40000),
     ],
 )
-def test_frames_that_are_refused(parts: Parts, channel: str, action: Act, payload: Json, code: int) -> None:
+def test_frames_that_are_refused(parts: Parts, channel: str, action: FrameAction, payload: Json, code: int) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
-            kind = "annotations" if action is Act.ANNOTATION else "messages"
+            kind = "annotations" if action is FrameAction.ANNOTATION else "messages"
             socket.send(action, channel=channel, msgSerial=0, **{kind: [payload]})
             refused = await socket.done(0)
-            assert (refused["action"], refused["error"]["code"]) == (Act.NACK, code)
+            assert (refused["action"], refused["error"]["code"]) == (FrameAction.NACK, code)
 
     run(main())
 
@@ -283,7 +283,7 @@ def test_what_ends_a_connection(parts: Parts, data: str | bytes) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             socket.send_raw(data)
-            assert (await socket.get())["action"] == Act.ERROR
+            assert (await socket.get())["action"] == FrameAction.ERROR
             with pytest.raises(Closed):
                 await socket.get()
 
@@ -316,7 +316,7 @@ def test_attached_without_a_mode_one_may_not_publish(parts: Parts) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             await socket.attach(CHANNEL, flags=int(Flag.SUBSCRIBE))
-            socket.send(Act.MESSAGE, channel=CHANNEL, msgSerial=0, messages=[{"data": "x"}])
+            socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=0, messages=[{"data": "x"}])
             assert (await socket.done(0))["error"]["code"] == 40165
 
     run(main())
@@ -330,9 +330,9 @@ def test_one_who_does_not_want_an_echo(parts: Parts) -> None:
             await socket.attach(CHANNEL, flags=ALL)
             [serial] = await socket.publish(CHANNEL, 0, {"data": "mine"})
             note = {"type": CITE, "name": "a", "messageSerial": serial}
-            socket.send(Act.ANNOTATION, channel=CHANNEL, msgSerial=1, annotations=[note])
+            socket.send(FrameAction.ANNOTATION, channel=CHANNEL, msgSerial=1, annotations=[note])
             await socket.done(1)
-            await parts.channels.publish(CHANNEL, BOT, [Draft(data="of others")])
+            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="of others")])
             found: list[Json] = []
             while not any(
                 each.get("data") == "of others" for frame in found for each in frame.get("messages", [])
@@ -348,22 +348,22 @@ def test_one_who_does_not_want_an_echo(parts: Parts) -> None:
 def test_a_flood_is_refused_and_the_connection_lives(tmp_path: Path) -> None:
     """What goes beyond the rate gets a NACK each, in order, and nothing of it is kept."""
     now = [0.0]
-    parts = Parts(tmp_path, rates=Rates(10, 1000, clock=lambda: now[0]))
+    parts = Parts(tmp_path, rates=PublishRates(10, 1000, clock=lambda: now[0]))
 
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             for number in range(30):
                 frame = {"channel": CHANNEL, "msgSerial": number}
-                socket.send(Act.MESSAGE, **frame, messages=[{"data": str(number)}])
-            answers = [await socket.next(Act.ACK, Act.NACK) for _ in range(11)]
-            assert (answers[0]["action"], answers[0]["count"]) == (Act.ACK, 20)
+                socket.send(FrameAction.MESSAGE, **frame, messages=[{"data": str(number)}])
+            answers = [await socket.next(FrameAction.ACK, FrameAction.NACK) for _ in range(11)]
+            assert (answers[0]["action"], answers[0]["count"]) == (FrameAction.ACK, 20)
             assert [each["msgSerial"] for each in answers[1:]] == [*range(20, 30)]
             assert {each["error"]["code"] for each in answers[1:]} == {42911}
             async with Socket(parts.realtime, key=parts.key) as other:
                 await other.publish(CHANNEL, 0, {"data": "of another"})
             now[0] += 0.1
             await socket.publish(CHANNEL, 30, {"data": "again"})
-            assert len((await parts.channels.history(CHANNEL, History(limit=1000))).items) == 22
+            assert len((await parts.channels.history(CHANNEL, HistoryQuery(limit=1000))).items) == 22
 
     run(main())
 
@@ -379,7 +379,7 @@ HEADED = Message(
     action=Action.CREATE,
     serial="s",
     timestamp=1,
-    version=Version("s", 1),
+    version=MessageVersion("s", 1),
     name="filtered",
     extras={"headers": {"number": 26095, "word": "Danube", "a-b": None, "list": ["x"]}},
 )
@@ -404,8 +404,8 @@ HEADED = Message(
     ],
 )
 def test_what_fits_a_filter(expression: str, fits: bool) -> None:
-    assert Filter(expression).fits(HEADED) is fits
-    assert not Filter(f"({expression}) && headers.number == `26095`").fits(replace(HEADED, extras=None))
+    assert MessageFilter(expression).matches(HEADED) is fits
+    assert not MessageFilter(f"({expression}) && headers.number == `26095`").matches(replace(HEADED, extras=None))
 
 
 @pytest.mark.parametrize(
@@ -429,17 +429,17 @@ def test_what_fits_a_filter(expression: str, fits: bool) -> None:
 )
 def test_filters_that_are_refused(expression: str) -> None:
     with pytest.raises(AblyError) as caught:
-        Filter(expression)
+        MessageFilter(expression)
     assert caught.value.ably == 40003
 
 
 @given(st.text(max_size=60) | st.text("nameheaders.()[]|&!=<>`'\"@*, 01", max_size=60))
 def test_any_text_is_a_filter_or_refused(expression: str) -> None:
     try:
-        found = Filter(expression)
+        found = MessageFilter(expression)
     except AblyError:
         return
-    assert found.fits(HEADED) in (True, False)
+    assert found.matches(HEADED) in (True, False)
 
 
 @both
@@ -448,19 +448,19 @@ def test_a_subscriber_of_some_messages(parts: Parts, form: str) -> None:
 
     async def main() -> None:
         name = filtered("headers.n > `1`", params="?rewind=10")
-        drafts = [Draft(data=str(n), name="x", extras={"headers": {"n": n}}) for n in range(4)]
+        drafts = [MessageDraft(data=str(n), name="x", extras={"headers": {"n": n}}) for n in range(4)]
         before = await parts.channels.publish(CHANNEL, BOT, drafts)
         async with Socket(parts.realtime, key=parts.key, format=form) as socket:
             attached = await socket.attach(name, flags=ALL)
             assert (attached["channel"], attached["flags"] & ALL) == (name, Flag.SUBSCRIBE)
-            again = await socket.next(Act.MESSAGE)
+            again = await socket.next(FrameAction.MESSAGE)
             assert (again["channel"], [each["data"] for each in again["messages"]]) == (name, ["2", "3"])
             await socket.attach(CHANNEL, flags=ALL)
             await parts.channels.publish(CHANNEL, BOT, drafts)
-            await parts.channels.annotate(CHANNEL, BOT, [Note(message_serial=before[2], type="a:total.v1")])
+            await parts.channels.annotate(CHANNEL, BOT, [AnnotationDraft(message_serial=before[2], type="a:total.v1")])
             for serial in before:
-                await parts.channels.append(CHANNEL, BOT, serial, Draft(data="+"))
-            await parts.channels.publish(CHANNEL, BOT, [Draft(data="end", extras={"headers": {"n": 9}})])
+                await parts.channels.append(CHANNEL, BOT, serial, MessageDraft(data="+"))
+            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="end", extras={"headers": {"n": 9}})])
             got: dict[str, list[str]] = {name: [], CHANNEL: []}
             while any("end" not in each for each in got.values()):
                 frame = await socket.get()

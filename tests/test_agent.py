@@ -20,8 +20,8 @@ from citewire.agui.client import HttpAgent
 from citewire.agui.events import RunInput, decode
 from citewire.agui.runs import Run
 from citewire.agui.sources import LocalAgent, Replay, RunRequest
-from citewire.agui.sse import frame
-from citewire.agui.thread import Gone, Thread
+from citewire.agui.sse import encode_frame
+from citewire.agui.thread import NotInLog, Thread
 from loopback import EVENTS, HOLD, Loopback, answer
 from matching import matches
 
@@ -369,7 +369,7 @@ async def test_what_a_source_raises_is_in_the_contract(before: list[Json], failu
 
 @in_loop
 async def test_a_failure_on_the_way_keeps_what_came() -> None:
-    log = [frame(decode(json.dumps(event))) for event in [STARTED, *text("Half an")]]
+    log = [encode_frame(decode(json.dumps(event))) for event in [STARTED, *text("Half an")]]
     async with Loopback([answer(b"".join(log))]) as server, Agent(HttpAgent(server.url)) as agent:
         contract = await agent.submit("hello")
         assert (contract.status, contract.problems[-1].code) == ("error", "stream_ended")
@@ -465,7 +465,7 @@ async def test_stopping_before_anything_ran() -> None:
 
 @in_loop
 async def test_stopping_ends_the_request() -> None:
-    events = b"".join(frame(decode(json.dumps(event))) for event in [STARTED, *text("Hi.")])
+    events = b"".join(encode_frame(decode(json.dumps(event))) for event in [STARTED, *text("Hi.")])
     async with Loopback([EVENTS, events, HOLD]) as server, Agent(HttpAgent(server.url)) as agent:
         run = agent.submit("hello")
         async for event in run:
@@ -567,7 +567,7 @@ async def test_nobody_has_to_keep_up() -> None:
         await anext(events)
         contract = await run
         assert contract.messages[0]["content"] == "x" * 5000
-        with pytest.raises(Gone):
+        with pytest.raises(NotInLog):
             async for _ in events:
                 pass
 
@@ -797,7 +797,7 @@ async def test_attaches_to_events() -> None:
 
 @in_loop
 async def test_joins_and_reconnects_after_the_last_event() -> None:
-    log = [frame(decode(json.dumps(event)), str(n)) for n, event in enumerate(run_of(*text("Hi.")))]
+    log = [encode_frame(decode(json.dumps(event)), str(n)) for n, event in enumerate(run_of(*text("Hi.")))]
     cut, rest = answer(b"".join(log[:3])), answer(b"".join(log[3:]))
     async with Loopback([cut], [rest]) as server, Agent(HttpAgent(server.url), strict=True) as agent:
         assert (await agent.attach()).problems[-1].code == "stream_ended"
@@ -823,8 +823,8 @@ async def test_a_source_that_cannot_be_joined() -> None:
 @in_loop
 async def test_no_run_goes_on_after_an_event_of_another(begin: tuple[Any, ...]) -> None:
     """Without an id the peer would give the run again from its start."""
-    with_ids = b"".join(frame(decode(json.dumps(event)), "e") for event in run_of(*text("Hi.")))
-    cut = answer(frame(decode(json.dumps(STARTED))))
+    with_ids = b"".join(encode_frame(decode(json.dumps(event)), "e") for event in run_of(*text("Hi.")))
+    cut = answer(encode_frame(decode(json.dumps(STARTED))))
     async with Loopback([answer(with_ids)], [cut]) as server, Agent(HttpAgent(server.url)) as agent:
         await agent.submit("one")
         run = getattr(agent, begin[0])(*begin[1:])
@@ -837,7 +837,7 @@ async def test_no_run_goes_on_after_an_event_of_another(begin: tuple[Any, ...]) 
 @in_loop
 async def test_reconnects_as_often_as_it_takes() -> None:
     """Each time after the last event that came, even where the time before gave none."""
-    log = [frame(decode(json.dumps(event)), str(n)) for n, event in enumerate(run_of(*text("Hi.")))]
+    log = [encode_frame(decode(json.dumps(event)), str(n)) for n, event in enumerate(run_of(*text("Hi.")))]
     cut, rest = answer(b"".join(log[:3])), answer(b"".join(log[3:]))
     away = answer(b"", status="500 Oops")
     async with Loopback([cut], [away], [rest]) as server, Agent(HttpAgent(server.url)) as agent:
@@ -894,7 +894,7 @@ async def test_closing_ends_everything() -> None:
 
 @in_loop
 async def test_closing_closes_the_source() -> None:
-    async with Loopback([answer(frame(decode(json.dumps(FINISHED))))]) as server:
+    async with Loopback([answer(encode_frame(decode(json.dumps(FINISHED))))]) as server:
         source = HttpAgent(server.url)
         async with Agent(source) as agent:
             await agent.submit("hello")

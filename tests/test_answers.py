@@ -16,17 +16,17 @@ import citewire
 from agents import said
 from citewire.agui import LocalAgent
 from citewire.agui.middleware import Citing
-from citewire.agui.records import Links
+from citewire.agui.records import ProofUrls
 from citewire.agui.sources import RunRequest
 from citewire.channels.store import Cursor
 from citewire.errors import CitewireError, UnknownDialect
 from citewire.model import Answer, Pages, Verification
-from citewire.server.answers import answer_of, written
-from citewire.server.history import Past
+from citewire.server.answers import read_answer, write_answer
+from citewire.server.history import ThreadAtCursor
 from citewire.server.http import NotFound
-from citewire.verification.library import Checked
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked
+from citewire.verification.library import CheckResult
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck
 from oracle import unnamed
 from pdfs import Line, Sheet, make_pdf
 from strategies import json_values
@@ -36,7 +36,7 @@ HANDBOOK = make_pdf(
     Sheet([Line("Welcome to the company.")]),
     Sheet([Line("Refunds are paid within 30 days."), Line("Lunch is free on Fridays.", y=600)]),
 )
-REPORT = Given("Sales rose by 12 percent in spring.", "report", "https://example.com/report", "The report")
+REPORT = SourceContent("Sales rose by 12 percent in spring.", "report", "https://example.com/report", "The report")
 QUOTES: dict[str, list[dict[str, Any]]] = {
     "handbook.pdf": [
         {
@@ -60,32 +60,32 @@ TEXT = f"{VISIBLE}\n\n<<<CITATION_DATA>>>\n{json.dumps({**QUOTES, 'report': [WEB
 SAID = VISIBLE.replace("[30 days](cite:1)", "30 days [1]")
 
 
-def links(message_id: str, key: str, checked: Checked) -> Links:
-    return Links(f"https://citewire.example/proofs/{message_id}-{key}-{checked.page}", None)
+def links(message_id: str, key: str, checked: CheckResult) -> ProofUrls:
+    return ProofUrls(f"https://citewire.example/proofs/{message_id}-{key}-{checked.page}", None)
 
 
-def after(client: Client) -> Past:
+def after(client: Client) -> ThreadAtCursor:
     view = client.thread.agui
-    return Past(Cursor("e", 1), "idle", "r", None, list(view.messages), view.state)
+    return ThreadAtCursor(Cursor("e", 1), "idle", "r", None, list(view.messages), view.state)
 
 
-def alone(content: Any, state: Any) -> Past:
+def alone(content: Any, state: Any) -> ThreadAtCursor:
     """A thread with one message, and others that are none."""
     messages: list[Any] = [None, {}, {"id": "m", "role": "assistant", "content": content}]
-    return Past(Cursor("e", 1), "idle", "r", None, messages, state)
+    return ThreadAtCursor(Cursor("e", 1), "idle", "r", None, messages, state)
 
 
-def past_of(text: str, *more: Any, **options: Any) -> Past:
+def past_of(text: str, *more: Any, **options: Any) -> ThreadAtCursor:
     """A thread after an answer whose verdicts need no engine."""
     return after(Run([STARTED, *answer(text), *more, FINISHED], **options).client)
 
 
 @pytest.fixture(scope="module")
-def past() -> Past:
+def past() -> ThreadAtCursor:
     """The real thing: an agent that knows nothing of it, and an engine that reads a PDF."""
 
     async def main() -> Client:
-        async with Citing([Given(HANDBOOK, "handbook.pdf"), REPORT], proofs=links) as citing:
+        async with Citing([SourceContent(HANDBOOK, "handbook.pdf"), REPORT], proofs=links) as citing:
             agent = LocalAgent(lambda _: said(TEXT))
             agent.use(citing)
             return Client([event async for event in agent.run_agent(RunRequest())])
@@ -93,17 +93,17 @@ def past() -> Past:
     return after(asyncio.run(asyncio.wait_for(main(), 50)))
 
 
-def key_of(past: Past, number: int) -> str:
+def key_of(past: ThreadAtCursor, number: int) -> str:
     cited = past.state[KEY]["messages"]["m"]["citations"]
     return next(key for key, each in cited.items() if each["citationNumber"] == number)
 
 
-def proof_of(past: Past, number: int) -> str:
+def proof_of(past: ThreadAtCursor, number: int) -> str:
     return f"https://citewire.example/proofs/m-{key_of(past, number)}-2"
 
 
-def test_an_answer_is_what_the_state_says(past: Past) -> None:
-    found = answer_of(past, "m")
+def test_an_answer_is_what_the_state_says(past: ThreadAtCursor) -> None:
+    found = read_answer(past, "m")
     first, second, third, fourth = (key_of(past, number) for number in (1, 2, 3, 4))
 
     assert (found.id, found.text, found.problems) == ("m", SAID, ())
@@ -143,11 +143,11 @@ NEED_ADDRESS = {
 
 
 @pytest.mark.parametrize("dialect", sorted(citewire.dialects()))
-def test_it_goes_out_in_every_dialect(past: Past, dialect: str) -> None:
-    result = written(past, "m", dialect)
+def test_it_goes_out_in_every_dialect(past: ThreadAtCursor, dialect: str) -> None:
+    result = write_answer(past, "m", dialect)
     back = citewire.read(result.payload, dialect)
     room = citewire.dialects()[dialect].ROOM
-    before = answer_of(past, "m")
+    before = read_answer(past, "m")
     if dialect == KEY:
         before = citewire.read(result.payload, KEY)
     elif "source.file_id" not in room or dialect == "slack":
@@ -170,7 +170,7 @@ def at_proofs(found: Answer) -> Answer:
     return replace(found, sources=tuple(moved))
 
 
-def test_salesforce_gets_links_to_the_proofs(past: Past) -> None:
+def test_salesforce_gets_links_to_the_proofs(past: ThreadAtCursor) -> None:
     text = "😀 You get it back. Lunch is free, sales rose; whales park [4]. In 30 days."
 
     def entry(url: str, label: str, *claims: str) -> Any:
@@ -186,7 +186,7 @@ def test_salesforce_gets_links_to_the_proofs(past: Past) -> None:
             "citedDetails": {"citedDetailsType": "InlineMetadata", "inlineMetadata": uses},
         }
 
-    assert written(past, "m", "salesforce").payload == {
+    assert write_answer(past, "m", "salesforce").payload == {
         "staticContent": {
             "formatType": "Text",
             "text": text,
@@ -201,10 +201,10 @@ def test_salesforce_gets_links_to_the_proofs(past: Past) -> None:
     }
 
 
-def test_deepcitation_is_the_record_as_it_stands(past: Past) -> None:
+def test_deepcitation_is_the_record_as_it_stands(past: ThreadAtCursor) -> None:
     record = past.state[KEY]["messages"]["m"]
     names = ("messageId", "citations", "verifications")
-    result = written(past, "m", KEY)
+    result = write_answer(past, "m", KEY)
     assert result.payload == {"text": SAID, **{name: record[name] for name in names}}
     assert result.losses == ()
 
@@ -235,7 +235,7 @@ LISTED = [delta({"op": "add", "path": "/citations", "value": {"m": OWN}})]
     ],
 )
 def test_markers_are_found(text: str, more: Iterable[Any], expected: dict[str, list[str]]) -> None:
-    found = answer_of(past_of(text, *more), "m")
+    found = read_answer(past_of(text, *more), "m")
     shown = {each.id: [found.covered(each.marker)] if each.marker else [] for each in found.citations}
     assert shown == expected
     assert {each.span_origin for each in found.citations} == {"exact" if any(shown.values()) else "unknown"}
@@ -244,20 +244,20 @@ def test_markers_are_found(text: str, more: Iterable[Any], expected: dict[str, l
 @pytest.mark.parametrize("dialect", sorted(citewire.dialects()))
 def test_footnotes_go_out_in_every_dialect(dialect: str) -> None:
     past = past_of(FOOTNOTES)
-    result = written(past, "m", dialect)
+    result = write_answer(past, "m", dialect)
     back = citewire.read(result.payload, dialect)
-    assert unnamed(answer_of(past, "m"), back, result.losses) is None
+    assert unnamed(read_answer(past, "m"), back, result.losses) is None
     # Assistants have files only: the address stands for its name.
     urls = {source.file_id if dialect == "openai.assistants" else source.url for source in back.sources}
     assert urls == {"https://a.example/x", "https://b.example/y"}
 
 
-def undecided(_: Asked) -> None:
+def undecided(_: QuoteCheck) -> None:
     pass
 
 
 def test_what_is_undecided_is_pending() -> None:
-    found = answer_of(past_of("Rain [1]." + block("It rains."), decide=undecided), "m")
+    found = read_answer(past_of("Rain [1]." + block("It rains."), decide=undecided), "m")
     assert [(each.verification, each.refs[0].quote) for each in found.citations] == [(None, "It rains.")]
 
 
@@ -268,7 +268,7 @@ def test_content_may_come_in_parts() -> None:
         {"type": "text", "text": "Two."},
     ]
     past = alone(parts, {})
-    assert answer_of(past, "m").text == "One.\n\nTwo."
+    assert read_answer(past, "m").text == "One.\n\nTwo."
 
 
 @pytest.mark.parametrize(
@@ -283,15 +283,15 @@ def test_what_there_is_not(message: str, dialect: str, error: type[CitewireError
     past = past_of("Hello.", {"type": "TEXT_MESSAGE_START", "messageId": "u", "role": "user"},
                    {"type": "TEXT_MESSAGE_END", "messageId": "u"})  # fmt: skip
     with pytest.raises(error, match=says):
-        written(past, message, dialect)
+        write_answer(past, message, dialect)
 
 
 def test_what_cannot_be_read_is_named() -> None:
     state: Any = {KEY: {"messages": {"m": {"citations": {"k": {"pageNumber": []}, "__proto__": {}}}}}}
-    past = Past(
+    past = ThreadAtCursor(
         Cursor("e", 1), "idle", "r", None, [{"id": "m", "role": "assistant", "content": "Hi [1]"}], state
     )
-    result = written(past, "m", "salesforce")
+    result = write_answer(past, "m", "salesforce")
     assert result.payload == {"staticContent": {"formatType": "Text", "text": "Hi [1]"}}
     assert [str(each) for each in result.losses if each.field == "citation"] == [
         "citation: cannot be read: $.citations.k.pageNumber: pageNumber is not a page",
@@ -329,7 +329,7 @@ contents = st.sampled_from(["A [1], b [^a] and [c](cite:1) [2, 3].", "[^k][^a]: 
 @given(states, contents, st.sampled_from(sorted(citewire.dialects())))
 def test_a_hostile_state_is_an_answer_or_an_error(state: Any, content: Any, dialect: str) -> None:
     try:
-        result = written(alone(content, state), "m", dialect)
+        result = write_answer(alone(content, state), "m", dialect)
     except CitewireError:
         return
     citewire.read_all(result.payload, dialect)

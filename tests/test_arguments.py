@@ -52,7 +52,7 @@ def test_fragments_of_an_object_are_the_object(value: Json, data: st.DataObject,
     """Wherever the text is cut, whether or not it is looked at on the way."""
     fragments = cut(data.draw(spellings(value)), edges)
     assert feed(*fragments).value == value
-    assert feed(*fragments).whole
+    assert feed(*fragments).is_complete
     looked_at = Arguments()
     for fragment in fragments:
         looked_at.feed(fragment)
@@ -124,7 +124,7 @@ def is_part(part: Any, whole: Any) -> bool:
 def test_the_best_value_so_far(text: str, shown: Json) -> None:
     assert feed(text).value == shown
     assert feed(*text).value == shown
-    assert not feed(*text).whole
+    assert not feed(*text).is_complete
 
 
 @pytest.mark.parametrize(

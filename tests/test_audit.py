@@ -25,13 +25,13 @@ from app import App, opened_app
 from chromium import chromium
 from citewire import cli
 from citewire.agui.events import RunInput, write_json
-from citewire.audit.chain import Digest, export
-from citewire.audit.checking import Report, check, compare
-from citewire.audit.record import Told, told
-from citewire.audit.sheet import line_of
+from citewire.audit.chain import Digest, export_jsonl
+from citewire.audit.checking import ExportReport, check_export, compare_with_store
+from citewire.audit.record import RecordedThread, read_threads
+from citewire.audit.sheet import csv_line
 from citewire.audit.signing import AuditKey
 from citewire.audit.thread import channel_of, date_of, thread_of
-from citewire.audit.which import Which
+from citewire.audit.which import AuditFilter
 from citewire.channels.memory import MemoryStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Entry, StoreError
@@ -76,10 +76,10 @@ async def agent(run_input: RunInput) -> AsyncIterator[Json]:
 async def _fill(app: App) -> None:
     for name in ("policy.txt", "never-cited.txt"):
         await app.ask("POST", f"/sources?name={name}", f"{POLICY if name[0] == 'p' else 'Nothing.'}".encode())
-    await app.server.catalog.read()
+    await app.server.catalog.wait_until_read()
     everything = app.server.keyring.caller(None, app.key).capability
     name = app.key.partition(":")[0]
-    ada, bob = (app.server.keyring.token(name, everything, 60, client) for client in ("ada", "bob"))
+    ada, bob = (app.server.keyring.issue_token(name, everything, 60, client) for client in ("ada", "bob"))
     for thread in SAYS:
         asked = {"threadId": thread, "runId": "r", "messages": [{"id": "u", "role": "user", "content": "?"}]}
         assert (await app.ask("POST", "/agui", asked, key=ada)).status == 200
@@ -114,7 +114,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]
             shutil.copytree(running, folder)
             key, made = app.server.trail.key, datetime.now(UTC).isoformat(timespec="milliseconds")
             async with app.server.hub.store.snapshot() as snapshot:
-                return [line async for line in export(snapshot, Which(), made, "test", key)]
+                return [line async for line in export_jsonl(snapshot, AuditFilter(), made, "test", key)]
 
     return folder, asyncio.run(main())
 
@@ -202,7 +202,7 @@ def test_filters(data: Path, filters: list[str], count: int) -> None:
     by_sha = {each["verdict"]["sha256"] for each in found if each.get("verdict", {}).get("sha256")}
     assert all(listed(data, "--source", sha256) for sha256 in by_sha)
     done = audit("export", "--data", data, *filters)
-    report = check(done.stdout_bytes.splitlines(keepends=True))
+    report = check_export(done.stdout_bytes.splitlines(keepends=True))
     assert not report.breaks
     assert sum(b'"type":"citation"' in line[:20] for line in done.stdout_bytes.splitlines()) == count
     narrow = filters[0] != "--thread" or len(filters) > 2
@@ -269,10 +269,10 @@ def test_what_one_thread_can_hold() -> None:
         Entry("3", "event", b'{"type":"TOOL_CALL_RESULT"}'),
     ]
 
-    async def run() -> Told:
+    async def run() -> RecordedThread:
         store = MemoryStore()
         await store.append(channel_of("t"), rows)
-        [found] = [each async for each in told(store, Which())]
+        [found] = [each async for each in read_threads(store, AuditFilter())]
         return found
 
     first, second, third = asyncio.run(run()).citations
@@ -293,7 +293,7 @@ def test_a_row_that_cannot_be_read(kind: str, data: bytes) -> None:
         store = MemoryStore()
         await store.append(channel_of("t"), [Entry("a", kind, data)])
         with pytest.raises(StoreError, match="row 1 of thread t cannot be read"):
-            [each async for each in told(store, Which())]
+            [each async for each in read_threads(store, AuditFilter())]
 
     asyncio.run(run())
 
@@ -336,15 +336,15 @@ def test_an_export_is_of_one_moment(tmp_path: Path) -> None:
             store = app.server.hub.store
             lines: list[bytes] = []
             async with store.snapshot() as snapshot:
-                async for line in export(snapshot, Which(), "2027-01-01", "test"):
+                async for line in export_jsonl(snapshot, AuditFilter(), "2027-01-01", "test"):
                     if not lines:
                         assert (await app.ask("DELETE", "/threads/shop")).status == 204
                         again: Json = {"threadId": "quiet", "runId": "again", "messages": []}
                         assert (await app.ask("POST", "/agui", again)).status == 200
                         assert (await app.ask("POST", "/agui", again | {"threadId": "gone"})).status == 200
                     lines.append(line)
-            report = check(lines)
-            await compare(report, store)
+            report = check_export(lines)
+            await compare_with_store(report, store)
             assert [each for each in report.breaks if "export has not" not in each.what] == []
             assert {chain.thread for chain in report.chains.values() if not chain.deleted} >= {
                 "shop",
@@ -534,12 +534,12 @@ def test_an_export_that_is_whole(exported: list[bytes], data: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("keep", [1, 2, 30, -2, -1])
 def test_cut_off(exported: list[bytes], keep: int) -> None:
-    report = check(exported[:keep])
+    report = check_export(exported[:keep])
     assert report.breaks[-1] == ("end", "the last line is missing: the file was cut off")
 
 
 def test_something_after_the_end(exported: list[bytes]) -> None:
-    assert [each.what for each in check([*exported, b"\n"]).breaks] == ["something comes after the end"]
+    assert [each.what for each in check_export([*exported, b"\n"]).breaks] == ["something comes after the end"]
 
 
 @pytest.mark.parametrize(
@@ -580,10 +580,10 @@ def test_compared_with_the_store(exported: list[bytes], data: Path, tmp_path: Pa
     """What the file alone cannot tell: rows, or a whole thread, left out with all hashes made anew."""
 
     def compared(lines: list[bytes], folder: Path) -> list[str]:
-        async def run() -> Report:
-            report, log = check(lines), SqliteLog.open(folder)
+        async def run() -> ExportReport:
+            report, log = check_export(lines), SqliteLog.open(folder)
             assert not report.breaks
-            await compare(report, log)
+            await compare_with_store(report, log)
             await log.close()
             return report
 
@@ -625,7 +625,7 @@ def test_any_changed_byte_is_found(exported: list[bytes], drawn: st.DataObject) 
     changed = exported[line][:at] + bytes([byte]) + exported[line][at + 1 :]
     whole = b"".join([*exported[:line], changed, *exported[line + 1 :]])
     try:
-        assert check(whole.splitlines(keepends=True)).breaks
+        assert check_export(whole.splitlines(keepends=True)).breaks
     except InputError:
         assert line == 0
 
@@ -640,7 +640,7 @@ def test_nothing_in_a_row_breaks_the_check(exported: list[bytes], drawn: st.Data
         st.none() | st.integers() | st.text(max_size=5) | st.just("\ud800") | st.just([]) | st.just("é" * 32)
     )
     made = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-    report = check(_remade([*exported[:line], made, *exported[line + 1 :]]))
+    report = check_export(_remade([*exported[:line], made, *exported[line + 1 :]]))
     if json.loads(exported[line]) != value and field != "deleted":
         assert report.breaks
 
@@ -664,7 +664,7 @@ def test_a_sheet(data: Path) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", " =1", "\r=1", "＝1", "\x00=1"])
 def test_no_formula(text: str) -> None:
-    [cell, number] = next(csv.reader(StringIO(line_of((text, 7)), newline="")))
+    [cell, number] = next(csv.reader(StringIO(csv_line((text, 7)), newline="")))
     assert cell[0] in "'␀"
     assert number == "7"
 

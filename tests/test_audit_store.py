@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 import tampering as t
 from app import App, opened_app
-from citewire.audit.checking import check
+from citewire.audit.checking import check_export
 from citewire.audit.findings import Findings
-from citewire.audit.signing import AuditKey, Trust
+from citewire.audit.signing import AuditKey, TrustedKeys
 from citewire.audit.statements import SignedHead
 from citewire.audit.store_check import check_store
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone
+from citewire.channels.lease import SingleProcessLeases
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Entry
 from citewire.server.audit_trail import AuditTrail
-from citewire.server.kept_data import check_bytes, check_keys
+from citewire.server.kept_data import check_source_bytes, check_api_keys
 from citewire.server.settings import Settings
 from citewire.server.used_names import UsedNames
-from citewire.server.vault import Files
+from citewire.server.vault import FileVault
 from test_audit import audit
 
 Json = dict[str, Any]
@@ -47,11 +47,11 @@ class Kept(NamedTuple):
 async def _fill(app: App) -> None:
     policy = b"You may return any lamp within 30 days. Shipping is not refunded. Gift cards are final."
     assert (await app.ask("POST", "/sources?name=policy.txt", policy)).status == 201
-    await app.server.catalog.read()
+    await app.server.catalog.wait_until_read()
     for thread in ("shop", "gone", "quiet"):
         asked: Json = {"threadId": thread, "runId": "r", "messages": []}
         assert (await app.ask("POST", "/agui", asked)).status == 200
-    await app.server.runs.idle()
+    await app.server.runs.wait_idle()
     records = await app.server.hub.store.read("run:shop")
     cited = next(row for row in records if b'"type":"citation"' in row.data)
     review = {"messageId": "m", "key": json.loads(cited.data)["key"], "event": "citation_reviewed"}
@@ -71,7 +71,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
             await app.server.trail.sign()
             await asyncio.to_thread(_backup, data, folder / "older")
             await _fill(app)
-            await app.server.bridge.idle()
+            await app.server.bridge.wait_idle()
             head = await app.server.trail.sign()
             asked: Json = {"threadId": "quiet", "runId": "later", "messages": []}
             assert (await app.ask("POST", "/agui", asked)).status == 200
@@ -89,7 +89,7 @@ def _backup(data: Path, to: Path) -> None:
     copy.close()
 
 
-def found(folder: Path, trust: Trust, *heads: SignedHead) -> Findings:
+def found(folder: Path, trust: TrustedKeys, *heads: SignedHead) -> Findings:
     """What `citewire audit verify --data` finds."""
 
     async def main() -> Findings:
@@ -98,8 +98,8 @@ def found(folder: Path, trust: Trust, *heads: SignedHead) -> Findings:
         try:
             async with log.snapshot() as snapshot:
                 fold = await check_store(snapshot, findings, heads)
-                await check_bytes(snapshot, settings, findings)
-            await check_keys(settings, fold.api_keys, findings)
+                await check_source_bytes(snapshot, settings, findings)
+            await check_api_keys(settings, fold.api_keys, findings)
         finally:
             await log.close()
         return findings
@@ -113,7 +113,7 @@ def told(findings: Findings) -> list[str]:
 
 def test_a_store_that_is_whole(kept: Kept, tmp_path: Path) -> None:
     """Also of what came after the head; and the notes say who deleted what."""
-    findings = found(t.copy_of(kept.data, tmp_path / "copy"), Trust([kept.public]), kept.head)
+    findings = found(t.copy_of(kept.data, tmp_path / "copy"), TrustedKeys([kept.public]), kept.head)
     assert told(findings) == []
     assert findings.trust.known == {kept.public}
     assert any(note.startswith("thread gone was deleted at ") for note in findings.notes)
@@ -121,11 +121,11 @@ def test_a_store_that_is_whole(kept: Kept, tmp_path: Path) -> None:
 
 def test_nobody_is_trusted_by_default(kept: Kept, tmp_path: Path) -> None:
     folder = t.copy_of(kept.data, tmp_path / "copy")
-    findings = found(folder, Trust())
+    findings = found(folder, TrustedKeys())
     assert (told(findings), findings.trust.known, findings.trust.unknown) == ([], set(), {kept.public})
     stranger = AuditKey.create().public
     assert any(
-        "signed by the unknown key" in each for each in told(found(folder, Trust([stranger]), kept.head))
+        "signed by the unknown key" in each for each in told(found(folder, TrustedKeys([stranger]), kept.head))
     )
 
 
@@ -260,7 +260,7 @@ def test_what_was_tampered_with(kept: Kept, name: str, tmp_path: Path) -> None:
     tamper, says = TAMPERED[name]
     folder = t.copy_of(kept.data, tmp_path / "copy")
     tamper(folder)
-    breaks = told(found(folder, Trust([kept.public]), kept.head))
+    breaks = told(found(folder, TrustedKeys([kept.public]), kept.head))
     assert any(each.startswith(says) for each in breaks), breaks
 
 
@@ -277,7 +277,7 @@ def test_what_was_tampered_with_before_an_export(
     thread = "gone" if "deletion" in name else "shed" if "renamed" in name else "shop"
     done = audit("export", "--data", folder, "-o", file, *filters, *([thread] if filters else []))
     assert (done.exit_code, done.output) == (0, "")
-    report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+    report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
     says = "row " if "key" in name.lower() else f"thread {thread}: "
     assert any(each.startswith(says) for each in told(report)), told(report)
 
@@ -286,7 +286,7 @@ def test_an_export_of_what_was_not_tampered_with(kept: Kept, tmp_path: Path) -> 
     folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
     for filters in ((), ("--thread", "shop"), ("--thread", "gone"), ("--status", "verified")):
         assert audit("export", "--data", folder, "-o", file, *filters).exit_code == 0
-        report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+        report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
         assert told(report) == []
 
 
@@ -297,7 +297,7 @@ async def _drop_signed(folder: Path, channel: str, *more: Entry) -> None:
         await store.append(channel, more)
         key = AuditKey.parse((folder / "audit.key").read_text())
         hub = Hub(store)
-        hub.record_removal = AuditTrail(store, key, Files(folder), Alone()).record_removal
+        hub.record_removal = AuditTrail(store, key, FileVault(folder), SingleProcessLeases()).record_removal
         await hub.drop(channel)
     finally:
         await store.close()
@@ -331,12 +331,12 @@ def test_a_deletion_that_no_head_knows_of(
     folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
     rows = [Entry(name, "event", b"{}") for name in "abc"]
     asyncio.run(_drop_signed(folder, "run:new", *rows))
-    assert told(found(folder, Trust([kept.public]), kept.head)) == []
+    assert told(found(folder, TrustedKeys([kept.public]), kept.head)) == []
     tamper(folder)
-    breaks = told(found(folder, Trust([kept.public]), kept.head))
+    breaks = told(found(folder, TrustedKeys([kept.public]), kept.head))
     assert any(each.startswith(says) for each in breaks), breaks
     assert audit("export", "--data", folder, "-o", file).exit_code == 0
-    report = check(file.read_bytes().splitlines(keepends=True), Trust([kept.public]), [kept.head])
+    report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
     assert any(each.startswith(says) for each in told(report)), told(report)
 
 
@@ -354,9 +354,9 @@ def test_slots_put_back_with_an_audit_log_that_was_cut_off(kept: Kept, tmp_path:
         db.execute("UPDATE slot SET value = ? WHERE channel = ? AND key = '!head'", (slot, no))
     again = t.write_head(folder)
     assert again.number == first.number
-    assert told(found(folder, Trust([kept.public]), kept.head, again)) == []
+    assert told(found(folder, TrustedKeys([kept.public]), kept.head, again)) == []
     t.update(t.SHOP, "tick = tick + 1", "id = 'later'", rehash=True)(folder)
-    breaks = told(found(folder, Trust([kept.public]), again))
+    breaks = told(found(folder, TrustedKeys([kept.public]), again))
     assert any(each.startswith("thread shop: ") for each in breaks), breaks
 
 
@@ -384,14 +384,14 @@ def test_names_that_expire_are_removed_without_a_statement(kept: Kept, tmp_path:
     t.write_head(folder)
     assert asyncio.run(use("two", 10_000)) == 2
     for _ in range(2):
-        assert told(found(folder, Trust([kept.public]), kept.head)) == []
+        assert told(found(folder, TrustedKeys([kept.public]), kept.head)) == []
         t.write_head(folder)
 
 
 def test_an_older_copy_put_back(kept: Kept, tmp_path: Path) -> None:
     folder = t.copy_of(kept.data, tmp_path / "copy")
     (folder / "log.sqlite").write_bytes((kept.older / "log.sqlite").read_bytes())
-    breaks = told(found(folder, Trust([kept.public]), kept.head))
+    breaks = told(found(folder, TrustedKeys([kept.public]), kept.head))
     assert any(each.startswith("the audit log: ") and "missing at its end" in each for each in breaks), breaks
 
 
@@ -417,4 +417,4 @@ def test_any_changed_value_is_found(
             t.rechain(db, name)
     is_signed = name != "audit:" or row.n <= kept.head.n
     if is_signed and not (rehash and column == "before"):
-        assert told(found(folder, Trust([kept.public]), kept.head))
+        assert told(found(folder, TrustedKeys([kept.public]), kept.head))

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from app import App, opened_app
 from citewire import cli
-from citewire.audit.chain import export
-from citewire.audit.checking import check
+from citewire.audit.chain import export_jsonl
+from citewire.audit.checking import check_export
 from citewire.audit.findings import Findings
-from citewire.audit.heads import HeadWriter, Superseded
-from citewire.audit.signing import AuditKey, KeyProblem, Trust, check_public_key, key_id
+from citewire.audit.heads import HeadWriter, HeadSuperseded
+from citewire.audit.signing import AuditKey, KeyProblem, TrustedKeys, check_public_key, key_id
 from citewire.audit.statements import (
     ApiKey,
     Position,
@@ -32,23 +32,23 @@ from citewire.audit.statements import (
     SignedHead,
     Statement,
     read_head,
-    statement_in,
+    read_statement,
 )
 from citewire.audit.store_check import check_store
-from citewire.audit.which import Which
+from citewire.audit.which import AuditFilter
 from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone
+from citewire.channels.lease import SingleProcessLeases
 from citewire.channels.memory import MemoryStore
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
-from citewire.channels.store import Change, Entry, Log, Values, now_ms
+from citewire.channels.store import Change, Entry, Log, SlotValues, now_ms
 from citewire.errors import InputError, ShapeError
 from citewire.server.audit_trail import AuditTrail
 from citewire.server.capability import Capability
 from citewire.server.sessions import PAGE_CAPABILITIES, PageName
-from citewire.server.vault import Files
+from citewire.server.vault import FileVault
 from clock import clock, on_clock
 from test_audit import audit
 
@@ -57,7 +57,7 @@ Json = dict[str, Any]
 
 async def _statements(app: App) -> list[Statement]:
     rows = await app.server.hub.store.read("audit:")
-    return [each for row in rows if (each := statement_in(row)) is not None]
+    return [each for row in rows if (each := read_statement(row)) is not None]
 
 
 def _token(app: App, client: str, person: str | None = None, granted: Json | None = None) -> str:
@@ -175,7 +175,7 @@ def test_heads_over_http_and_in_a_file(tmp_path: Path) -> None:
             return lines, app.server.trail.key.public, read_head(heads.read_bytes())
 
     lines, public, head = asyncio.run(main())
-    report = check(lines, Trust([public]), [head])
+    report = check_export(lines, TrustedKeys([public]), [head])
     assert (report.breaks, report.is_signed, report.trust.known) == ([], True, {public})
     assert report.audit.heads[-1] == head
     assert any(each.channel == "run:quiet" for each in report.audit.positions.values())
@@ -183,7 +183,7 @@ def test_heads_over_http_and_in_a_file(tmp_path: Path) -> None:
     # Whoever makes the export anew and cannot sign it is found out, with the key or with the head.
     start = next(at for at, line in enumerate(lines) if b'"thread":"quiet"' in line and b'"chain"' in line)
     forged = [*lines[:start], *lines[-1:]]
-    says = [each.what for each in check(forged, Trust([public]), [head]).breaks]
+    says = [each.what for each in check_export(forged, TrustedKeys([public]), [head]).breaks]
     assert "a signed head has it, the export has not" in says
     folder = tmp_path / "head.json"
     folder.write_bytes(json.dumps(json.loads(msgspec.json.encode(head)), indent=2).encode())
@@ -198,7 +198,7 @@ def test_heads_over_http_and_in_a_file(tmp_path: Path) -> None:
 
 async def _heads(log: Log) -> list[SignedHead]:
     rows = await log.read("audit:")
-    return [each for row in rows if isinstance(each := statement_in(row), SignedHead)]
+    return [each for row in rows if isinstance(each := read_statement(row), SignedHead)]
 
 
 def _kept_heads(folder: Path) -> list[SignedHead]:
@@ -248,7 +248,7 @@ def test_an_export_of_the_command_line_writes_a_head(form: str, stopped: tuple[P
     assert audit(*arguments).exit_code == 0
     assert _kept_heads(folder) == after
     if form == "jsonl":
-        report = check(file.read_bytes().splitlines(keepends=True), Trust([public]))
+        report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([public]))
         assert (report.breaks, report.audit.heads) == ([], after)
         assert any(each.channel == "run:later" for each in report.audit.positions.values())
 
@@ -266,7 +266,7 @@ def test_an_export_beside_a_server_leaves_heads_to_it(tmp_path: Path) -> None:
             assert "writes heads on its schedule" in done.stderr
             assert (await _heads(app.server.hub.store))[-1] == head
             lines = (tmp_path / "out.jsonl").read_bytes().splitlines(keepends=True)
-            report = check(lines, Trust([app.server.trail.key.public]))
+            report = check_export(lines, TrustedKeys([app.server.trail.key.public]))
             assert (report.breaks, report.is_signed) == ([], True)
 
     asyncio.run(main())
@@ -322,14 +322,14 @@ def test_an_export_writes_a_head_beside_servers_on_a_database(
             assert (own.number, own.previous, own.key) == (first.number + 1, first.digest, key.public)
             await server.append("run:t", [Entry("c", "event", b"{}")])
             assert (await writer.write()).previous == own.digest
-            findings = Findings(Trust([key.public]))
+            findings = Findings(TrustedKeys([key.public]))
             await check_store(server, findings, [own])
             assert findings.breaks == []
         finally:
             await server.close()
 
     asyncio.run(main())
-    report = check(file.read_bytes().splitlines(keepends=True), Trust([key.public]))
+    report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([key.public]))
     assert (report.breaks, report.audit.heads[-1].number) == ([], 2)
 
 
@@ -359,7 +359,7 @@ class _Stuck(MemoryStore):
 
     is_stuck = False
 
-    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+    async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         while self.is_stuck:
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
@@ -371,7 +371,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_stop(
 ) -> None:
     async def main() -> None:
         store = _Stuck()
-        trail = AuditTrail(store, AuditKey.create(), Files(tmp_path), Alone())
+        trail = AuditTrail(store, AuditKey.create(), FileVault(tmp_path), SingleProcessLeases())
         await trail.sign()
         store.is_stuck = True
         closing = asyncio.create_task(trail.close())
@@ -388,7 +388,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_stop(
 def test_a_store_that_fails_does_not_fail_the_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         store = MemoryStore()
-        trail = AuditTrail(store, AuditKey.create(), Files(tmp_path), Alone())
+        trail = AuditTrail(store, AuditKey.create(), FileVault(tmp_path), SingleProcessLeases())
         await store.close()
         await trail.close()
 
@@ -409,10 +409,10 @@ def test_rotation() -> None:
         assert (head.number, head.key) == (2, second.public)
         stranger = AuditKey.create()
         for trusted, is_whole in ((first.public, True), (second.public, False), (stranger.public, False)):
-            findings = Findings(Trust([trusted]))
+            findings = Findings(TrustedKeys([trusted]))
             await check_store(store, findings)
             assert bool(findings.breaks) is not is_whole, findings.breaks
-        findings = Findings(Trust([first.public, second.public]))
+        findings = Findings(TrustedKeys([first.public, second.public]))
         await check_store(store, findings, [head])
         assert findings.breaks == []
 
@@ -422,23 +422,23 @@ def test_rotation() -> None:
 async def _drop(store: MemoryStore, key: AuditKey, channel: str) -> None:
     """Delete a channel as a server does that has this key."""
     hub = Hub(store)
-    hub.record_removal = AuditTrail(store, key, Files(Path()), Alone()).record_removal
+    hub.record_removal = AuditTrail(store, key, FileVault(Path()), SingleProcessLeases()).record_removal
     await hub.drop(channel)
 
 
 async def _exported(store: MemoryStore, key: AuditKey) -> list[bytes]:
     async with store.snapshot() as snapshot:
-        return [line async for line in export(snapshot, Which(), "2027-01-01", "test", key)]
+        return [line async for line in export_jsonl(snapshot, AuditFilter(), "2027-01-01", "test", key)]
 
 
 async def _breaks(
     store: MemoryStore, signer: AuditKey, trusted: AuditKey, *kept: SignedHead
 ) -> tuple[list[str], list[str]]:
     """What is found in the store, and in an export of it that `signer` has signed."""
-    trust = Trust([trusted.public])
+    trust = TrustedKeys([trusted.public])
     findings = Findings(trust)
     await check_store(store, findings, kept)
-    report = check(await _exported(store, signer), Trust([trusted.public]), kept)
+    report = check_export(await _exported(store, signer), TrustedKeys([trusted.public]), kept)
     if not findings.breaks:
         assert (trust.known, trust.unknown) == ({trusted.public}, set())
     stored, exported = ([f"{where}: {what}" for where, what in each.breaks] for each in (findings, report))
@@ -569,7 +569,7 @@ async def _slot(store: MemoryStore, name: str) -> bytes:
 
 async def _positions(store: MemoryStore, channel: str) -> list[int]:
     """The rows up to which a channel was noted, in the order of the notes."""
-    statements = [statement_in(row) for row in await store.read("audit:")]
+    statements = [read_statement(row) for row in await store.read("audit:")]
     return [each.head.n for each in statements if isinstance(each, Position) and each.channel == channel]
 
 
@@ -652,7 +652,7 @@ def test_a_forged_slot_of_the_last_head(forgery: str) -> None:
         await _put_slot(store, "!head", json.dumps(value).encode())
         head = await HeadWriter(store, key).write()
         assert (head.number, head.previous) == (last.number + 1, last.digest)
-        fold = await check_store(store, Findings(Trust([key.public])))
+        fold = await check_store(store, Findings(TrustedKeys([key.public])))
         assert [each.channel for each in fold.tombstones.values()] == ["run:u"]
         assert await _breaks(store, key, key, head) == ([], [])
 
@@ -687,7 +687,7 @@ def test_the_command_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("text", ["", "ed25519:", "ed25519:AA", "AAAA", "ed25519:" + "A" * 42 + "B"])
 def test_no_public_key(text: str) -> None:
     with pytest.raises(InputError):
-        Trust([text])
+        TrustedKeys([text])
 
 
 @pytest.mark.parametrize("text", ["", "AA", "A" * 43 + "." + "e30", "é", "A" * 43 + ".."])
@@ -716,7 +716,7 @@ def test_every_field_of_a_head_is_signed(field: str) -> None:
     key = AuditKey.create()
     value = msgspec.to_builtins(key.sign(_head()))
     value[field] = 2 if isinstance(value[field], int) else AuditKey.create().public
-    assert Trust([key.public]).problem(msgspec.convert(value, SignedHead))
+    assert TrustedKeys([key.public]).find_problem(msgspec.convert(value, SignedHead))
 
 
 def test_two_nodes_sign_one_log(dsn: str) -> None:
@@ -732,12 +732,12 @@ def test_two_nodes_sign_one_log(dsn: str) -> None:
                 for turn in range(6):
                     entries = [Entry(f"{which}.{turn}", "event", b"{}")]
                     await nodes[which].append(f"run:{(which + turn) % 3}", entries)
-                    with suppress(Superseded):
+                    with suppress(HeadSuperseded):
                         await writers[which].write()
 
             await asyncio.gather(work(0), work(1))
             head = await writers[0].write()
-            findings = Findings(Trust([key.public]))
+            findings = Findings(TrustedKeys([key.public]))
             async with nodes[1].snapshot() as snapshot:
                 fold = await check_store(snapshot, findings, [head])
             assert findings.breaks == []

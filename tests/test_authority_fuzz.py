@@ -18,7 +18,7 @@ import pytest
 from app import App, opened_app
 from authority_agent import CUTS, SOURCE, TEXT
 from citewire import codec
-from citewire.agui.shapes import sendable
+from citewire.agui.shapes import filter_sendable
 from soak import scaled
 
 Json = dict[str, Any]
@@ -226,8 +226,8 @@ class Thread:
     async def run(self, run: str, messages: Any, state: Any) -> int:
         body = {"threadId": self.name, "runId": run, "messages": messages, "state": state}
         answer = await self.app.ask("POST", "/agui", codec.encode(body), content_type="application/json")
-        await self.app.server.runs.idle()
-        await self.app.server.bridge.idle()
+        await self.app.server.runs.wait_idle()
+        await self.app.server.bridge.wait_idle()
         return answer.status
 
     async def cut(self, run: str, messages: Any, state: Any) -> bool:
@@ -250,8 +250,8 @@ class Thread:
     async def resumed(self) -> None:
         """Wait until the run that was cut has ended, on a server that was started again."""
         await self.until(lambda view: view["status"] != "running")
-        await self.app.server.runs.idle()
-        await self.app.server.bridge.idle()
+        await self.app.server.runs.wait_idle()
+        await self.app.server.bridge.wait_idle()
 
     async def said(self) -> dict[str, Json]:
         """All that is said of each answer, by whoever says it."""
@@ -275,7 +275,7 @@ class Thread:
             for dialect in DIALECTS:
                 found[name][dialect] = await self.get(f"/messages/{name}/citations?dialect={dialect}")
         events = [json.loads(line[6:]) for line in joined.body.split(b"\n\n") if line.startswith(b"data: ")]
-        assert stable(events[1]["messages"]) == stable(sendable(view["messages"]))
+        assert stable(events[1]["messages"]) == stable(filter_sendable(view["messages"]))
         assert stable(events[2]["snapshot"]) == stable(view["state"])
         return stable(found)
 

@@ -13,8 +13,8 @@ from citewire.agui.posted import is_posted
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Cursor
 from citewire.documents.text import read_text
-from citewire.librarian import Index, Librarian
-from citewire.server.answers import answer_of
+from citewire.librarian import PassageIndex, Librarian
+from citewire.server.answers import read_answer
 from test_authority import NEXT, OURS, SECOND, USER, channel_says, forged_list, past_of
 from test_runs import CHANNEL, HALF, KEY, ME, TEXT, WHOLE, Events, House, Scripted, cut, posted, read, takes
 from weaving import FINISHED, STARTED, chunk
@@ -32,7 +32,7 @@ async def restarted(house: House, n: int) -> Events:
     head = await house.store.head(CHANNEL)
     assert head is not None
     events = await read(await house.runs.join("t", Cursor(head.epoch, n)))
-    await house.runs.idle()
+    await house.runs.wait_idle()
     return events
 
 
@@ -62,7 +62,7 @@ def test_a_posted_message_under_the_id_of_the_answer(events: Events, role: str) 
                 ("u", "What?"), ("m", "Paris [1]."),
             ]  # fmt: skip
             assert not is_posted(past.messages[-1])
-            assert answer_of(past, "m").parts[0].text == "Paris [1]."
+            assert read_answer(past, "m").parts[0].text == "Paris [1]."
             assert past.state[KEY]["messages"]["m"]["summary"]["verified"] == 1
             assert [each["title"] for each in past.state["citations"]["m"]] == ["doc1"]
             assert await channel_says(house) == {"m": "Paris [1]."}
@@ -98,7 +98,7 @@ def test_a_second_restart() -> None:
                 await frames.aclose()
         last = House(Scripted(*WHOLE), store, resumes=True)
         await last.runs.recover()
-        await last.runs.idle()
+        await last.runs.wait_idle()
         past = await past_of(last)
         assert [each["content"] for each in past.messages] == ["What?", "Paris [1]."]
         assert await channel_says(last) == {"m": "Paris [1]."}
@@ -108,7 +108,7 @@ def test_a_second_restart() -> None:
 
 def librarian() -> Librarian:
     text = "The harbour opened in 1887. Its lamp is seen from forty miles."
-    index = Index()
+    index = PassageIndex()
     data = text.encode()
     index.add("s", read_text(data, sha256=hashlib.sha256(data).hexdigest(), name="harbour.txt"))
     return Librarian(index)

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from ably_node import AblyFailed, node_ably
 from app import App, listening, opened_app
 from citewire import codec
-from citewire.channels.annotation import AnnotationAction, Note
-from citewire.channels.channels import History as Which
+from citewire.channels.annotation import AnnotationAction, AnnotationDraft
+from citewire.channels.channels import HistoryQuery as Which
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import Action, Draft, Message, Operation, Who
+from citewire.channels.message import Action, MessageDraft, Message, MessageOperation, Publisher
 from citewire.channels.refusal import ChannelError
 from citewire.channels.store import ChannelStore, Entry, Row, StoreError
 from citewire.server.bridge import Bridge
-from citewire.server.tied import TiedChannels, ai_channel, thread_in
+from citewire.server.tied import ThreadChannels, ai_channel, thread_of_ai_channel
 from clock import LONG, clock, on_clock
 from shelf import SOURCES
 from test_ably_clients import AblyRealtime, ChannelMode, ChannelOptions, Told
@@ -33,7 +33,7 @@ from weaving import FINISHED, STARTED, answer, block, chunk, end, messages, say,
 
 AI = "ai:t"
 CITE, VERDICT = "citations:multiple.v1", "verdicts:multiple.v1"
-ANN = Who(client_id="ann")
+ANN = Publisher(client_id="ann")
 QUOTE = "Costs fell by a third."
 Events = list[dict[str, Any]]
 
@@ -44,20 +44,20 @@ class Tied(House):
     def __init__(self, agent: Any, store: ChannelStore | None = None, **options: Any) -> None:
         super().__init__(agent, store, **options)
         self.agent = agent
-        self.channels = TiedChannels(self.store, self.hub)
+        self.channels = ThreadChannels(self.store, self.hub)
         self.bridge = Bridge(self.store, self.hub, self.channels, self.runs, "bot")
 
     def written(self, channel: str) -> None:
-        self.bridge.written(channel)
+        self.bridge.notify_log_written(channel)
 
     async def forgotten(self, thread_id: str) -> None:
-        await self.bridge.forget(thread_id)
+        await self.bridge.forget_thread(thread_id)
 
     async def settled(self) -> None:
         """Until nothing is left to do."""
         for _ in range(3):
-            await self.runs.idle()
-            await self.bridge.idle()
+            await self.runs.wait_idle()
+            await self.bridge.wait_idle()
 
     async def said(self) -> list[Message]:
         page = await self.channels.history(AI, Which(forwards=True))
@@ -70,13 +70,13 @@ class Tied(House):
     async def told(self) -> list[Row]:
         return list(await self.store.read(f"channel:{AI}"))
 
-    async def cite(self, serial: str, who: Who = ANN, name: str = "doc", **data: Any) -> str:
-        note = Note(message_serial=serial, type=CITE, name=name, data=codec.encode(data), encoding="json")
+    async def cite(self, serial: str, who: Publisher = ANN, name: str = "doc", **data: Any) -> str:
+        note = AnnotationDraft(message_serial=serial, type=CITE, name=name, data=codec.encode(data), encoding="json")
         [made] = await self.channels.annotate(AI, who, [note])
         return made
 
     async def record(self) -> Any:
-        past = await self.history.at(CHANNEL)
+        past = await self.history.snapshot_at(CHANNEL)
         assert past is not None
         return past.state[KEY]["messages"]["m"]
 
@@ -121,7 +121,7 @@ def test_an_answer_is_a_message_with_its_citations_and_verdicts() -> None:
 
 async def agrees(house: Tied) -> None:
     """The channel tells what the thread is: its answers, what they cite, and what became of that."""
-    past = await house.history.at(CHANNEL)
+    past = await house.history.snapshot_at(CHANNEL)
     assert past is not None
     answers = {each["id"]: each["content"] for each in past.messages if each["role"] == "assistant"}
     told = {_header(each): each for each in await house.said() if each.action is not Action.DELETE}
@@ -252,7 +252,7 @@ def test_a_crash_at_any_write(name: str, resumes: bool, in_vain: bool) -> None:
             store.live(1 << 30, in_vain=False)
             house = Tied(Scripted(*SCRIPTS[name]), store, resumes=resumes)
             await house.runs.recover()
-            await house.runs.idle()
+            await house.runs.wait_idle()
             await house.bridge.recover()
             await house.settled()
             if await store.head(CHANNEL) is not None:
@@ -369,7 +369,7 @@ def test_a_verdict_that_changes() -> None:
                 _record("verdict", f"v{key}{status}", key=key, verification={"citewire": {"status": status}}),
             ]  # fmt: skip
             await house.hub.append(CHANNEL, entries)
-            house.bridge.written(CHANNEL)
+            house.bridge.notify_log_written(CHANNEL)
             await house.settled()
         message = await house.only()
         assert counts(message, VERDICT) == {"missed": 1, "verified": 1, "partial": 1}
@@ -433,7 +433,7 @@ def test_a_thread_goes_with_its_channel() -> None:
         house = Tied(Scripted(*WHOLE))
         await house.post()
         await house.settled()
-        await house.runs.drop("t")
+        await house.runs.delete_thread("t")
         await house.settled()
         assert await house.store.heads("") == ()
         await house.post()
@@ -450,7 +450,7 @@ def test_a_channel_is_dropped_whose_thread_was() -> None:
         house = Tied(Scripted(*WHOLE))
         await house.post()
         await house.settled()
-        await house.channels.publish("ai:free", ANN, [Draft(data="mine")])
+        await house.channels.publish("ai:free", ANN, [MessageDraft(data="mine")])
         await house.store.drop(CHANNEL)
         again = Tied(Scripted(*WHOLE), house.store)
         await again.bridge.recover()
@@ -464,7 +464,7 @@ def test_nobody_takes_the_id_of_an_answer_before_the_server_does() -> None:
 
     async def main() -> None:
         house = Tied(Scripted(*WHOLE))
-        await house.channels.publish(AI, ANN, [Draft(id="m", name="response", data="mine")])
+        await house.channels.publish(AI, ANN, [MessageDraft(id="m", name="response", data="mine")])
         await house.post()
         await house.settled()
         answer, mine = (await house.channels.history(AI, Which())).items
@@ -492,8 +492,8 @@ def test_nobody_else_changes_an_answer(action: Action) -> None:
         await house.settled()
         before = await house.only()
         for who, name in ((ANN, None), (ANYBODY, None), (ANYBODY, before.client_id)):
-            draft = Draft(
-                action=action, serial=before.serial, data="other", version=Operation(client_id=name)
+            draft = MessageDraft(
+                action=action, serial=before.serial, data="other", version=MessageOperation(client_id=name)
             )
             with pytest.raises(ChannelError) as caught:
                 await house.channels.publish(AI, who, [draft])
@@ -507,14 +507,14 @@ def test_nobody_else_changes_an_answer(action: Action) -> None:
 def test_the_channel_of_a_thread(name: str) -> None:
     channel = ai_channel(name)
     assert re.fullmatch(r"ai:[A-Za-z0-9._%-]+", channel)
-    assert thread_in(channel) == name
-    assert thread_in(f"ai:{name}") == (name if channel == f"ai:{name}" else None)
+    assert thread_of_ai_channel(channel) == name
+    assert thread_of_ai_channel(f"ai:{name}") == (name if channel == f"ai:{name}" else None)
 
 
 # --- what only the server says ------------------------------------------------------------------------------
 
 
-CITEWIRE, ANYBODY = Who(client_id="citewire"), Who(client_id="*")
+CITEWIRE, ANYBODY = Publisher(client_id="citewire"), Publisher(client_id="*")
 
 
 @pytest.mark.parametrize(
@@ -522,11 +522,11 @@ CITEWIRE, ANYBODY = Who(client_id="citewire"), Who(client_id="*")
     [(ANN, VERDICT, None), (ANN, "verdicts:total.v1", None), (ANYBODY, VERDICT, "x"), (CITEWIRE, CITE, None),
      (ANYBODY, CITE, "citewire")],
 )  # fmt: skip
-def test_nobody_else_gives_verdicts(who: Who, kind: str, client_id: str | None) -> None:
+def test_nobody_else_gives_verdicts(who: Publisher, kind: str, client_id: str | None) -> None:
     async def main() -> None:
-        channels = TiedChannels(store := MemoryStore(), Hub(store))
-        [serial] = await channels.publish(AI, ANN, [Draft(data="mine")])
-        note = Note(message_serial=serial, type=kind, name="verified", client_id=client_id)
+        channels = ThreadChannels(store := MemoryStore(), Hub(store))
+        [serial] = await channels.publish(AI, ANN, [MessageDraft(data="mine")])
+        note = AnnotationDraft(message_serial=serial, type=kind, name="verified", client_id=client_id)
         with pytest.raises(ChannelError) as caught:
             await channels.annotate(AI, who, [note])
         assert (caught.value.ably, caught.value.status) == (40160, 401)
@@ -537,15 +537,15 @@ def test_nobody_else_gives_verdicts(who: Who, kind: str, client_id: str | None) 
 @pytest.mark.parametrize(
     ("who", "draft"),
     [
-        (CITEWIRE, Draft(data="x")),
-        (ANYBODY, Draft(data="x", client_id="citewire")),
-        (ANYBODY, Draft(action=Action.UPDATE, data="x", version=Operation(client_id="citewire"))),
+        (CITEWIRE, MessageDraft(data="x")),
+        (ANYBODY, MessageDraft(data="x", client_id="citewire")),
+        (ANYBODY, MessageDraft(action=Action.UPDATE, data="x", version=MessageOperation(client_id="citewire"))),
     ],
 )
-def test_nobody_else_is_citewire(who: Who, draft: Draft) -> None:
+def test_nobody_else_is_citewire(who: Publisher, draft: MessageDraft) -> None:
     async def main() -> None:
-        channels = TiedChannels(store := MemoryStore(), Hub(store))
-        [serial] = await channels.publish(AI, ANN, [Draft(data="mine")])
+        channels = ThreadChannels(store := MemoryStore(), Hub(store))
+        [serial] = await channels.publish(AI, ANN, [MessageDraft(data="mine")])
         with pytest.raises(ChannelError):
             await channels.publish(AI, who, [replace(draft, serial=serial)])
         if draft.action is Action.CREATE:
@@ -573,8 +573,8 @@ def test_nobody_else_cites_as_the_agent(
         await house.settled()
         message = await house.only()
         assert message.client_id == sender
-        note = Note(message_serial=message.serial, type=kind, name="doc1", action=action)
-        who = ANYBODY if is_anybody else Who(client_id=name)
+        note = AnnotationDraft(message_serial=message.serial, type=kind, name="doc1", action=action)
+        who = ANYBODY if is_anybody else Publisher(client_id=name)
         with pytest.raises(ChannelError) as caught:
             await house.channels.annotate(AI, who, [replace(note, client_id=name if is_anybody else None)])
         assert (caught.value.ably, caught.value.status) == (40160, 401)
@@ -592,8 +592,8 @@ def test_others_may_have_the_name_of_a_subagent_elsewhere() -> None:
         house = Tied(Scripted(*WHOLE))
         await house.post()
         await house.settled()
-        await house.cite((await house.only()).serial, Who(client_id="poet"), snippet=QUOTE)
-        [serial] = await house.channels.publish(AI, ANN, [Draft(data="mine")])
+        await house.cite((await house.only()).serial, Publisher(client_id="poet"), snippet=QUOTE)
+        [serial] = await house.channels.publish(AI, ANN, [MessageDraft(data="mine")])
         await house.cite(serial)
 
     asyncio.run(main())
@@ -611,7 +611,7 @@ def test_what_somebody_else_cites_is_checked_while_a_run_is_open() -> None:
         async with aclosing(house.channels.follow(AI)) as rows:
             await anext(rows)
         annotation = await house.cite((await house.only()).serial, snippet=QUOTE, startOffset=0, endOffset=5)
-        await house.bridge.idle()
+        await house.bridge.wait_idle()
         agent.go_on.set()
         events = await reading
         takes(events)
@@ -620,7 +620,7 @@ def test_what_somebody_else_cites_is_checked_while_a_run_is_open() -> None:
         record = await house.record()
         assert (record["summary"]["verified"], record["status"]) == (1, "complete")
         [key] = record["citations"]
-        past = await house.history.at(CHANNEL)
+        past = await house.history.snapshot_at(CHANNEL)
         assert past is not None
         [entry] = past.state["citations"]["m"]
         assert (entry["snippet"], entry["extra"]["citewire"]["status"]) == (QUOTE, "verified")
@@ -643,7 +643,7 @@ def test_what_somebody_else_cites_later_is_there_for_who_comes_back() -> None:
         house = Tied(Scripted(*WHOLE))
         await house.post()
         await house.settled()
-        before = await house.history.at(CHANNEL)
+        before = await house.history.snapshot_at(CHANNEL)
         assert before is not None
         await house.cite((await house.only()).serial, snippet="Costs rose.", url="https://x.org/a", page=3)
         await house.settled()
@@ -681,7 +681,7 @@ def test_a_citation_that_says_nothing_is_skipped(data: Any) -> None:
         await house.post()
         await house.settled()
         serial = (await house.only()).serial
-        note = Note(message_serial=serial, type=CITE, name="doc", data=codec.encode(data), encoding="json")
+        note = AnnotationDraft(message_serial=serial, type=CITE, name="doc", data=codec.encode(data), encoding="json")
         await house.channels.annotate(AI, ANN, [note])
         await house.settled()
         assert counts(await house.only(), VERDICT) == {"verified": 1, "skipped": 1}
@@ -701,17 +701,17 @@ def test_odd_citations_break_nothing() -> None:
         serial = (await house.only()).serial
         await house.cite(serial, snippet="x" * 60_000, url="http://[", title="\x00", page=10**30, endOffset=1)
         raw = [
-            Note(
+            AnnotationDraft(
                 message_serial=serial,
                 type="citations",
                 data=b"\xff",
                 encoding="utf-8/cipher+aes-256-cbc/base64",
             ),
-            Note(message_serial=serial, type="citations:flag.v1", data=None),
-            Note(message_serial=serial, type="citations:total.v1", data="{", encoding="json"),
+            AnnotationDraft(message_serial=serial, type="citations:flag.v1", data=None),
+            AnnotationDraft(message_serial=serial, type="citations:total.v1", data="{", encoding="json"),
         ]
         await house.channels.annotate(AI, ANN, raw)
-        [mine] = await house.channels.publish(AI, ANN, [Draft(name="response", data="x")])
+        [mine] = await house.channels.publish(AI, ANN, [MessageDraft(name="response", data="x")])
         await house.cite(mine, snippet=QUOTE)
         await house.settled()
         message = (await house.said())[0]
@@ -728,13 +728,13 @@ def test_a_citation_that_is_taken_back() -> None:
         await house.post()
         await house.settled()
         serial = (await house.only()).serial
-        before = await house.history.at(CHANNEL)
+        before = await house.history.snapshot_at(CHANNEL)
         assert before is not None
         await house.cite(serial, snippet=QUOTE)
-        await house.cite(serial, Who(client_id="bob"), snippet=QUOTE)
+        await house.cite(serial, Publisher(client_id="bob"), snippet=QUOTE)
         await house.settled()
         assert counts(await house.only(), VERDICT) == {"verified": 3}
-        gone = Note(message_serial=serial, type=CITE, name="doc", action=AnnotationAction.DELETE)
+        gone = AnnotationDraft(message_serial=serial, type=CITE, name="doc", action=AnnotationAction.DELETE)
         await house.channels.annotate(AI, ANN, [gone])
         await house.settled()
         assert counts(await house.only(), VERDICT) == {"verified": 2}
@@ -859,7 +859,7 @@ def test_a_thread_is_deleted_with_its_channel(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened_app(tmp_path) as app:
             await asked(app, "t", "What is it?")
-            await app.server.bridge.idle()
+            await app.server.bridge.wait_idle()
             assert len((await app.ask("GET", "/channels/ai%3At/messages")).json) == 1
             await app.ask("DELETE", "/threads/t")
             assert (await app.ask("GET", "/channels/ai%3At/messages")).json == []

@@ -22,7 +22,7 @@ from capability_credentials import Credentials
 from capability_model import Credential, Request, Verdict, grants, judge
 from capability_requests import CHANNELS, Requests, World
 from citewire import codec
-from citewire.server.ably.codec import Act, Flag
+from citewire.server.ably.codec import FrameAction, Flag
 from citewire.server.ably.rest import CALLS
 from soak import scaled
 
@@ -109,7 +109,7 @@ class Fuzz:
         channel = self.rng.choice(CHANNELS)
         try:
             async with Socket(self.app.server.realtime, access_token=credential.text) as client:
-                is_known = client.connected["action"] == Act.CONNECTED
+                is_known = client.connected["action"] == FrameAction.CONNECTED
                 assert is_known == credential.is_known, (SEED, credential, client.connected)
                 if is_known:
                     await self.attach(client, credential, channel)
@@ -118,7 +118,7 @@ class Fuzz:
 
     async def attach(self, client: Socket, credential: Credential, channel: str) -> None:
         attached = await client.attach(channel, flags=int(sum(MODES)))
-        flags = Flag(attached.get("flags", 0)) if attached["action"] == Act.ATTACHED else Flag(0)
+        flags = Flag(attached.get("flags", 0)) if attached["action"] == FrameAction.ATTACHED else Flag(0)
         got = {operation for mode, operation in MODES.items() if mode in flags}
         assert got == {each for each in MODES.values() if credential.may(each, channel)}, (SEED, credential)
 

@@ -28,9 +28,9 @@ from citewire.channels.store import Entry, Store
 from citewire.documents.cache import Cache
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
-from citewire.documents.fetch import Fetched
+from citewire.documents.fetch import FetchResult
 from citewire.errors import InputError
-from citewire.librarian import Index
+from citewire.librarian import PassageIndex
 from citewire.server.blobs import Blobs
 from citewire.server.capability import Capability
 from citewire.server.catalog import Catalog
@@ -38,14 +38,14 @@ from citewire.server.holdings import CHANNEL, safe_name
 from citewire.server.http import Conflict, NotFound, openapi, routes
 from citewire.server.journal import channel_of
 from citewire.server.keys import Caller
-from citewire.server.limits import Limits
+from citewire.server.limits import RequestLimits
 from citewire.server.settings import Settings
-from citewire.server.sources import Sources
-from citewire.server.versions import Versions
+from citewire.server.sources import SourceApi
+from citewire.server.versions import CheckedVersions
 from citewire.verification.engine import Engine
-from citewire.verification.engine import Limits as ReadingLimits
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked
+from citewire.verification.engine import EngineLimits as ReadingLimits
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck
 from pdfs import Line, Sheet, make_pdf
 
 SAMPLES = ROOT / "src/citewire/samples"
@@ -58,10 +58,10 @@ class Desk:
     """A catalog with its operations over HTTP, and all that is under it."""
 
     def __init__(
-        self, catalog: Catalog, blobs: Blobs, engine: Engine, index: Index, hub: Hub, settings: Settings
+        self, catalog: Catalog, blobs: Blobs, engine: Engine, index: PassageIndex, hub: Hub, settings: Settings
     ) -> None:
         self.catalog, self.engine, self.index, self.hub, self.settings = catalog, engine, index, hub, settings
-        self.versions = Versions(catalog, blobs, engine)
+        self.versions = CheckedVersions(catalog, blobs, engine)
         self.http = self.as_caller(EVERYTHING)
 
     def as_caller(self, granted: dict[str, list[str]]) -> httpx2.AsyncClient:
@@ -70,8 +70,8 @@ class Desk:
         def authenticate(request: Request) -> Caller:
             return caller
 
-        app = Starlette(routes=routes(Sources(self.catalog).operations(), authenticate))
-        self.app = Limits(app, self.settings, uploads=["/sources"])
+        app = Starlette(routes=routes(SourceApi(self.catalog).operations(), authenticate))
+        self.app = RequestLimits(app, self.settings, uploads=["/sources"])
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url="http://desk")
 
     async def read(self) -> dict[str, str]:
@@ -89,8 +89,8 @@ class Desk:
         assert sent.status_code in {200, 201}, sent.text
         return sent.json()["sources"][0]
 
-    async def check(self, quote: str, source: str | None = None) -> Checked:
-        async with aclosing(self.engine.check([Asked("q", quote, source)])) as found:
+    async def check(self, quote: str, source: str | None = None) -> CheckResult:
+        async with aclosing(self.engine.check([QuoteCheck("q", quote, source)])) as found:
             return await anext(found)
 
 
@@ -101,7 +101,7 @@ async def desk(
 ) -> AsyncGenerator[Desk]:  # fmt: skip
     os.makedirs(home, exist_ok=True)  # noqa: PTH103  # not a Path in a coroutine
     settings = Settings(sources=tuple(map(str, sources)), watch=False, max_upload=max_upload)
-    hub, index = Hub(store or MemoryStore()), Index(home / "search.sqlite")
+    hub, index = Hub(store or MemoryStore()), PassageIndex(home / "search.sqlite")
     blobs = Blobs(home / "sources")
     try:
         async with (
@@ -150,7 +150,7 @@ async def test_the_samples_from_upload_to_answer(tmp_path: Path) -> None:
         assert sent.status_code == 201
         ids = {source["name"]: source["id"] for source in sent.json()["sources"]}
         assert await here.read() == dict.fromkeys(ids, "ready")
-        assert here.index.sources() == {*ids.values()}
+        assert here.index.source_ids() == {*ids.values()}
         report = (await here.http.get(f"/sources/{ids['report.pdf']}")).json()
         raw = (SAMPLES / "report.pdf").read_bytes()
         assert report | {"addedAt": ""} == {
@@ -240,7 +240,7 @@ async def test_what_was_deleted_is_nowhere(tmp_path: Path) -> None:
         assert (await here.versions.find(sha256(FEE), "fee.txt", None)).state == "gone"
         await here.upload("last.txt", b"Words that come last.")
         await here.read()
-        assert here.index.sources() == {other["id"], here.catalog.records()[0].id}
+        assert here.index.source_ids() == {other["id"], here.catalog.records()[0].id}
 
 
 @run
@@ -252,7 +252,7 @@ async def test_bytes_stay_while_a_verdict_refers_to_them(tmp_path: Path) -> None
     async with desk(tmp_path, store=store) as here:
         source = await here.upload("report.pdf", raw)
         for thread in ("a/b", "c", "a/b"):
-            await here.catalog.cited([sha256(raw), "0" * 64], thread)
+            await here.catalog.mark_cited([sha256(raw), "0" * 64], thread)
         await here.catalog.remove(source["id"])
         assert await kinds(here) == ["added", "cited", "cited", "removed"]
         await here.catalog.forget_thread("c")
@@ -279,9 +279,9 @@ async def test_a_thread_of_the_same_name_may_cite_again(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         source = await here.upload("fee.txt", FEE)
         for _ in range(2):
-            await here.catalog.cited([sha256(FEE)], "t")
+            await here.catalog.mark_cited([sha256(FEE)], "t")
             await here.catalog.forget_thread("t")
-        await here.catalog.cited([sha256(FEE)], "t")
+        await here.catalog.mark_cited([sha256(FEE)], "t")
         await here.catalog.remove(source["id"])
         await here.catalog.sweep(0)
         assert list(files(tmp_path)) == [sha256(FEE)]
@@ -595,13 +595,13 @@ async def test_progress_is_told_in_order(tmp_path: Path) -> None:
 @run
 async def test_by_url(tmp_path: Path) -> None:
     pages = {
-        "https://a.test/docs/fee": Fetched(
+        "https://a.test/docs/fee": FetchResult(
             "Die Gebühr ist 40.".encode("latin-1"), "https://b.test/x/fee.txt", "text/plain; charset=latin-1"
         ),
-        "https://a.test/given": Fetched(FEE, "https://a.test/given"),
+        "https://a.test/given": FetchResult(FEE, "https://a.test/given"),
     }  # fmt: skip
 
-    def fetch(url: str) -> Fetched:
+    def fetch(url: str) -> FetchResult:
         if url not in pages:
             raise DocumentError("there is nothing")
         return pages[url]
@@ -704,7 +704,7 @@ def full(_: int) -> None:
 
 
 def test_the_operations_are_described() -> None:
-    described = openapi(Sources(None).operations(), "1")["paths"]["/sources"]["post"]  # pyright: ignore[reportArgumentType]
+    described = openapi(SourceApi(None).operations(), "1")["paths"]["/sources"]["post"]  # pyright: ignore[reportArgumentType]
     assert {*described["responses"]} >= {"200", "201", "400", "413", "422"}
     assert {*described["requestBody"]["content"]} == {
         "application/octet-stream", "multipart/form-data", "application/json",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.documents.cells import Format, show
+from citewire.documents.cells import NumberFormat, format_number
 
 # (stored, format, shown); a format is one of those that all workbooks have, or a code.
 SHOWN: list[tuple[str, int | str, str]] = [
@@ -71,12 +71,12 @@ SHOWN: list[tuple[str, int | str, str]] = [
 
 @pytest.mark.parametrize(("stored", "format_", "shown"), SHOWN)
 def test_a_number_is_shown_by_its_format(stored: str, format_: int | str, shown: str) -> None:
-    made = Format(format_) if isinstance(format_, int) else Format(164, format_)
-    assert show(stored, made, from_1904=False) == shown
+    made = NumberFormat(format_) if isinstance(format_, int) else NumberFormat(164, format_)
+    assert format_number(stored, made, from_1904=False) == shown
 
 
 def test_days_may_count_from_1904() -> None:
-    assert show("0", Format(14), from_1904=True) == "1904-01-01"
+    assert format_number("0", NumberFormat(14), from_1904=True) == "1904-01-01"
 
 
 @given(
@@ -84,4 +84,4 @@ def test_days_may_count_from_1904() -> None:
     st.text('0#?.,%E+-;"\\\\_*[]$ymdhsAP/M@hello ', max_size=12),
 )
 def test_any_number_has_some_text_by_any_format(stored: object, code: str) -> None:
-    assert isinstance(show(str(stored), Format(164, code), from_1904=False), str)
+    assert isinstance(format_number(str(stored), NumberFormat(164, code), from_1904=False), str)

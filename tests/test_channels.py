@@ -17,22 +17,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from citewire import codec
-from citewire.channels.annotation import Annotation, AnnotationAction, Note
-from citewire.channels.channels import START, Channels, History, Page
-from citewire.channels.fold import Annotated, Posted, event_of, replay
+from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft
+from citewire.channels.channels import START_SERIAL, Channels, HistoryQuery, ResultPage
+from citewire.channels.fold import AnnotationEvent, MessageEvent, event_of, replay
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import MESSAGE_BYTES, WHOLE_BYTES, Action, Draft, Message, Operation, Who
+from citewire.channels.message import PUBLISH_BYTES, AGGREGATED_MESSAGE_BYTES, Action, MessageDraft, Message, MessageOperation, Publisher
 from citewire.channels.refusal import STATUS, ChannelError
-from citewire.channels.rules import DEFAULT, Rule, Rules
+from citewire.channels.rules import DEFAULT_RULES, Rule, Rules
 from citewire.channels.sqlite import SqliteStore
-from citewire.channels.store import Changed, ChannelStore, CursorLost, Decide, StoreError
+from citewire.channels.store import CommittedChange, ChannelStore, CursorLost, Decide, StoreError
 from citewire.channels.summary import METHODS
 
 _T = TypeVar("_T")
 
 CITES = "citations:multiple.v1"
-BOT, ANNE, NOBODY = Who(client_id="bot"), Who(client_id="anne"), Who()
+BOT, ANNE, NOBODY = Publisher(client_id="bot"), Publisher(client_id="anne"), Publisher()
 
 
 def channels_on(store: ChannelStore, **options: Any) -> Channels:
@@ -45,20 +45,20 @@ def with_channels(work: Callable[[Channels], Coroutine[Any, Any, _T]], **options
     return asyncio.run(work(channels_on(MemoryStore(lambda: 1_794_768_614_785), **options)))
 
 
-async def post(channels: Channels, data: str = "The Danube", who: Who = BOT, channel: str = "ai:x") -> str:
-    [serial] = await channels.publish(channel, who, [Draft(name="response", data=data)])
+async def post(channels: Channels, data: str = "The Danube", who: Publisher = BOT, channel: str = "ai:x") -> str:
+    [serial] = await channels.publish(channel, who, [MessageDraft(name="response", data=data)])
     return serial
 
 
-def note(serial: str, type_: str = CITES, name: str | None = "a", **more: Any) -> Note:
-    return Note(message_serial=serial, type=type_, name=name, **more)
+def note(serial: str, type_: str = CITES, name: str | None = "a", **more: Any) -> AnnotationDraft:
+    return AnnotationDraft(message_serial=serial, type=type_, name=name, **more)
 
 
-def citing(serial: str, name: str = "a", client: str | None = None, **data: Any) -> Note:
+def citing(serial: str, name: str = "a", client: str | None = None, **data: Any) -> AnnotationDraft:
     return note(serial, name=name, data=codec.encode(data).decode(), encoding="json", client_id=client)
 
 
-async def all_of(ask: Callable[[str | None], Awaitable[Page[_T]]]) -> list[_T]:
+async def all_of(ask: Callable[[str | None], Awaitable[ResultPage[_T]]]) -> list[_T]:
     """Every page of it."""
     page = await ask(None)
     items = [*page.items]
@@ -68,7 +68,7 @@ async def all_of(ask: Callable[[str | None], Awaitable[Page[_T]]]) -> list[_T]:
     return items
 
 
-async def events_of(channels: Channels, channel: str = "ai:x") -> list[Posted | Annotated]:
+async def events_of(channels: Channels, channel: str = "ai:x") -> list[MessageEvent | AnnotationEvent]:
     return [event async for _, event in channels.export(channel)]
 
 
@@ -81,13 +81,13 @@ def test_an_answer_that_grows() -> None:
 
     async def run(channels: Channels) -> None:
         serial = await post(channels, "The Danube ")
-        version = await channels.append("ai:x", BOT, serial, Draft(data="ends", extras={"headers": {"a": 1}}))
+        version = await channels.append("ai:x", BOT, serial, MessageDraft(data="ends", extras={"headers": {"a": 1}}))
         whole = await channels.message("ai:x", serial)
         assert (whole.action, whole.data, whole.name) == (Action.UPDATE, "The Danube ends", "response")
         assert whole.version.serial == version > serial
         assert whole.version.timestamp > whole.timestamp
         _, told = await events_of(channels)
-        assert isinstance(told, Posted)
+        assert isinstance(told, MessageEvent)
         assert (told.message.action, told.message.data) == (Action.APPEND, "ends")
         assert (told.message.name, told.message.extras) == ("response", {"headers": {"a": 1}})
         assert (told.message.version, told.message.timestamp) == (whole.version, whole.timestamp)
@@ -100,10 +100,10 @@ def test_edits_replace_what_they_give() -> None:
     async def run(channels: Channels) -> None:
         serial = await post(channels)
         await channels.annotate("ai:x", BOT, [note(serial)])
-        about = Operation(description="typo", metadata={"k": "v"})
-        await channels.update("ai:x", ANNE, serial, Draft(data="The Rhine", version=about))
-        await channels.append("ai:x", ANNE, serial, Draft(data=" ends"))
-        await channels.delete("ai:x", ANNE, serial, Draft())
+        about = MessageOperation(description="typo", metadata={"k": "v"})
+        await channels.update("ai:x", ANNE, serial, MessageDraft(data="The Rhine", version=about))
+        await channels.append("ai:x", ANNE, serial, MessageDraft(data=" ends"))
+        await channels.delete("ai:x", ANNE, serial, MessageDraft())
         versions = (await channels.versions("ai:x", serial)).items
         assert [(each.action, each.data) for each in versions] == [
             (Action.CREATE, "The Danube"),
@@ -122,15 +122,15 @@ def test_edits_replace_what_they_give() -> None:
 @pytest.mark.parametrize(
     ("before", "more"),
     [
-        (Draft(data="a"), Draft(data=b"b")),
-        (Draft(data=b"a"), Draft(data="b")),
-        (Draft(data="{}", encoding="json"), Draft(data="{}", encoding="json")),
-        (Draft(data="a"), Draft(data="{}", encoding="json")),
-        (Draft(data=b"a", encoding="cipher+aes-128-cbc"), Draft(data=b"b", encoding="cipher+aes-128-cbc")),
-        (Draft(data="a"), Draft()),
+        (MessageDraft(data="a"), MessageDraft(data=b"b")),
+        (MessageDraft(data=b"a"), MessageDraft(data="b")),
+        (MessageDraft(data="{}", encoding="json"), MessageDraft(data="{}", encoding="json")),
+        (MessageDraft(data="a"), MessageDraft(data="{}", encoding="json")),
+        (MessageDraft(data=b"a", encoding="cipher+aes-128-cbc"), MessageDraft(data=b"b", encoding="cipher+aes-128-cbc")),
+        (MessageDraft(data="a"), MessageDraft()),
     ],
 )
-def test_what_cannot_be_appended(before: Draft, more: Draft) -> None:
+def test_what_cannot_be_appended(before: MessageDraft, more: MessageDraft) -> None:
     async def run(channels: Channels) -> None:
         [serial] = await channels.publish("ai:x", BOT, [before])
         with pytest.raises(ChannelError) as refused:
@@ -142,9 +142,9 @@ def test_what_cannot_be_appended(before: Draft, more: Draft) -> None:
 
 def test_bytes_and_nothing_grow_too() -> None:
     async def run(channels: Channels) -> None:
-        serials = await channels.publish("ai:x", BOT, [Draft(data=b"a"), Draft(name="empty")])
+        serials = await channels.publish("ai:x", BOT, [MessageDraft(data=b"a"), MessageDraft(name="empty")])
         for serial in serials:
-            await channels.append("ai:x", BOT, serial, Draft(data=b"b"))
+            await channels.append("ai:x", BOT, serial, MessageDraft(data=b"b"))
         assert [(await channels.message("ai:x", serial)).data for serial in serials] == [b"ab", b"b"]
 
     with_channels(run)
@@ -152,11 +152,11 @@ def test_bytes_and_nothing_grow_too() -> None:
 
 def test_no_message_grows_for_ever() -> None:
     async def run(channels: Channels) -> None:
-        serial, piece = await post(channels, ""), Draft(data="x" * MESSAGE_BYTES)
-        for _ in range(WHOLE_BYTES // MESSAGE_BYTES):
+        serial, piece = await post(channels, ""), MessageDraft(data="x" * PUBLISH_BYTES)
+        for _ in range(AGGREGATED_MESSAGE_BYTES // PUBLISH_BYTES):
             await channels.append("ai:x", BOT, serial, piece)
         with pytest.raises(ChannelError) as refused:
-            await channels.append("ai:x", BOT, serial, Draft(data="x"))
+            await channels.append("ai:x", BOT, serial, MessageDraft(data="x"))
         assert (refused.value.ably, refused.value.status) == (40009, 413)
 
     with_channels(run)
@@ -170,39 +170,39 @@ SERIAL = "00000000000001-000@0:000"
     ("code", "channel", "who", "drafts"),
     [
         (40000, "ai:x", BOT, []),
-        (40000, "ai:x", BOT, [Draft()] * 1001),
-        (40000, "ai:x", BOT, [Draft(action=Action.SUMMARY, serial=SERIAL)]),
-        (40003, "ai:x", BOT, [Draft(action=Action.UPDATE)]),
-        (40003, "ai:x", BOT, [Draft(action=Action.UPDATE, serial="x")]),
-        (40009, "ai:x", BOT, [Draft(data="x" * MESSAGE_BYTES, name="y")]),
-        (40009, "ai:x", BOT, [Draft(data="é" * (MESSAGE_BYTES // 4))] * 2 + [Draft(data="x")]),
-        (40009, "ai:x", BOT, [Draft(extras={"headers": {"a": "x" * MESSAGE_BYTES}})]),
-        (40010, "", BOT, [Draft()]),
-        (40010, ":x", BOT, [Draft()]),
-        (40010, "[meta]x", BOT, [Draft()]),
-        (40010, "a\nb", BOT, [Draft()]),
-        (40010, "x\0", BOT, [Draft()]),
-        (40010, "x" * 512, BOT, [Draft()]),
-        (40012, "ai:x", BOT, [Draft(client_id="anne")]),
-        (40012, "ai:x", NOBODY, [Draft(client_id="anne")]),
-        (40012, "ai:x", Who(client_id="*"), [Draft(client_id="*")]),
+        (40000, "ai:x", BOT, [MessageDraft()] * 1001),
+        (40000, "ai:x", BOT, [MessageDraft(action=Action.SUMMARY, serial=SERIAL)]),
+        (40003, "ai:x", BOT, [MessageDraft(action=Action.UPDATE)]),
+        (40003, "ai:x", BOT, [MessageDraft(action=Action.UPDATE, serial="x")]),
+        (40009, "ai:x", BOT, [MessageDraft(data="x" * PUBLISH_BYTES, name="y")]),
+        (40009, "ai:x", BOT, [MessageDraft(data="é" * (PUBLISH_BYTES // 4))] * 2 + [MessageDraft(data="x")]),
+        (40009, "ai:x", BOT, [MessageDraft(extras={"headers": {"a": "x" * PUBLISH_BYTES}})]),
+        (40010, "", BOT, [MessageDraft()]),
+        (40010, ":x", BOT, [MessageDraft()]),
+        (40010, "[meta]x", BOT, [MessageDraft()]),
+        (40010, "a\nb", BOT, [MessageDraft()]),
+        (40010, "x\0", BOT, [MessageDraft()]),
+        (40010, "x" * 512, BOT, [MessageDraft()]),
+        (40012, "ai:x", BOT, [MessageDraft(client_id="anne")]),
+        (40012, "ai:x", NOBODY, [MessageDraft(client_id="anne")]),
+        (40012, "ai:x", Publisher(client_id="*"), [MessageDraft(client_id="*")]),
         (
             40012,
             "ai:x",
             BOT,
-            [Draft(action=Action.DELETE, serial=SERIAL, version=Operation(client_id="anne"))],
+            [MessageDraft(action=Action.DELETE, serial=SERIAL, version=MessageOperation(client_id="anne"))],
         ),
-        (40013, "ai:x", BOT, [Draft(data="\ud800")]),
-        (40013, "ai:x", BOT, [Draft(extras={"n": 10**30})]),
-        (40031, "ai:x", BOT, [Draft(id="")]),
-        (40031, "ai:x", BOT, [Draft(id="a:0"), Draft(id="b:1")]),
-        (40031, "ai:x", BOT, [Draft(id="a:0"), Draft()]),
-        (40400, "ai:x", BOT, [Draft(action=Action.UPDATE, serial=SERIAL)]),
-        (40400, "ai:x", BOT, [Draft(), Draft(action=Action.APPEND, serial=SERIAL, data="x")]),
-        (93002, "chat", BOT, [Draft(), Draft(action=Action.DELETE, serial=SERIAL)]),
+        (40013, "ai:x", BOT, [MessageDraft(data="\ud800")]),
+        (40013, "ai:x", BOT, [MessageDraft(extras={"n": 10**30})]),
+        (40031, "ai:x", BOT, [MessageDraft(id="")]),
+        (40031, "ai:x", BOT, [MessageDraft(id="a:0"), MessageDraft(id="b:1")]),
+        (40031, "ai:x", BOT, [MessageDraft(id="a:0"), MessageDraft()]),
+        (40400, "ai:x", BOT, [MessageDraft(action=Action.UPDATE, serial=SERIAL)]),
+        (40400, "ai:x", BOT, [MessageDraft(), MessageDraft(action=Action.APPEND, serial=SERIAL, data="x")]),
+        (93002, "chat", BOT, [MessageDraft(), MessageDraft(action=Action.DELETE, serial=SERIAL)]),
     ],
 )
-def test_publishes_that_are_refused(code: int, channel: str, who: Who, drafts: list[Draft]) -> None:
+def test_publishes_that_are_refused(code: int, channel: str, who: Publisher, drafts: list[MessageDraft]) -> None:
     """With the code that Ably's clients know, and nothing is kept."""
 
     async def run(channels: Channels) -> None:
@@ -228,13 +228,13 @@ def test_publishes_that_are_refused(code: int, channel: str, who: Who, drafts: l
         (40000, NOBODY, {"type_": "x:distinct.v1"}),
         (40000, NOBODY, {"type_": "x:unique.v1"}),
         (40000, NOBODY, {"type_": "x:flag.v1", "name": None}),
-        (40000, Who(client_id="*"), {"type_": "x:flag.v1", "action": AnnotationAction.DELETE}),
-        (40009, BOT, {"data": "x" * (MESSAGE_BYTES + 1)}),
+        (40000, Publisher(client_id="*"), {"type_": "x:flag.v1", "action": AnnotationAction.DELETE}),
+        (40009, BOT, {"data": "x" * (PUBLISH_BYTES + 1)}),
         (40012, BOT, {"client_id": "anne"}),
         (40031, BOT, {"id": ""}),
     ],
 )
-def test_annotations_that_are_refused(code: int, who: Who, more: dict[str, Any]) -> None:
+def test_annotations_that_are_refused(code: int, who: Publisher, more: dict[str, Any]) -> None:
     """And the ones beside them with them."""
 
     async def run(channels: Channels) -> None:
@@ -265,10 +265,10 @@ def test_annotations_come_all_or_none() -> None:
 def test_only_ones_own() -> None:
     async def run(channels: Channels) -> None:
         mine, nobodys = await post(channels), await post(channels, who=NOBODY)
-        await channels.update("ai:x", Who(client_id="bot", own_only=True), mine, Draft(data="new"))
+        await channels.update("ai:x", Publisher(client_id="bot", own_only=True), mine, MessageDraft(data="new"))
         for who, serial in [("anne", mine), ("bot", nobodys), (None, nobodys)]:
             with pytest.raises(ChannelError) as refused:
-                await channels.delete("ai:x", Who(client_id=who, own_only=True), serial, Draft())
+                await channels.delete("ai:x", Publisher(client_id=who, own_only=True), serial, MessageDraft())
             assert (refused.value.ably, refused.value.status) == (40160, 401)
 
     with_channels(run)
@@ -279,7 +279,7 @@ def test_only_ones_own() -> None:
     [("ai", True), ("ai:x", True), ("ai:x:y", True), ("aix", False), ("x:ai", False), ("", False)],
 )
 def test_rules_by_default(channel: str, mutable: bool) -> None:
-    assert DEFAULT.of(channel).mutable is mutable
+    assert DEFAULT_RULES.of(channel).mutable is mutable
 
 
 def test_the_nearest_rule_counts() -> None:
@@ -297,7 +297,7 @@ def test_rules_change_at_once() -> None:
         serial = await post(channels, channel="chat")
         for work in (
             channels.annotate("chat", BOT, [note(serial)]),
-            channels.append("chat", BOT, serial, Draft(data="x")),
+            channels.append("chat", BOT, serial, MessageDraft(data="x")),
         ):
             with pytest.raises(ChannelError) as refused:
                 await work
@@ -312,15 +312,15 @@ def test_an_id_counts_once() -> None:
     """D9: alone, in a batch and beside new ones; messages and annotations have ids of their own."""
 
     async def run(channels: Channels) -> None:
-        [first] = await channels.publish("ai:x", BOT, [Draft(id="q:0", data="first")])
-        again = await channels.publish("ai:x", ANNE, [Draft(id="q:0", data="other"), Draft(id="q:1")])
+        [first] = await channels.publish("ai:x", BOT, [MessageDraft(id="q:0", data="first")])
+        again = await channels.publish("ai:x", ANNE, [MessageDraft(id="q:0", data="other"), MessageDraft(id="q:1")])
         assert again[0] == first
         [cited] = await channels.annotate("ai:x", BOT, [note(first, id="q:0")])
         assert await channels.annotate("ai:x", BOT, [note(first, id="q:0")]) == (cited,)
         message = await channels.message("ai:x", first)
         assert (message.data, message.id, summary(message)[CITES]["a"]["total"]) == ("first", "q:0", 1)
         # The id of an edit is that of its message, and no reason to leave it out.
-        await channels.update("ai:x", BOT, first, Draft(id="q:0", data="new"))
+        await channels.update("ai:x", BOT, first, MessageDraft(id="q:0", data="new"))
         assert (await channels.message("ai:x", first)).data == "new"
         assert len(await events_of(channels)) == 4
 
@@ -331,16 +331,16 @@ def test_a_frame_counts_once() -> None:
     """D9: by connection and number; and an id that looks like a frame's is none."""
 
     async def run(channels: Channels) -> None:
-        frame = Who(client_id="bot", connection_id="conn", msg_serial=0)
-        serials = await channels.publish("ai:x", frame, [Draft(data="a"), Draft(data="b")])
-        assert await channels.publish("ai:x", frame, [Draft(data="a"), Draft(data="b")]) == serials
+        frame = Publisher(client_id="bot", connection_id="conn", msg_serial=0)
+        serials = await channels.publish("ai:x", frame, [MessageDraft(data="a"), MessageDraft(data="b")])
+        assert await channels.publish("ai:x", frame, [MessageDraft(data="a"), MessageDraft(data="b")]) == serials
         assert (await channels.message("ai:x", serials[1])).id == "conn:0:1"
         for number, other in [(1, "conn"), (0, "other")]:
-            who = Who(client_id="bot", connection_id=other, msg_serial=number)
-            edits = [Draft(action=Action.APPEND, serial=serials[0], data="+")] * 2
+            who = Publisher(client_id="bot", connection_id=other, msg_serial=number)
+            edits = [MessageDraft(action=Action.APPEND, serial=serials[0], data="+")] * 2
             assert await channels.publish("ai:x", who, edits) == await channels.publish("ai:x", who, edits)
-        await channels.publish("ai:x", BOT, [Draft(id="conn:7:0")])
-        seventh = Who(client_id="bot", connection_id="conn", msg_serial=7)
+        await channels.publish("ai:x", BOT, [MessageDraft(id="conn:7:0")])
+        seventh = Publisher(client_id="bot", connection_id="conn", msg_serial=7)
         assert len({*await channels.annotate("ai:x", seventh, [note(serials[0])] * 2)}) == 2
         assert (await channels.message("ai:x", serials[0])).data == "a++++"
         assert len(await events_of(channels)) == 2 + 4 + 1 + 2
@@ -357,9 +357,9 @@ def test_what_subscribers_get_of_an_annotation() -> None:
         for _ in range(2):
             await channels.annotate("ai:x", BOT, [flag])
         await channels.annotate("ai:x", BOT, [note(serial, "plain", None)])
-        await channels.delete("ai:x", BOT, serial, Draft())
+        await channels.delete("ai:x", BOT, serial, MessageDraft())
         await channels.annotate("ai:x", ANNE, [flag])
-        told = [event for event in await events_of(channels) if isinstance(event, Annotated)]
+        told = [event for event in await events_of(channels) if isinstance(event, AnnotationEvent)]
         assert [event.summary is not None for event in told] == [True, False, False, False]
         news = told[0].summary
         assert news is not None
@@ -379,7 +379,7 @@ def test_a_client_who_is_not_named_can_go_and_come_back() -> None:
         gone = note(serial, action=AnnotationAction.DELETE)
         for each in (note(serial, count=3), gone, gone, note(serial)):
             await channels.annotate("ai:x", BOT, [each])
-        told = [event for event in await events_of(channels) if isinstance(event, Annotated)]
+        told = [event for event in await events_of(channels) if isinstance(event, AnnotationEvent)]
         assert [event.summary is not None for event in told] == [True, True, False, True]
         group = summary(await channels.message("ai:x", serial))[CITES]["a"]
         assert (group["total"], group["clientIds"], group["clipped"]) == (1, {}, True)
@@ -432,17 +432,17 @@ def test_offsets_are_looked_at(data: dict[str, Any], status: str, unit: str | No
 @pytest.mark.parametrize(
     ("message", "sent", "status"),
     [
-        (Draft(data="x"), {"data": b"..", "encoding": "json/utf-8/cipher+aes-256-cbc"}, "unchecked"),
-        (Draft(data=b"x", encoding="utf-8/cipher+aes-256-cbc"), {}, "unchecked"),
-        (Draft(data='"x"', encoding="json"), {}, "unchecked"),
-        (Draft(data="x"), {"type_": "likes:multiple.v1"}, None),
-        (Draft(data="x"), {"data": "[1]"}, None),
-        (Draft(data="x"), {"data": "{"}, None),
-        (Draft(data="x"), {"encoding": None}, None),
-        (Draft(data="x"), {"data": b'{"startOffset":0,"endOffset":1}', "encoding": "json/utf-8"}, "inside"),
+        (MessageDraft(data="x"), {"data": b"..", "encoding": "json/utf-8/cipher+aes-256-cbc"}, "unchecked"),
+        (MessageDraft(data=b"x", encoding="utf-8/cipher+aes-256-cbc"), {}, "unchecked"),
+        (MessageDraft(data='"x"', encoding="json"), {}, "unchecked"),
+        (MessageDraft(data="x"), {"type_": "likes:multiple.v1"}, None),
+        (MessageDraft(data="x"), {"data": "[1]"}, None),
+        (MessageDraft(data="x"), {"data": "{"}, None),
+        (MessageDraft(data="x"), {"encoding": None}, None),
+        (MessageDraft(data="x"), {"data": b'{"startOffset":0,"endOffset":1}', "encoding": "json/utf-8"}, "inside"),
     ],
 )
-def test_offsets_that_cannot_be_looked_at(message: Draft, sent: dict[str, Any], status: str | None) -> None:
+def test_offsets_that_cannot_be_looked_at(message: MessageDraft, sent: dict[str, Any], status: str | None) -> None:
     async def run(channels: Channels) -> Annotation:
         [serial] = await channels.publish("ai:x", BOT, [message])
         data = {"data": '{"startOffset":0,"endOffset":1}', "encoding": "json"} | sent
@@ -464,8 +464,8 @@ def test_the_citations_of_a_channel() -> None:
         await channels.annotate("ai:x", ANNE, [citing(second, **danube), citing(second, "gone")])
         await channels.annotate("ai:x", ANNE, [note(second, name="gone", action=AnnotationAction.DELETE)])
         await channels.annotate("ai:x", BOT, [citing(third), note(second, "likes:total.v1")])
-        await channels.append("ai:x", BOT, first, Draft(data=" and more"))
-        await channels.delete("ai:x", BOT, third, Draft())
+        await channels.append("ai:x", BOT, first, MessageDraft(data=" and more"))
+        await channels.delete("ai:x", BOT, third, MessageDraft())
         whole = await channels.citations("ai:x")
         assert whole.next is None
         assert [(each.source, each.title, len(each.citations)) for each in whole.items] == [
@@ -503,11 +503,11 @@ def test_pages(limit: int) -> None:
     async def run() -> None:
         channels = channels_on(MemoryStore(lambda: next(clock)))
         serials = [await post(channels, str(at)) for at in range(6)]
-        await channels.append("ai:x", BOT, serials[0], Draft(data="!"))
+        await channels.append("ai:x", BOT, serials[0], MessageDraft(data="!"))
         notes = [(await channels.annotate("ai:x", BOT, [note(serials[0])]))[0] for _ in range(6)]
 
-        def history(**which: Any) -> Callable[[str | None], Awaitable[Page[Message]]]:
-            return lambda cursor: channels.history("ai:x", History(limit=limit, cursor=cursor, **which))
+        def history(**which: Any) -> Callable[[str | None], Awaitable[ResultPage[Message]]]:
+            return lambda cursor: channels.history("ai:x", HistoryQuery(limit=limit, cursor=cursor, **which))
 
         async def seen(**which: Any) -> list[Any]:
             return [message.data for message in await all_of(history(**which))]
@@ -533,30 +533,30 @@ def test_questions_that_are_refused() -> None:
     async def run(channels: Channels) -> None:
         serial = await post(channels)
         for code, ask in [
-            (40003, channels.history("ai:x", History(limit=0))),
-            (40003, channels.history("ai:x", History(limit=1001))),
-            (40003, channels.history("ai:x", History(start=2, end=1))),
-            (40003, channels.history("ai:x", History(start=-1))),
-            (40003, channels.history("ai:x", History(cursor="x"))),
-            (40003, channels.history("ai:x", History(until="x"))),
+            (40003, channels.history("ai:x", HistoryQuery(limit=0))),
+            (40003, channels.history("ai:x", HistoryQuery(limit=1001))),
+            (40003, channels.history("ai:x", HistoryQuery(start=2, end=1))),
+            (40003, channels.history("ai:x", HistoryQuery(start=-1))),
+            (40003, channels.history("ai:x", HistoryQuery(cursor="x"))),
+            (40003, channels.history("ai:x", HistoryQuery(until="x"))),
             (40003, channels.annotations("ai:x", serial, 1001)),
             (40003, channels.annotations("ai:x", serial, cursor="x")),
             (40003, channels.citations("ai:x", cursor="x")),
             (40003, channels.citations("ai:x", cursor=f"x:000:{serial}")),
             (40003, channels.message("ai:x", "x")),
-            (40003, channels.cursor("ai:x", "x")),
+            (40003, channels.cursor_after("ai:x", "x")),
             (40400, channels.message("ai:x", SERIAL)),
             (40400, channels.message("ai:none", serial)),
             (40400, channels.versions("ai:x", SERIAL)),
             (40400, channels.annotations("ai:x", SERIAL)),
             (40400, channels.client_summary("ai:x", SERIAL, "bot")),
-            (40010, channels.history("[x]", History())),
+            (40010, channels.history("[x]", HistoryQuery())),
             (40010, channels.head(":x")),
         ]:
             with pytest.raises(ChannelError) as refused:
                 await ask
             assert refused.value.ably == code
-        assert (await channels.history("ai:none", History())).items == ()
+        assert (await channels.history("ai:none", HistoryQuery())).items == ()
         assert (await channels.citations("ai:none")).items == ()
 
     with_channels(run)
@@ -579,21 +579,21 @@ def test_following_goes_on_from_a_serial() -> None:
     """With all that was missed, annotations and summaries too; from the start where there was nothing."""
 
     async def run(channels: Channels) -> None:
-        assert await channels.cursor("ai:x", START) is None
+        assert await channels.cursor_after("ai:x", START_SERIAL) is None
         serial = await post(channels)
         [cited] = await channels.annotate("ai:x", BOT, [note(serial)])
-        version = await channels.append("ai:x", BOT, serial, Draft(data="!"))
+        version = await channels.append("ai:x", BOT, serial, MessageDraft(data="!"))
         head = await channels.head("ai:x")
         assert head is not None
         assert head.serial == version
-        for seen, missed in [(serial, 2), (cited, 1), (START, 3)]:
-            after = await channels.cursor("ai:x", seen.removesuffix(":000"))
+        for seen, missed in [(serial, 2), (cited, 1), (START_SERIAL, 3)]:
+            after = await channels.cursor_after("ai:x", seen.removesuffix(":000"))
             rows = await anext(channels.follow("ai:x", after))
             assert len(rows) == missed
-        assert [type(event_of(row)) for row in rows] == [Posted, Annotated, Posted]
+        assert [type(event_of(row)) for row in rows] == [MessageEvent, AnnotationEvent, MessageEvent]
         await channels.drop("ai:x")
         with pytest.raises(CursorLost):
-            await channels.cursor("ai:x", version)
+            await channels.cursor_after("ai:x", version)
 
     with_channels(run)
 
@@ -604,7 +604,7 @@ def test_one_more_costs_the_same_however_many_there_are() -> None:
     class Counting(MemoryStore):
         asked, written = 0, 0
 
-        async def change(self, channel: str, keys: Any, decide: Decide[_T]) -> Changed[_T]:
+        async def change(self, channel: str, keys: Any, decide: Decide[_T]) -> CommittedChange[_T]:
             def counting(values: Any, place: Any) -> Any:
                 change = decide(values, place)
                 self.written = sum(len(entry.data) for entry in change.entries)
@@ -619,7 +619,7 @@ def test_one_more_costs_the_same_however_many_there_are() -> None:
         channels = channels_on(store, shown=2)
         serial = await post(channels)
         for at in range(crowd):
-            who = Who(client_id=f"client {at:5}")
+            who = Publisher(client_id=f"client {at:5}")
             await channels.annotate("ai:x", who, [note(serial, f"x:{method}", "a", id=f"{at:5}")])
         return store.asked, store.written
 
@@ -677,7 +677,7 @@ class Machine(RuleBasedStateMachine):
     def publish(self, data: str, client: str | None, step: int) -> None:
         self.clock += step
         self.messages += 1
-        self.both(lambda channels: channels.publish("ai:x", Who(client_id=client), [Draft(data=data)]))
+        self.both(lambda channels: channels.publish("ai:x", Publisher(client_id=client), [MessageDraft(data=data)]))
 
     @precondition(lambda self: self.messages)
     @rule(
@@ -687,11 +687,11 @@ class Machine(RuleBasedStateMachine):
     )
     def edit(self, which: st.DataObject, edits: list[tuple[int, str | None]], frame: int | None) -> None:
         at = which.draw(st.integers(0, self.messages - 1))
-        who = Who(client_id="u", connection_id="c", msg_serial=frame)
+        who = Publisher(client_id="u", connection_id="c", msg_serial=frame)
 
         async def work(channels: Channels) -> tuple[str, ...]:
             serial = await nth(channels, at)
-            drafts = [Draft(action=Action(action), serial=serial, data=data) for action, data in edits]
+            drafts = [MessageDraft(action=Action(action), serial=serial, data=data) for action, data in edits]
             return await channels.publish("ai:x", who, drafts)
 
         self.both(work)
@@ -708,7 +708,7 @@ class Machine(RuleBasedStateMachine):
         async def work(channels: Channels) -> tuple[str, ...]:
             serial = await nth(channels, at)
             notes = [note(serial, **each) for each in many]
-            return await channels.annotate("ai:x", Who(client_id=client), notes)
+            return await channels.annotate("ai:x", Publisher(client_id=client), notes)
 
         self.both(work)
 
@@ -727,9 +727,9 @@ class Machine(RuleBasedStateMachine):
         told = {
             each.summary.serial: summary(each.summary)
             for each in events
-            if isinstance(each, Annotated) and each.summary
+            if isinstance(each, AnnotationEvent) and each.summary
         }
-        messages = self.runner.run(self.kept.history("ai:x", History(limit=1000))).items
+        messages = self.runner.run(self.kept.history("ai:x", HistoryQuery(limit=1000))).items
         assert {each.serial: summary(each) for each in messages if each.annotations} == told
 
     def teardown(self) -> None:
@@ -744,7 +744,7 @@ def tick(serial: str) -> str:
 
 
 async def nth(channels: Channels, at: int) -> str:
-    page = await channels.history("ai:x", History(limit=at + 1, forwards=True))
+    page = await channels.history("ai:x", HistoryQuery(limit=at + 1, forwards=True))
     return page.items[at].serial
 
 
@@ -763,11 +763,11 @@ def test_all_at_once(tmp_path: Path) -> None:
 
         def work(at: int) -> Coroutine[Any, Any, object]:
             if at % 5 == 0:
-                frame = Who(client_id="bot", connection_id="c", msg_serial=at // 10)
-                return channels.append("ai:x", frame, serial, Draft(data="x"))
+                frame = Publisher(client_id="bot", connection_id="c", msg_serial=at // 10)
+                return channels.append("ai:x", frame, serial, MessageDraft(data="x"))
             if at % 7 == 0:
                 return channels.annotate("ai:x", NOBODY, [note(serial, "x:flag.v1")])
-            who = Who(client_id=f"u{at % 9}")
+            who = Publisher(client_id=f"u{at % 9}")
             return channels.annotate("ai:x", who, [note(serial, id=f"{at // 2}")])
 
         done = await asyncio.gather(*(work(at) for at in range(400)), return_exceptions=True)
@@ -788,7 +788,7 @@ def test_all_at_once(tmp_path: Path) -> None:
 class Failing(MemoryStore):
     """A store that keeps what it then says it could not."""
 
-    async def change(self, channel: str, keys: Any, decide: Decide[_T]) -> Changed[_T]:
+    async def change(self, channel: str, keys: Any, decide: Decide[_T]) -> CommittedChange[_T]:
         await super().change(channel, keys, decide)
         raise StoreError("who knows")
 
@@ -798,7 +798,7 @@ def test_who_is_not_sure_may_ask_again() -> None:
 
     async def run() -> None:
         channels = channels_on(Failing())
-        for who, draft in [(BOT, Draft(id="a")), (Who(connection_id="c", msg_serial=0), Draft())]:
+        for who, draft in [(BOT, MessageDraft(id="a")), (Publisher(connection_id="c", msg_serial=0), MessageDraft())]:
             for _ in range(3):
                 with pytest.raises(StoreError):
                     await channels.publish("ai:x", who, [draft])
@@ -867,13 +867,13 @@ async def _check_kept(folder: Path, acknowledged: dict[tuple[int, int], str]) ->
     channels = channels_on(store)
     if await channels.head("ai:x"):
         events = await events_of(channels)
-        notes = [event.annotation for event in events if isinstance(event, Annotated)]
+        notes = [event.annotation for event in events if isinstance(event, AnnotationEvent)]
         kept = {each.id: each.serial for each in notes}
         assert len(kept) == len(notes)
         assert {f"{lane}.{k}": serial for (lane, k), serial in acknowledged.items()}.items() <= kept.items()
         slots = dict(await store.slots("channel:ai:x", "", "~", 10_000))
         assert replay(events, shown=2) == {key: slots[key] for key in slots if key[0] not in "if"}
-        [message] = (await channels.history("ai:x", History())).items
+        [message] = (await channels.history("ai:x", HistoryQuery())).items
         if notes:
             assert summary(message)[CITES]["a"]["total"] == len(notes)
     await store.close()

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 from cases import ROOT
 from citewire import cli
 from citewire.server.capability import Capability
-from citewire.server.checks import MOST_QUOTES, Checks
+from citewire.server.checks import MOST_QUOTES, VerifyApi
 from citewire.server.http import openapi, routes
 from citewire.server.keys import Caller, Keyring
 from citewire.server.settings import Settings
 from citewire.verification.engine import Engine
-from citewire.verification.sources import Source
+from citewire.verification.sources import SourceInput
 
 SAMPLES = ROOT / "src/citewire/samples"
 HANDBOOK = "Everyone has 28 days of paid holiday a year"
@@ -46,13 +46,13 @@ ANSWER = (
 class Watched(Engine):
     """Says which scopes it was given, and which it was told to forget."""
 
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: SourceInput) -> None:
         super().__init__(sources, workers=1)
         self.scopes: list[str] = []
         self.forgotten: list[str] = []
         self.added = asyncio.Event()
 
-    async def add(self, *sources: Source, scope: str | None = None, is_kept: bool = False) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None, is_kept: bool = False) -> None:
         self.scopes.append(str(scope))
         await super().add(*sources, scope=scope, is_kept=is_kept)
         self.added.set()
@@ -69,7 +69,7 @@ class Desk:
         self.keyring = Keyring(folder)
         self.key = self.keyring.create(Capability.of({"verify": ["verify"]}))
         self.engine = Watched(SAMPLES / "handbook.md")
-        self.operations = Checks(self.engine, Settings()).operations()
+        self.operations = VerifyApi(self.engine, Settings()).operations()
         self.app = Starlette(routes=routes(self.operations, self.authenticate))
         self.runner = asyncio.Runner()
         self.runner.run(self.engine.__aenter__())
@@ -306,7 +306,7 @@ def test_a_request_that_ends_early_leaves_nothing(desk: Desk, how: str) -> None:
     desk.runner.run(main())
     assert sent == []
     assert len(desk.engine.forgotten) == before + 1
-    assert desk.engine.given(desk.engine.scopes[-1]) == ()
+    assert desk.engine.scope_sources(desk.engine.scopes[-1]) == ()
 
 
 # --- what is refused --------------------------------------------------------------------------------------

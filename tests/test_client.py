@@ -17,14 +17,14 @@ from citewire.agui import transport
 from citewire.agui.client import HttpAgent
 from citewire.agui.events import AnyEvent, EventError, RunInput, decode
 from citewire.agui.sources import BaseAgent, LocalAgent, Next, Replay, RunRequest
-from citewire.agui.sse import PING, FrameTooLarge, frame
+from citewire.agui.sse import PING, FrameTooLarge, encode_frame
 from citewire.agui.transport import (
     BadStatus,
     ConnectFailed,
     DeadlinePassed,
     NoAnswer,
     NotAnEventStream,
-    Stalled,
+    StreamStalled,
     StreamEnded,
     Timeouts,
     UnsupportedEncoding,
@@ -271,9 +271,9 @@ def test_a_run_that_has_ended_is_whole(steps: Answer) -> None:
     ("steps", "timeouts", "error", "came"),
     [
         pytest.param([HOLD], Timeouts(first_byte=LONG), NoAnswer, [], id="no answer"),
-        pytest.param([EVENTS, HOLD], Timeouts(idle=LONG, first_byte=None), Stalled, [], id="no event"),
-        pytest.param([EVENTS, OPEN, HOLD], Timeouts(idle=LONG), Stalled, CUT, id="stall"),
-        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=LONG), Stalled, CUT, id="within a frame"),
+        pytest.param([EVENTS, HOLD], Timeouts(idle=LONG, first_byte=None), StreamStalled, [], id="no event"),
+        pytest.param([EVENTS, OPEN, HOLD], Timeouts(idle=LONG), StreamStalled, CUT, id="stall"),
+        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=LONG), StreamStalled, CUT, id="within a frame"),
         pytest.param([HOLD], Timeouts(total=LONG), DeadlinePassed, [], id="total, no answer"),
         pytest.param([EVENTS, OPEN, HOLD], Timeouts(total=LONG), DeadlinePassed, CUT, id="total"),
     ],
@@ -604,8 +604,8 @@ def test_an_aborted_run_gives_no_more_events() -> None:
 
 def test_joins_a_run_after_the_last_event() -> None:
     async def main() -> None:
-        first = b"".join(frame(decode(event), f"e{n}") for n, event in enumerate([STARTED, HELLO]))
-        rest = frame(decode(FINISHED), "é2") + b"id:\n\n"
+        first = b"".join(encode_frame(decode(event), f"e{n}") for n, event in enumerate([STARTED, HELLO]))
+        rest = encode_frame(decode(FINISHED), "é2") + b"id:\n\n"
         async with Loopback([answer(first)], [answer(rest)]) as server, HttpAgent(server.url) as agent:
             assert agent.last_event_id is None
             cut = await receive(agent.run_agent())

@@ -12,9 +12,9 @@ import pytest
 
 from cases import CASES, need_cases
 from citewire.agui import Thread
-from citewire.agui.client import outgoing
+from citewire.agui.client import prepare_input
 from citewire.agui.events import RunInput, coerce, to_dict
-from citewire.agui.protocol import Gate, ProtocolError
+from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
 from matching import MISSING, matches
 
 STREAMS = sorted((CASES / "agui-streams").glob("*.json"))
@@ -28,7 +28,7 @@ def case(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def delivered(stream: Sequence[Any]) -> list[dict[str, Any]]:
     """The events as the client delivers them, up to the one that it rejects."""
-    gate, events = Gate(), list[dict[str, Any]]()
+    gate, events = ProtocolEnforcer(), list[dict[str, Any]]()
     try:
         for event in stream:
             events.extend(map(to_dict, gate.admit(coerce(event))))
@@ -88,5 +88,5 @@ def test_the_run_input_is_what_the_protocol_says(case: dict[str, Any]) -> None:
     expected = case["expect"]
     if "request" not in expected or case.get("client", {}).get("maxProtocolVersion") == "0.0.39":
         return
-    sent = outgoing(RunInput(thread_id="t", run_id="r", messages=case["input"]["messages"]))
+    sent = prepare_input(RunInput(thread_id="t", run_id="r", messages=case["input"]["messages"]))
     assert matches({"messages": sent.messages}, expected["request"])

@@ -10,8 +10,8 @@ import pytest
 
 from cases import CASES, need_cases
 from citewire.agui import Thread, bridge_citations_state
-from citewire.agui.thread import Gone
-from citewire.patch import PatchError, apply
+from citewire.agui.thread import NotInLog
+from citewire.patch import PatchError, apply_patch
 from matching import matches
 
 Json = dict[str, Any]
@@ -86,7 +86,7 @@ def test_shared_cases(case: Json) -> None:
         assert [problem.code for problem in thread.problems] == ["bad_patch"]
         assert thread.contract.state == case["call"]["doc"]
         with pytest.raises(PatchError) as caught:
-            apply(case["call"]["doc"], case["call"]["ops"])
+            apply_patch(case["call"]["doc"], case["call"]["ops"])
         assert expected["throws"] in str(caught.value)
         return
     shown = thread.contract.to_json()
@@ -520,7 +520,7 @@ def test_large_events_shorten_the_history() -> None:
     thread = Thread()
     for number in range(60):
         thread.apply({"type": "RAW", "event": f"{number}" + "x" * (2 << 20)})
-    with pytest.raises(Gone):
+    with pytest.raises(NotInLog):
         thread.entries(0)
     assert thread.number == 60
 

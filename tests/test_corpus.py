@@ -27,8 +27,8 @@ from cases import need, need_cases
 from citewire.documents.document import Box, Document
 from citewire.documents.pdf import read_pdf
 from citewire.model import Status
-from citewire.verification.library import Checked, Library
-from citewire.verification.near import Near
+from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.near import ExpectedPlace
 
 # Pages that a quote is taken from, and quotes of each page that another extractor reads.
 EVERY, OTHERS = 3, 3
@@ -55,8 +55,8 @@ def document(path: Path) -> Document:
 
 
 @cache
-def library(path: Path) -> Library:
-    return Library([document(path)])
+def library(path: Path) -> DocumentSet:
+    return DocumentSet([document(path)])
 
 
 def corpus(*names: str) -> list[Path]:
@@ -81,11 +81,11 @@ def own_quotes() -> Iterator[Sample]:
                 yield Sample(path, page.number, re.sub("[\x02\ufffe]", "-\n", words))
 
 
-def check(sample: Sample) -> Checked:
-    return library(sample.path).check(sample.words, near=Near(() if sample.page is None else (sample.page,)))
+def check(sample: Sample) -> CheckResult:
+    return library(sample.path).check(sample.words, near=ExpectedPlace(() if sample.page is None else (sample.page,)))
 
 
-def is_right(sample: Sample, checked: Checked) -> bool:
+def is_right(sample: Sample, checked: CheckResult) -> bool:
     """On its page, or where it says that the words are in other places as well."""
     several = any("places" in warning for warning in checked.warnings)
     return several or checked.page == sample.page or f"to {sample.page}" in " ".join(checked.warnings)

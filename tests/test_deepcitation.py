@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from cases import payload_paths
 from citewire.codec import decode, encode
 from citewire.dialects import deepcitation
-from citewire.dialects.base import Options
-from citewire.dialects.deepcitation import ALIASES, END, START, canonical
+from citewire.dialects.base import DialectOptions
+from citewire.dialects.deepcitation import ALIASES, BLOCK_END, BLOCK_START, canonicalize
 from citewire.errors import CitewireError, ShapeError
 from citewire.keys import key
 from citewire.model import (
@@ -120,7 +120,7 @@ STATE: Any = {
 
 
 def in_block(value: Any, before: str = TEXT + "\n\n", behind: str = "\n") -> Any:
-    return {"text": f"{before}{START}\n{json.dumps(value, indent=1)}\n{END}{behind}", "run": 3}
+    return {"text": f"{before}{BLOCK_START}\n{json.dumps(value, indent=1)}\n{BLOCK_END}{behind}", "run": 3}
 
 
 SHORT: Any = {"n": 1, "r": "why", "f": "departs daily at 12:00", "k": "12:00", "p": "3_2", "l": [13, 12]}
@@ -147,11 +147,11 @@ SAMPLES = {
 
 
 def read(payload: Any, text: str | None = None) -> Answer:
-    return deepcitation.read_all(payload, Options(text=text))[0]
+    return deepcitation.read_all(payload, DialectOptions(text=text))[0]
 
 
 def write(answer: Answer) -> Written:
-    return deepcitation.write(answer, Options())
+    return deepcitation.write(answer, DialectOptions())
 
 
 def touched(answer: Answer) -> Answer:
@@ -170,14 +170,14 @@ def markers(answer: Answer) -> dict[str, str | None]:
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
 def test_every_form_is_detected_and_given_back(payload: Any) -> None:
     assert deepcitation.detect(payload)
-    for answer in deepcitation.read_all(payload, Options()):
+    for answer in deepcitation.read_all(payload, DialectOptions()):
         assert write(answer) == Written(payload)
         assert write(touched(answer)) == Written(payload)
 
 
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
 def test_a_bare_answer_loses_only_what_is_named(payload: Any) -> None:
-    for answer in deepcitation.read_all(payload, Options()):
+    for answer in deepcitation.read_all(payload, DialectOptions()):
         written = write(answer.bare())
         back = read(decode(encode(written.payload)))
 
@@ -188,9 +188,9 @@ def test_a_bare_answer_loses_only_what_is_named(payload: Any) -> None:
 
 @pytest.mark.parametrize("payload", SAMPLES.values(), ids=SAMPLES)
 def test_what_could_not_be_read_outlives_the_citations(payload: Any) -> None:
-    for number, answer in enumerate(deepcitation.read_all(payload, Options())):
+    for number, answer in enumerate(deepcitation.read_all(payload, DialectOptions())):
         written = write(replace(answer, citations=(), sources=()))
-        back = deepcitation.read_all(written.payload, Options())[number]
+        back = deepcitation.read_all(written.payload, DialectOptions())[number]
 
         assert back.citations == ()
         assert back.text == answer.text
@@ -265,7 +265,7 @@ def test_a_request_names_the_attachment_for_all() -> None:
 
 
 def test_state_has_an_answer_for_each_message() -> None:
-    first, second = deepcitation.read_all(STATE, Options())
+    first, second = deepcitation.read_all(STATE, DialectOptions())
     assert (first.id, second.id) == ("m1", "m2")
     verdict = Verification("verified", quote="departs daily at 12:00")
     checked = replace(first, citations=(replace(first.citations[0], verification=verdict),))
@@ -286,7 +286,7 @@ def test_state_has_an_answer_for_each_message() -> None:
 def test_a_block_is_no_text(payload: Any) -> None:
     answer = read(payload)
     assert answer.text.startswith(TEXT)
-    assert START not in answer.text
+    assert BLOCK_START not in answer.text
     first = answer.citations[0]
     assert first.refs[0] == replace(
         SourceRef(first.refs[0].source_id, Lines((13, 12), 3), "departs daily at 12:00", "12:00"),
@@ -312,8 +312,8 @@ def test_a_changed_block_is_written_anew_and_the_rest_stays() -> None:
         citations=tuple(replace(c, refs=(ref,)) if c.ordinal == 1 else c for c in answer.citations),
     )
     text = write(changed).payload["text"]
-    before, _, rest = text.partition(START)
-    body, _, behind = rest.partition(END)
+    before, _, rest = text.partition(BLOCK_START)
+    body, _, behind = rest.partition(BLOCK_END)
 
     assert (before, behind) == (TEXT + "\n\n", "\n\nGood journey [2].")
     assert json.loads(body) == {
@@ -357,21 +357,21 @@ def test_a_verdict_on_a_block_stands_beside_it() -> None:
 @pytest.mark.parametrize(
     ("text", "visible", "citations", "problems"),
     [
-        pytest.param(f"Hi [1]. {START}", "Hi [1].", 0, 0, id="cut off at once"),
-        pytest.param(f'Hi [1].{START}[{{"id":1}}]', "Hi [1].", 1, 0, id="never closed"),
-        pytest.param(f"Hi. {START}  {END} Bye.", "Hi. Bye.", 0, 0, id="empty"),
+        pytest.param(f"Hi [1]. {BLOCK_START}", "Hi [1].", 0, 0, id="cut off at once"),
+        pytest.param(f'Hi [1].{BLOCK_START}[{{"id":1}}]', "Hi [1].", 1, 0, id="never closed"),
+        pytest.param(f"Hi. {BLOCK_START}  {BLOCK_END} Bye.", "Hi. Bye.", 0, 0, id="empty"),
         pytest.param(
-            f"A model ends with {START} as told.", f"A model ends with {START} as told.", 0, 0, id="prose"
+            f"A model ends with {BLOCK_START} as told.", f"A model ends with {BLOCK_START} as told.", 0, 0, id="prose"
         ),
         pytest.param(
-            f'Of {START}, then [1] {START}[{{"id":1}}]{END}', f"Of {START}, then [1]", 1, 0, id="both"
+            f'Of {BLOCK_START}, then [1] {BLOCK_START}[{{"id":1}}]{BLOCK_END}', f"Of {BLOCK_START}, then [1]", 1, 0, id="both"
         ),
-        pytest.param(f'[1][2]{START}[{{"n":1}}]{END} x {START}[{{"n":2}}]{END}', "[1][2] x", 2, 0, id="two"),
-        pytest.param(f"Hi. {START}[{{'id': 1}}]{END}", "Hi.", 0, 1, id="not JSON"),
-        pytest.param(f'Hi. {START}{{"note": "x"}}{END}', "Hi.", 0, 1, id="no entries"),
-        pytest.param(f'Hi. {START}{{"__proto__": [{{"n": 1}}]}}{END}', "Hi.", 0, 1, id="unsafe"),
+        pytest.param(f'[1][2]{BLOCK_START}[{{"n":1}}]{BLOCK_END} x {BLOCK_START}[{{"n":2}}]{BLOCK_END}', "[1][2] x", 2, 0, id="two"),
+        pytest.param(f"Hi. {BLOCK_START}[{{'id': 1}}]{BLOCK_END}", "Hi.", 0, 1, id="not JSON"),
+        pytest.param(f'Hi. {BLOCK_START}{{"note": "x"}}{BLOCK_END}', "Hi.", 0, 1, id="no entries"),
+        pytest.param(f'Hi. {BLOCK_START}{{"__proto__": [{{"n": 1}}]}}{BLOCK_END}', "Hi.", 0, 1, id="unsafe"),
         pytest.param(
-            f'[1] {START}[{{"n":1}},{{"n":-1}},{{"n":1,"f":5}}]{END}', "[1]", 1, 2, id="bad entries"
+            f'[1] {BLOCK_START}[{{"n":1}},{{"n":-1}},{{"n":1,"f":5}}]{BLOCK_END}', "[1]", 1, 2, id="bad entries"
         ),
     ],
 )
@@ -382,13 +382,13 @@ def test_blocks_of_all_sorts(text: str, visible: str, citations: int, problems: 
 
 
 def test_unreadable_blocks_stay_when_citations_come() -> None:
-    payload = {"text": f"Hi. {START}{{oops{END}"}
+    payload = {"text": f"Hi. {BLOCK_START}{{oops{BLOCK_END}"}
     new = Citation("c1", (SourceRef("s1", quote="q"),), insert_at=Point(0, 2))
     written = write(
         replace(read(payload), citations=(new,), sources=(Source("s1", "document", file_id="f"),))
     )
 
-    assert written.payload["text"] == f"Hi [1]. {START}{{oops{END}"
+    assert written.payload["text"] == f"Hi [1]. {BLOCK_START}{{oops{BLOCK_END}"
     assert [c.ordinal for c in read(written.payload).citations] == [1]
 
 
@@ -448,9 +448,9 @@ def test_spellings_of_times(spelling: str, start: str, end: str) -> None:
 
 
 def test_canonical_prefers_the_published_name() -> None:
-    assert canonical({"k": "last", "anchor": "later", "anchorText": "first"}) == {"anchorText": "first"}
-    assert canonical({"k": "last", "anchor": "later", "anchorText": None}) == {"anchorText": "later"}
-    assert canonical({"own": 1}) == {"own": 1}
+    assert canonicalize({"k": "last", "anchor": "later", "anchorText": "first"}) == {"anchorText": "first"}
+    assert canonicalize({"k": "last", "anchor": "later", "anchorText": None}) == {"anchorText": "later"}
+    assert canonicalize({"own": 1}) == {"own": 1}
 
 
 @pytest.mark.parametrize(
@@ -652,7 +652,7 @@ def test_unsafe_keys_are_left_out(name: str) -> None:
     assert [citation.id for citation in answer.citations] == ["a"]
     assert [problem.path for problem in answer.problems] == [f"$.citations.{name}"]
     state = {**STATE, "messages": {name: MESSAGE, "m2": STATE["messages"]["m2"]}}
-    assert [a.id for a in deepcitation.read_all(state, Options())] == ["m2"]
+    assert [a.id for a in deepcitation.read_all(state, DialectOptions())] == ["m2"]
     assert name not in write(Answer(citations=(Citation(name, verification=Verification("missed")),))).payload
 
 
@@ -673,7 +673,7 @@ def test_unsafe_keys_are_left_out(name: str) -> None:
 )
 def test_a_hopeless_payload_is_refused(payload: Any, path: str) -> None:
     with pytest.raises(ShapeError) as caught:
-        deepcitation.read_all(payload, Options())
+        deepcitation.read_all(payload, DialectOptions())
     assert caught.value.path == path
 
 
@@ -810,11 +810,11 @@ def test_ids_that_are_keys_stay() -> None:
 
 
 def test_what_looks_like_a_block_is_taken_out_and_named() -> None:
-    answer = Answer((Part(f"A {START}[{{}}]{END} B"),))
+    answer = Answer((Part(f"A {BLOCK_START}[{{}}]{BLOCK_END} B"),))
     written = write(answer)
     assert written.payload == {"text": "A B", "citations": {}}
     assert [loss.field for loss in written.losses] == ["text"]
-    nested = Answer((Part(f"{START[:5]}{START}{{{END}{START[5:]}{{" * 4),))
+    nested = Answer((Part(f"{BLOCK_START[:5]}{BLOCK_START}{{{BLOCK_END}{BLOCK_START[5:]}{{" * 4),))
     assert read(write(nested).payload).bare() == replace(nested, parts=(Part(""),))
 
 
@@ -838,11 +838,11 @@ PIECES = [
         "\\",
         "\n\n",
     ),
-    *("é", "😀", "[2024]", "[0]", "[cite: 1]", "【4:0†s】", "[^n]", START, END, "{", "[]", "iPhone", ": "),
+    *("é", "😀", "[2024]", "[0]", "[cite: 1]", "【4:0†s】", "[^n]", BLOCK_START, BLOCK_END, "{", "[]", "iPhone", ": "),
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
-words = st.sampled_from(["", "a", "a|b", END, "é😀", "citations", "__proto__", "0_0", "\ud800"])
-whole = st.sampled_from(["", "a", "a|b", END, "é😀", "citations", "__proto__"])
+words = st.sampled_from(["", "a", "a|b", BLOCK_END, "é😀", "citations", "__proto__", "0_0", "\ud800"])
+whole = st.sampled_from(["", "a", "a|b", BLOCK_END, "é😀", "citations", "__proto__"])
 junk = st.sampled_from(
     [None, 0, -1, 1.5, True, "", "x", [], {}, [1], {"a": 1}, "3", "2_1", 10**400, "\ud800"]
 )
@@ -899,7 +899,7 @@ def blocks(draw: st.DrawFn) -> str:
     except ValueError:
         body = "{oops"
     space = st.sampled_from(["", "\n\n", " "])
-    return f"{draw(space)}{START}{draw(space)}{body}{draw(st.sampled_from([END, END + ' ', '']))}"
+    return f"{draw(space)}{BLOCK_START}{draw(space)}{body}{draw(st.sampled_from([BLOCK_END, BLOCK_END + ' ', '']))}"
 
 
 KEYS = st.sampled_from(
@@ -975,7 +975,7 @@ LOCATORS = st.sampled_from(
 
 @given(payload=payloads(), text=st.none() | texts, data=st.data())
 def test_any_payload_is_given_back_and_any_change_is_read_back(payload: Any, text: Any, data: Any) -> None:
-    options = Options(text=text)
+    options = DialectOptions(text=text)
     try:
         answers = deepcitation.read_all(payload, options)
     except CitewireError:
@@ -1029,10 +1029,10 @@ def test_markers_among_brackets_read_back(text: str, data: st.DataObject) -> Non
 
 HOSTILE = {
     "one number for all": {"text": "[1] " * 3000, "citations": {str(n): {"n": 1} for n in range(3000)}},
-    "delimiters": {"text": START * 5000 + " " * 5000},
-    "open blocks": {"text": (START + "{") * 5000},
-    "spaces before blocks": {"text": (" " * 500 + START + "{}" + END) * 500},
-    "the same entry": {"text": START + json.dumps([{"n": 1, "f": "q"}] * 3000) + END},
+    "delimiters": {"text": BLOCK_START * 5000 + " " * 5000},
+    "open blocks": {"text": (BLOCK_START + "{") * 5000},
+    "spaces before blocks": {"text": (" " * 500 + BLOCK_START + "{}" + BLOCK_END) * 500},
+    "the same entry": {"text": BLOCK_START + json.dumps([{"n": 1, "f": "q"}] * 3000) + BLOCK_END},
 }
 
 

@@ -22,7 +22,7 @@ from citewire import codec
 from citewire.channels.hub import Hub
 from citewire.channels.sqlite import SqliteStore
 from citewire.documents.cache import Cache
-from citewire.documents.fetch import AddressRefused, Fetched, FetchError
+from citewire.documents.fetch import AddressRefused, FetchResult, FetchError
 from citewire.server.blobs import Blobs
 from citewire.server.capability import FULL, Capability
 from citewire.server.deepcitation.attachments import DAY, LIFETIME, Attachments
@@ -451,7 +451,7 @@ class Desk(NamedTuple):
 
 
 @asynccontextmanager
-async def desk(folder: Path, fetch: Callable[[str], Fetched] | None = None) -> AsyncGenerator[Desk]:
+async def desk(folder: Path, fetch: Callable[[str], FetchResult] | None = None) -> AsyncGenerator[Desk]:
     time = [1_800_000_000.0]
     store = SqliteStore(folder)
     hub = Hub(store)
@@ -518,13 +518,13 @@ def test_a_url(tmp_path: Path) -> None:
     """It is fetched once a day, unless somebody wants it fresh; where it fails, that is told and kept."""
     asked: list[str] = []
 
-    def fetch(url: str) -> Fetched:
+    def fetch(url: str) -> FetchResult:
         asked.append(url)
         if "away" in url:
             raise FetchError("nobody answers there")
         if "inside" in url:
             raise AddressRefused("not a public address")
-        return Fetched(b"<!doctype html><p>Opening hours are from 9 to 5.</p>", url, "text/html")
+        return FetchResult(b"<!doctype html><p>Opening hours are from 9 to 5.</p>", url, "text/html")
 
     async def main(here: Desk) -> None:
         url = "https://www.shop.example/hours.html"

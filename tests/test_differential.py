@@ -14,7 +14,7 @@ from agui_node import Answer, RealClient, need_node
 from agui_streams import Json, Streams
 from citewire.agui import Thread
 from citewire.agui.events import coerce, to_dict
-from citewire.agui.protocol import Gate, ProtocolError, check
+from citewire.agui.protocol import ProtocolEnforcer, ProtocolError, check
 from soak import scaled
 
 # Streams for each seed. With twenty times as many nothing else was found.
@@ -51,7 +51,7 @@ def of_ours(request: Json) -> Json:
     thread.contract.to_json()  # takes anything
     held = thread.agui.to_json()
     events: list[str] = []
-    gate = Gate()
+    gate = ProtocolEnforcer()
     try:
         for event in request["stream"]:
             events.extend(delivered.type for delivered in gate.admit(coerce(event)))

@@ -14,7 +14,7 @@ import citewire
 from cases import ROOT
 from citewire import agui, codec
 from citewire.channels import refusal
-from citewire.dialects.beyond import Beyond
+from citewire.dialects.beyond import ExtensionFields
 from citewire.errors import CitewireError
 from citewire.model import Answer
 
@@ -45,7 +45,7 @@ def test_the_protocol_lists_every_code_of_channels() -> None:
 def test_the_protocol_lists_every_field_of_the_citewire_object() -> None:
     table = PROTOCOL.partition("## 2.")[2].partition("## 3.")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(Beyond.__struct_fields__)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(ExtensionFields.__struct_fields__)
 
 
 def test_the_example_is_an_answer() -> None:

@@ -20,7 +20,7 @@ from citewire.documents.draw import (
     draw_all_in_child,
     draw_in_child,
 )
-from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.pdf import read_pdf
 from citewire.documents.reader import ReaderFailed, ReaderTimeout
 from pdfs import HEIGHT, WIDTH, Line, Sheet, make_pdf
@@ -238,7 +238,7 @@ def test_pictures_from_a_child_are_the_same() -> None:
         pytest.param(b"", DocumentError, id="empty"),
         pytest.param(b"%PDF-1.7 and no more", DocumentError, id="cut off"),
         pytest.param(b"\0" * 10_000, DocumentError, id="not a PDF"),
-        pytest.param(make_pdf(Sheet(LINES), locked=True), Encrypted, id="encrypted"),
+        pytest.param(make_pdf(Sheet(LINES), locked=True), EncryptedDocument, id="encrypted"),
         pytest.param(make_pdf(Sheet(broken=True)), DocumentError, id="a broken page"),
         pytest.param(make_pdf(), DocumentError, id="no pages"),
     ],

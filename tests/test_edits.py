@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from cases import need_cases
 from citewire.documents import load
-from citewire.verification.match import Searchable
-from citewire.verification.policy import judge
+from citewire.verification.match import SearchableText
+from citewire.verification.policy import judge_quote
 
 # {what the source says→what the quote says}, by kind.
 HARMFUL = {
@@ -441,7 +441,7 @@ SHORT = {
 @pytest.mark.parametrize(("sentence", "quote"), SHORT.values(), ids=SHORT)
 def test_a_word_of_a_short_quote(sentence: str, quote: str) -> None:
     """What is left is enough to say which place was meant."""
-    assert judge(quote, _source(sentence)).status == "altered"
+    assert judge_quote(quote, _source(sentence)).status == "altered"
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_a_word_of_a_short_quote(sentence: str, quote: str) -> None:
 )
 def test_what_only_looks_like_a_short_quote_is_missed(quote: str) -> None:
     text = "Our implementation is small. Additionally, during May it ran. この方法は安全である。Costs fell"
-    assert judge(quote, _source(text)).status == "missed"
+    assert judge_quote(quote, _source(text)).status == "missed"
 
 
 def _read(edited: str) -> tuple[str, str]:
@@ -459,28 +459,28 @@ def _read(edited: str) -> tuple[str, str]:
     )
 
 
-def _source(sentence: str) -> Searchable:
-    return Searchable(f"Before it. {sentence} Afterwards there is more.")
+def _source(sentence: str) -> SearchableText:
+    return SearchableText(f"Before it. {sentence} Afterwards there is more.")
 
 
 @pytest.mark.parametrize("edited", HARMFUL.values(), ids=HARMFUL)
 def test_harmful(edited: str) -> None:
     sentence, quote = _read(edited)
-    finding = judge(quote, _source(sentence))
+    finding = judge_quote(quote, _source(sentence))
     assert finding.status in ("altered", "missed"), finding
-    assert judge(sentence, _source(sentence)).status == "verified"
+    assert judge_quote(sentence, _source(sentence)).status == "verified"
 
 
 @pytest.mark.parametrize("edited", HARMLESS.values(), ids=HARMLESS)
 def test_harmless(edited: str) -> None:
     sentence, quote = _read(edited)
-    finding = judge(quote, _source(sentence))
+    finding = judge_quote(quote, _source(sentence))
     assert finding.status == "verified", finding
 
 
 @pytest.mark.parametrize(("text", "harmful", "harmless"), LANGUAGES.values(), ids=LANGUAGES)
 def test_languages(text: str, harmful: list[str], harmless: list[str]) -> None:
-    verdicts = {quote: judge(quote, _source(text)).status for quote in (*harmful, *harmless)}
+    verdicts = {quote: judge_quote(quote, _source(text)).status for quote in (*harmful, *harmless)}
     assert {quote: verdicts[quote] for quote in harmless} == dict.fromkeys(harmless, "verified")
     assert not [quote for quote in harmful if verdicts[quote] not in ("altered", "missed")]
 
@@ -498,7 +498,7 @@ def test_languages(text: str, harmful: list[str], harmless: list[str]) -> None:
 )
 def test_what_stands_beside_a_quote(sentence: str, quote: str, warning: str | None) -> None:
     """A negation that is part of the word is a difference, one that stands beside it a warning."""
-    finding = judge(quote, _source(sentence))
+    finding = judge_quote(quote, _source(sentence))
     assert finding.status == ("altered" if warning is None else "verified")
     assert bool(finding.warnings) == bool(warning) or warning is None
     assert not warning or warning in " ".join(finding.warnings)
@@ -516,7 +516,7 @@ def test_what_stands_beside_a_quote(sentence: str, quote: str, warning: str | No
 )
 def test_partial(sentence: str, quote: str) -> None:
     """All that is partial: an article more or less, or an ellipsis over a word that may turn the sentence."""
-    assert judge(quote, _source(sentence)).status == "partial"
+    assert judge_quote(quote, _source(sentence)).status == "partial"
 
 
 OWN = [_read(edited)[0] for edited in HARMFUL.values() if re.search("[a-z]{3}", edited)]
@@ -621,12 +621,12 @@ HARMLESS_EDITS: dict[str, Edit] = {
 
 
 @cache
-def _corpus() -> list[tuple[str, Searchable]]:
+def _corpus() -> list[tuple[str, SearchableText]]:
     """Sentences of real documents, in plain words and numbers, with the document."""
-    found: list[tuple[str, Searchable]] = []
+    found: list[tuple[str, SearchableText]] = []
     for path in ("html/markitdown__test_wikipedia.html", "docx/markitdown__test.docx", "pdf/ALCE__ALCE.pdf"):
         text = load(need_cases() / "corpus" / path).text
-        source = Searchable(text)
+        source = SearchableText(text)
         plain = re.findall(r"(?<=[.!?]\s)[A-Z][A-Za-z0-9,;:%$’' \n-]{50,250}\.(?=\s)", text)
         found += [(" ".join(sentence.split()), source) for sentence in plain]
     return found
@@ -643,7 +643,7 @@ def _edited(sentence: str, edit: Edit, random: Random) -> str:
 @settings(max_examples=10, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.sampled_from(OWN), st.randoms())
 def test_any_sentence_with_a_harmful_edit(edit: Edit, sentence: str, random: Random) -> None:
-    finding = judge(_edited(sentence, edit, random), _source(sentence))
+    finding = judge_quote(_edited(sentence, edit, random), _source(sentence))
     assert finding.status in ("altered", "missed"), finding
 
 
@@ -651,7 +651,7 @@ def test_any_sentence_with_a_harmful_edit(edit: Edit, sentence: str, random: Ran
 @settings(max_examples=10, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.sampled_from(OWN), st.randoms())
 def test_any_sentence_with_a_harmless_edit(edit: Edit, sentence: str, random: Random) -> None:
-    finding = judge(_edited(sentence, edit, random), _source(sentence))
+    finding = judge_quote(_edited(sentence, edit, random), _source(sentence))
     assert finding.status == "verified", finding
 
 
@@ -668,8 +668,8 @@ def test_sentences_of_the_corpus_with_a_harmless_edit(edit: Edit) -> None:
 def _check_corpus(edit: Edit, *, harmful: bool) -> None:
     @settings(max_examples=15, suppress_health_check=[HealthCheck.filter_too_much])
     @given(st.sampled_from(_corpus()), st.randoms())
-    def check(sentence: tuple[str, Searchable], random: Random) -> None:
-        finding = judge(_edited(sentence[0], edit, random), sentence[1])
+    def check(sentence: tuple[str, SearchableText], random: Random) -> None:
+        finding = judge_quote(_edited(sentence[0], edit, random), sentence[1])
         assert (finding.status in ("altered", "missed")) if harmful else finding.status == "verified", finding
 
     check()

@@ -20,16 +20,16 @@ from msgspec.structs import replace
 from citewire.documents.cache import Cache
 from citewire.documents.load import load
 from citewire.verification import kept, worker
-from citewire.verification.engine import Engine, Limits
-from citewire.verification.library import Checked, Library
-from citewire.verification.match import Searchable
-from citewire.verification.near import Near
-from citewire.verification.reading import Reading
-from citewire.verification.shelf import Numbered, Search
-from citewire.verification.sketches import sketch
-from citewire.verification.sources import Given, Source
-from citewire.verification.verifier import Asked, Verifier
-from citewire.verification.worker import Setup, Worker
+from citewire.verification.engine import Engine, EngineLimits
+from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.match import SearchableText
+from citewire.verification.near import ExpectedPlace
+from citewire.verification.reading import SourceReading
+from citewire.verification.shelf import DocumentRef, SearchRequest
+from citewire.verification.sketches import make_sketch
+from citewire.verification.sources import SourceContent, SourceInput
+from citewire.verification.verifier import QuoteCheck, Verifier
+from citewire.verification.worker import WorkerSetup, SearchWorker
 from clock import LONG, clock, on_clock
 from test_library import document
 
@@ -69,12 +69,12 @@ serve()
 """
 
 
-def fee(n: int, **more: Any) -> Asked:
-    return Asked(f"fee{n}", f"The fee of member {n} is {n + 40} dollars", **more)
+def fee(n: int, **more: Any) -> QuoteCheck:
+    return QuoteCheck(f"fee{n}", f"The fee of member {n} is {n + 40} dollars", **more)
 
 
-def poison(word: str) -> Asked:
-    return Asked(word, f"these words {word} the worker", source="part1")
+def poison(word: str) -> QuoteCheck:
+    return QuoteCheck(word, f"these words {word} the worker", source="part1")
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def nothing_left() -> Iterator[None]:
 
 
 def run(
-    quotes: Any, sources: Source | Iterable[Source] = SOURCES, **options: Any
-) -> dict[str | None, Checked]:
-    async def main() -> dict[str | None, Checked]:
+    quotes: Any, sources: SourceInput | Iterable[SourceInput] = SOURCES, **options: Any
+) -> dict[str | None, CheckResult]:
+    async def main() -> dict[str | None, CheckResult]:
         async with Engine(sources, **options) as engine:
             return {checked.id: checked async for checked in engine.check(quotes)}
 
@@ -133,21 +133,21 @@ def test_it_says_what_the_library_says(count: int) -> None:
         fee(1),
         fee(0, source="part0.txt"),
         fee(1, source="PART0"),
-        fee(1, near=Near((7,))),
-        Asked("line", "The fee of member 1 is 41 dollars", near=Near((1,), (99,))),
-        Asked("around", "due on day", near=Near((), (3,), "dollars,", "2.")),
-        Asked("strange", "due on day", near=Near((-1,), (2**53,), "\ud800")),
-        Asked("altered", "The fee of member 1 is 54 dollars"),
-        Asked("absent", "nobody has ever written down such words as these"),
-        Asked("short", "41 dollars"),
-        Asked("shorter", "day 4"),
-        Asked("empty", " ... "),
-        Asked("unknown", "The fee", source="nobody.txt"),
-        Asked("everywhere", "due on day"),
+        fee(1, near=ExpectedPlace((7,))),
+        QuoteCheck("line", "The fee of member 1 is 41 dollars", near=ExpectedPlace((1,), (99,))),
+        QuoteCheck("around", "due on day", near=ExpectedPlace((), (3,), "dollars,", "2.")),
+        QuoteCheck("strange", "due on day", near=ExpectedPlace((-1,), (2**53,), "\ud800")),
+        QuoteCheck("altered", "The fee of member 1 is 54 dollars"),
+        QuoteCheck("absent", "nobody has ever written down such words as these"),
+        QuoteCheck("short", "41 dollars"),
+        QuoteCheck("shorter", "day 4"),
+        QuoteCheck("empty", " ... "),
+        QuoteCheck("unknown", "The fee", source="nobody.txt"),
+        QuoteCheck("everywhere", "due on day"),
     ]
     # Verdicts come as they are known: what is asked twice needs ids of its own.
     asked = [replace(each, id=f"{number} {each.id}") for number, each in enumerate(asked)]
-    library = Library(SOURCES[:count])
+    library = DocumentSet(SOURCES[:count])
     expected = {each.id: library.check(each.quote, each.source, each.near, each.id) for each in asked}
     assert run(asked, SOURCES[:count], workers=2) == expected
 
@@ -164,14 +164,14 @@ def test_many_quotes_in_many_documents() -> None:
     vocabulary = [a + b + c + d for a in starts for b in "aeiou" for c in ends for d in ("", "ing", "ed")]
     texts = [" ".join(random.choices(vocabulary, k=2000)) for _ in range(20)]
     sources = [document([text + "\n"], f"{n}.txt") for n, text in enumerate(texts)]
-    alone = [Library([source]) for source in sources]
-    asked: list[Asked] = []
+    alone = [DocumentSet([source]) for source in sources]
+    asked: list[QuoteCheck] = []
     expected: list[tuple[str, str | None]] = []
     for number in range(120):
         words = texts[number % 20].split()
         at = random.randrange(len(words) - 16)
         quote = noisy(" ".join(words[at : at + 16]), random, (0.0, 0.03, 0.1)[number % 3])
-        asked.append(Asked(str(number), quote))
+        asked.append(QuoteCheck(str(number), quote))
         checked = alone[number % 20].check(quote)
         expected.append((checked.status, checked.source))
     found = run(asked, sources, workers=2, deadline=None)
@@ -185,17 +185,17 @@ def test_sources_of_every_kind(tmp_path: Path) -> None:
     (folder / ".hidden.txt").write_text("Hidden files are not read.")
     (folder / "sub/one.txt").write_text("The first source is a file in a folder.")
     (tmp_path / "two.md").write_text("The second source is a *file*.")
-    tool = Given("The third source is a text.", "search", "https://a.test/x/page.html", "A title")
-    sources = [folder, str(tmp_path / "two.md"), tool, SOURCES[0], Given(b"The fifth source is bytes.", "b")]
+    tool = SourceContent("The third source is a text.", "search", "https://a.test/x/page.html", "A title")
+    sources = [folder, str(tmp_path / "two.md"), tool, SOURCES[0], SourceContent(b"The fifth source is bytes.", "b")]
     asked = [
-        Asked("1", "The first source is a file", source="sub/one.txt"),
-        Asked("2", "The second source is a file", source=str(tmp_path / "two.md")),
-        Asked("3", "The third source is a text", source="https://a.test/x/page.html"),
-        Asked("4", "The fee of member 0 is 40 dollars", source=SOURCES[0].sha256),
-        Asked("5", "The fifth source is bytes"),
-        Asked("6", "The third source is a text", source="a title"),
-        Asked("7", "The first source is a file", source="one.txt"),
-        Asked("8", "Hidden files are not read"),
+        QuoteCheck("1", "The first source is a file", source="sub/one.txt"),
+        QuoteCheck("2", "The second source is a file", source=str(tmp_path / "two.md")),
+        QuoteCheck("3", "The third source is a text", source="https://a.test/x/page.html"),
+        QuoteCheck("4", "The fee of member 0 is 40 dollars", source=SOURCES[0].sha256),
+        QuoteCheck("5", "The fifth source is bytes"),
+        QuoteCheck("6", "The third source is a text", source="a title"),
+        QuoteCheck("7", "The first source is a file", source="one.txt"),
+        QuoteCheck("8", "Hidden files are not read"),
     ]
     found = run(asked, sources, cache=Cache(tmp_path / "cache"))
     expected = ["sub/one.txt", "two.md", "search", "part0.txt", "b", "search", "sub/one.txt", None]
@@ -217,8 +217,8 @@ def test_a_quote_is_pinned_to_its_source_if_that_is_known(likely: tuple[str, ...
 
 
 def test_the_same_content_under_two_names() -> None:
-    sources = [Given("The same words twice.", name) for name in ("b.txt", "a.txt")]
-    asked = [Asked("1", "The same words twice"), Asked("2", "The same words twice", source="a.txt")]
+    sources = [SourceContent("The same words twice.", name) for name in ("b.txt", "a.txt")]
+    asked = [QuoteCheck("1", "The same words twice"), QuoteCheck("2", "The same words twice", source="a.txt")]
     assert [checked.source for _, checked in sorted(run(asked, sources).items())] == ["b.txt", "a.txt"]
 
 
@@ -227,8 +227,8 @@ def test_a_source_may_come_late() -> None:
         async with Engine(SOURCES[:1], workers=1) as engine:
             await engine.prewarm()
             found = [checked async for checked in engine.check([fee(2)])]
-            await engine.add(SOURCES[2], Given("A tool has found these words.", "tool"))
-            late = [fee(2), Asked("tool", "A tool has found these words", source="tool")]
+            await engine.add(SOURCES[2], SourceContent("A tool has found these words.", "tool"))
+            late = [fee(2), QuoteCheck("tool", "A tool has found these words", source="tool")]
             found += [checked async for checked in engine.check(late)]
             return sorted((checked.status, checked.source) for checked in found)
 
@@ -236,7 +236,7 @@ def test_a_source_may_come_late() -> None:
     assert asyncio.run(main()) == expected
 
 
-def ignore(_: Reading) -> None:
+def ignore(_: SourceReading) -> None:
     """Whoever takes a source and does not want to know."""
 
 
@@ -247,25 +247,25 @@ def test_a_source_may_go_again() -> None:
     async def main() -> None:
         async with Engine(SOURCES[:1], workers=2) as engine:
             for name in ("first.txt", "second.txt", "third.txt"):
-                unread = engine.take(Given(f"Nobody waits for {name}.", "unread"), ignore)
+                unread = engine.add_source(SourceContent(f"Nobody waits for {name}.", "unread"), ignore)
                 told: list[tuple[bool, bool]] = []
-                reading = engine.take(
-                    Given(f"{words}.", name), lambda each, told=told: told.append((each.begun, each.is_read))
+                reading = engine.add_source(
+                    SourceContent(f"{words}.", name), lambda each, told=told: told.append((each.begun, each.is_read))
                 )
                 engine.remove(unread)
                 found = [
-                    checked async for checked in engine.check([Asked("1", words), Asked("2", words, name)])
+                    checked async for checked in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
                 ]
                 assert [(each.status, each.source) for each in found] == [("verified", name)] * 2
                 assert told == [(True, False), (True, True)]
                 engine.remove(reading)
                 os.kill(engine.pids[-1], signal.SIGKILL)
                 left = {
-                    each.id: each async for each in engine.check([Asked("1", words), Asked("2", words, name)])
+                    each.id: each async for each in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
                 }
                 assert (left["1"].status, left["1"].source) == ("altered", "part0.txt")
                 assert left["2"].reason == f"no source is called {name}"
-            assert [reading.name for reading in engine.known] == ["part0.txt"]
+            assert [reading.name for reading in engine.shared_sources] == ["part0.txt"]
 
     asyncio.run(main())
 
@@ -278,7 +278,7 @@ def test_sources_come_and_go_while_quotes_are_checked() -> None:
 
             async def churn() -> None:
                 for n in range(20):
-                    reading = engine.take(Given(f"Words number {n} come and go.", f"{n}.txt"), ignore)
+                    reading = engine.add_source(SourceContent(f"Words number {n} come and go.", f"{n}.txt"), ignore)
                     if n % 2:
                         await engine.prewarm()
                     engine.remove(reading)
@@ -294,7 +294,7 @@ def test_sources_come_and_go_while_quotes_are_checked() -> None:
 
 def test_an_unreadable_source_costs_only_its_quotes(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    bad = [Given(b"PK\3\4", "bad.zip"), tmp_path / "nowhere.txt", tmp_path / "empty"]
+    bad = [SourceContent(b"PK\3\4", "bad.zip"), tmp_path / "nowhere.txt", tmp_path / "empty"]
 
     async def main() -> None:
         async with Engine([*bad, SOURCES[1]], workers=1) as engine:
@@ -303,7 +303,7 @@ def test_an_unreadable_source_costs_only_its_quotes(tmp_path: Path) -> None:
                 fee(2, source="bad.zip"),
                 fee(3, source="nowhere"),
                 fee(4, source=str(tmp_path / "empty")),
-                Asked("absent", "nobody has ever written down such words"),
+                QuoteCheck("absent", "nobody has ever written down such words"),
             ]
             found = {checked.id: checked async for checked in engine.check(asked)}
             assert found["fee1"].status == "verified"
@@ -311,7 +311,7 @@ def test_an_unreadable_source_costs_only_its_quotes(tmp_path: Path) -> None:
             assert found["fee3"].reason == "there is no such file"
             assert found["fee4"].reason == "it is a folder"
             assert found["absent"].warnings == ("not looked for in bad.zip, nowhere.txt, empty",)
-            readings = {reading.name: reading.problem async for reading in engine.readings()}
+            readings = {reading.name: reading.problem async for reading in engine.iter_readings()}
             assert {name for name, problem in readings.items() if problem} == {
                 "bad.zip",
                 "nowhere.txt",
@@ -339,7 +339,7 @@ def test_without_text_or_sources() -> None:
 @pytest.mark.usefixtures("poisoned")
 def test_what_kills_a_worker_is_skipped_and_all_else_is_done(word: str, reason: str) -> None:
     asked = [*(fee(n, source=f"part{n}") for n in range(6)), poison(word), *(fee(n) for n in range(6, 9))]
-    found = run([*asked, Asked("last", "Chapter 1", source="part1")], limits=Limits(seconds=20))
+    found = run([*asked, QuoteCheck("last", "Chapter 1", source="part1")], limits=EngineLimits(seconds=20))
     assert found[word].status == "skipped"
     assert re.fullmatch(reason, found[word].reason or "")
     assert {checked.status for key, checked in found.items() if key != word} == {"verified"}
@@ -350,8 +350,8 @@ def test_where_things_are_on_this_machine_is_only_logged(
 ) -> None:
     """A cache that was lost, or an interpreter that is gone."""
 
-    lost = Worker(Setup(str(tmp_path / "lost"), 1 << 20, 1 << 30))
-    answer = lost.ask(Search("words", 60, documents=(Numbered(0, "a" * 64),)))
+    lost = SearchWorker(WorkerSetup(str(tmp_path / "lost"), 1 << 20, 1 << 30))
+    answer = lost.ask(SearchRequest("words", 60, documents=(DocumentRef(0, "a" * 64),)))
     lost.end()
     assert answer.is_missing
     assert (answer.error, answer.detail) == ("it is not in the cache any more", str(tmp_path / "lost"))
@@ -377,9 +377,9 @@ def test_a_worker_that_others_kill_costs_nothing() -> None:
 
 @pytest.mark.usefixtures("poisoned")
 def test_past_the_deadline_a_quote_is_pending() -> None:
-    async def main() -> list[Checked]:
-        asked, found = [poison("sleep"), fee(0, source="part0")], list[Checked]()
-        async with Engine(SOURCES, deadline=LONG, workers=2, limits=Limits(seconds=LONG)) as engine:
+    async def main() -> list[CheckResult]:
+        asked, found = [poison("sleep"), fee(0, source="part0")], list[CheckResult]()
+        async with Engine(SOURCES, deadline=LONG, workers=2, limits=EngineLimits(seconds=LONG)) as engine:
             async for checked in engine.check(asked):
                 found.append(checked)
                 clock().leap(LONG)
@@ -396,7 +396,7 @@ def test_a_verdict_does_not_wait_for_the_next_quote() -> None:
     async def main() -> list[str]:
         answered, seen = asyncio.Event(), list[str]()
 
-        async def questions() -> AsyncIterator[Asked]:
+        async def questions() -> AsyncIterator[QuoteCheck]:
             for n in range(3):
                 yield fee(n)
                 await answered.wait()
@@ -424,14 +424,14 @@ def test_an_iterator_that_is_closed_early_leaves_the_engine_as_it_was() -> None:
 def test_quotes_are_taken_as_fast_as_results_are() -> None:
     pulled = 0
 
-    def many() -> Iterator[Asked]:
+    def many() -> Iterator[QuoteCheck]:
         nonlocal pulled
         for n in range(100):
             pulled += 1
             yield fee(n % 6)
 
     async def main() -> None:
-        async with Engine(SOURCES, workers=1, limits=Limits(waiting=5)) as engine:
+        async with Engine(SOURCES, workers=1, limits=EngineLimits(waiting=5)) as engine:
             seen = 0
             async for _ in engine.check(many()):
                 seen += 1
@@ -443,7 +443,7 @@ def test_quotes_are_taken_as_fast_as_results_are() -> None:
 
 
 def test_what_a_producer_raises_is_raised_after_what_it_gave() -> None:
-    def broken() -> Iterator[Asked]:
+    def broken() -> Iterator[QuoteCheck]:
         yield fee(1)
         raise LookupError("no more")
 
@@ -473,8 +473,8 @@ def test_a_result_is_remembered() -> None:
 
 def test_a_document_is_read_and_indexed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second engine finds all in the cache: there are no readers any more."""
-    source = Given("The words of a file are kept.", "kept.txt")
-    asked = [Asked("q", "The words of a file are kept")]
+    source = SourceContent("The words of a file are kept.", "kept.txt")
+    asked = [QuoteCheck("q", "The words of a file are kept")]
     first = run(asked, source, cache=Cache(tmp_path))
     entries = sorted(path.name[64:] for path in tmp_path.glob("v*/*"))
     assert entries == ["-text"]
@@ -486,10 +486,10 @@ def test_a_document_is_read_and_indexed_once(tmp_path: Path, monkeypatch: pytest
 
 def test_what_is_kept_has_a_version() -> None:
     """When this fails, views, grams or sketches are not what they were: raise `kept.VERSION`, too."""
-    made = Searchable("The ﬁrst fee™ is ٤0 dol-\nlars — “due” on day 3, 한\n글 בָּ.")
-    arrays = (made.view.starts, made.view.ends, *made.index.grams, sketch(made.letters.text))
+    made = SearchableText("The ﬁrst fee™ is ٤0 dol-\nlars — “due” on day 3, 한\n글 בָּ.")
+    arrays = (made.view.starts, made.view.ends, *made.index.grams, make_sketch(made.letters.text))
     told = hashlib.sha256(made.view.text.encode() + b"".join(array.tobytes() for array in arrays))
-    assert (kept.VERSION, told.hexdigest()[:16]) == (2, "7c7e5a6aae9e9c09")
+    assert (kept.INDEX_VERSION, told.hexdigest()[:16]) == (2, "7c7e5a6aae9e9c09")
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_what_is_kept_has_a_version() -> None:
 def test_what_is_kept_is_what_was_made(text: str, tmp_path: Path) -> None:
     cache, key = Cache(tmp_path), "0" * 64
     cache.put(key, load(text.encode() or b" "))
-    made, again = (kept.Kept.of(text, cache, key) for _ in range(2))
+    made, again = (kept.CachedSearchIndex.load_or_build(text, cache, key) for _ in range(2))
     ours, theirs = made.searchable, again.searchable
     assert (theirs.text, theirs.view.text, theirs.view.joints) == (text, ours.view.text, ours.view.joints)
     for one, other in zip(
@@ -520,7 +520,7 @@ def test_bad_quotes_do_no_harm() -> None:
         [
             fee(1),
             *(
-                Asked(str(n), quote, near=Near((-1, 10**30), (-1, 10**30), quote, quote))
+                QuoteCheck(str(n), quote, near=ExpectedPlace((-1, 10**30), (-1, 10**30), quote, quote))
                 for n, quote in enumerate(bad)
             ),
         ]
@@ -532,7 +532,7 @@ def test_bad_quotes_do_no_harm() -> None:
 
 def test_leaving_early_ends_readers_and_workers(stuck: Path) -> None:
     async def main() -> None:
-        engine = Engine([Given(b"c", f"{n}.txt") for n in range(9)], workers=1)
+        engine = Engine([SourceContent(b"c", f"{n}.txt") for n in range(9)], workers=1)
         async with engine:
             # Waits for a reader to be there.
             await asyncio.to_thread(stuck.read_bytes)
@@ -543,7 +543,7 @@ def test_leaving_early_ends_readers_and_workers(stuck: Path) -> None:
                 await asyncio.sleep(0)
         assert ((await asking).status, engine.pids) == ("skipped", [])
         assert [pid for pid in pids if str(pid) in children()] == []
-        assert [reading.problem async for reading in engine.readings() if not reading.problem] == []
+        assert [reading.problem async for reading in engine.iter_readings() if not reading.problem] == []
         with pytest.raises(RuntimeError):
             await anext(engine.check([fee(1)]))
 
@@ -554,7 +554,7 @@ def test_a_run_that_is_cancelled_leaves_nothing(stuck: Path) -> None:
     """As by Ctrl-C. What is left would be seen by `nothing_left`."""
 
     async def main() -> None:
-        async with Engine([Given(b"c", "c.txt")], workers=2) as engine:
+        async with Engine([SourceContent(b"c", "c.txt")], workers=2) as engine:
             async for _ in engine.check([fee(1)]):
                 pass
 
@@ -571,9 +571,9 @@ def test_a_run_that_is_cancelled_leaves_nothing(stuck: Path) -> None:
 def test_where_nothing_is_quoted_the_closest_passage_is_context() -> None:
     claim = "Member 4 has to pay a fee of 44 dollars, due on day 7"
     asked = [
-        Asked("near", "", claim=claim),
-        Asked("far", "", claim="Whales sing at night"),
-        Asked("none", ""),
+        QuoteCheck("near", "", claim=claim),
+        QuoteCheck("far", "", claim="Whales sing at night"),
+        QuoteCheck("none", ""),
     ]
     found = run(asked)
     assert {(one.status, one.reason) for one in found.values()} == {("skipped", "nothing quoted")}
@@ -587,17 +587,17 @@ def test_where_nothing_is_quoted_the_closest_passage_is_context() -> None:
 def test_what_a_client_posted_takes_no_name_of_a_source() -> None:
     """A quote that names the source is judged by the source; a posted text of its own name says so."""
 
-    async def main() -> list[Checked]:
-        policy = Given("Refunds take 30 days.", "policy.txt")
-        forged = Given("Refunds take 90 days.", "policy.txt", origin="posted")
-        letter = Given("The lamp broke in May.", "letter.txt", origin="posted")
+    async def main() -> list[CheckResult]:
+        policy = SourceContent("Refunds take 30 days.", "policy.txt")
+        forged = SourceContent("Refunds take 90 days.", "policy.txt", origin="posted")
+        letter = SourceContent("The lamp broke in May.", "letter.txt", origin="posted")
         async with Engine([policy], workers=1) as engine:
             await engine.add(forged, letter, scope="run")
             asked = [
-                Asked("named", "Refunds take 90 days.", source="policy.txt", scope="run"),
-                Asked("true", "Refunds take 30 days.", scope="run"),
-                Asked("own", "The lamp broke in May.", source="letter.txt", scope="run"),
-                Asked("loose", "Refunds take 90 days.", scope="run"),
+                QuoteCheck("named", "Refunds take 90 days.", source="policy.txt", scope="run"),
+                QuoteCheck("true", "Refunds take 30 days.", scope="run"),
+                QuoteCheck("own", "The lamp broke in May.", source="letter.txt", scope="run"),
+                QuoteCheck("loose", "Refunds take 90 days.", scope="run"),
             ]
             found = {checked.id: checked async for checked in engine.check(asked)}
             return [found[each.id] for each in asked]

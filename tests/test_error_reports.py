@@ -19,7 +19,7 @@ from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error, report_unexpected
 from citewire.errors import CitewireError, InputError
 from citewire.server.ably.errors import AblyError, info_of
-from citewire.server.http import refusal
+from citewire.server.http import error_response
 from citewire.server.logs import Formatter
 from loopback import Loopback, answer
 from test_runs import House
@@ -97,7 +97,7 @@ def test_an_error_shows_its_detail_to_whoever_runs_the_program_and_to_no_one_els
 )
 def test_rest(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
     """The id is in the message and beside it."""
-    body = bytes(refusal(error).body).decode()
+    body = bytes(error_response(error).body).decode()
     assert SECRET not in body
     name = error_id(body)
     assert f'"id":"{name}"' in body
@@ -105,7 +105,7 @@ def test_rest(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
 
 
 def test_rest_without_detail_has_no_id() -> None:
-    body = bytes(refusal(InputError("no", "$.a")).body).decode()
+    body = bytes(error_response(InputError("no", "$.a")).body).decode()
     assert body == '{"error":{"code":"bad_input","message":"$.a: no"}}'
 
 

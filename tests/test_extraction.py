@@ -12,13 +12,13 @@ import citewire
 from citewire import edits
 from citewire.cli import app
 from citewire.codec import decode
-from citewire.dialects.deepcitation import END, START
+from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
 from citewire.documents import load
 from citewire.extraction import Extraction, Scanner, extract, prompt
 from citewire.extraction.delimiters import DELIMITER
-from citewire.keys import Keys
+from citewire.keys import CitationKeys
 from citewire.model import Lines, Pages, Span, Times
-from citewire.verification.library import Library
+from citewire.verification.library import DocumentSet
 from citewire.verification.report import verify_answer
 
 TEXT = "Revenue grew [1]. Costs fell [2]."
@@ -31,7 +31,7 @@ KEY = "92296a0e8c688c3b"
 
 
 def block(body: str, text: str = TEXT, behind: str = "\n") -> str:
-    return f"{text}\n\n{START}\n{body}\n{END}{behind}"
+    return f"{text}\n\n{BLOCK_START}\n{body}\n{BLOCK_END}{behind}"
 
 
 def first(entry: str) -> str:
@@ -141,7 +141,7 @@ SALVAGED = {
         '{"id":1,"full_phrase":"↑ HTN Na+ 138 98.6°F • E=mc² 01/15"}',
         "↑ HTN Na+ 138 98.6°F • E=mc² 01/15",
     ),
-    "delimiter in a phrase": (f'{{"id":1,"full_phrase":"the {END} tag"}}', f"the {END} tag"),
+    "delimiter in a phrase": (f'{{"id":1,"full_phrase":"the {BLOCK_END} tag"}}', f"the {BLOCK_END} tag"),
     "page as a number": ('{"id":1,"full_phrase":"He left","page_id":3}', "He left"),
     "a field of the wrong kind": ('{"id":1,"full_phrase":"He left","page_id":{"x":[1]}}', "He left"),
     "url type without a url": ('{"id":1,"full_phrase":"He left","type":"url"}', "He left"),
@@ -183,9 +183,9 @@ def test_a_repair_is_reported_with_its_place() -> None:
 
 def test_truncation_anywhere_costs_one_entry_at_most() -> None:
     """However much of the block is there: whole entries are, and half a quote never is."""
-    whole = f'{TEXT}\n{START}\n{{"att":[{FIRST},{SECOND}]}}'
-    for end in range(len(TEXT) + 1 + len(START), len(whole) + 1):
-        for tail in ("", f"\n{END}\n"):
+    whole = f'{TEXT}\n{BLOCK_START}\n{{"att":[{FIRST},{SECOND}]}}'
+    for end in range(len(TEXT) + 1 + len(BLOCK_START), len(whole) + 1):
+        for tail in ("", f"\n{BLOCK_END}\n"):
             found = extract(whole[:end] + tail)
             assert found.visible_text == TEXT
             said = [quote for quote in quotes(found) if quote is not None]
@@ -204,69 +204,69 @@ ONE: list[str | None] = ["Revenue grew 45%"]
 AROUND = {
     "text without a block": Around("Just text.\n", "Just text.\n", []),
     "nothing": Around("", "", []),
-    "no end": Around(f"Hi [1].\n{START}\n[{FIRST}]", "Hi [1].", ONE),
-    "cut behind the start": Around(f"Hi.\n{START}", "Hi.", []),
-    "empty": Around(f"Hi.\n{START}\n{END}", "Hi.", []),
-    "malformed": Around(f"Hi.\n{START}\n{{not json\n{END}", "Hi.", []),
-    "fence within": Around(f"Hi [1].\n{START}\n```json\n[{FIRST}]\n```\n{END}", "Hi [1].", ONE),
-    "fence around": Around(f"Hi [1].\n\n```json\n{START}\n[{FIRST}]\n{END}\n```\nBye.", "Hi [1].\nBye.", ONE),
-    "fence around, at the start": Around(f"```\n{START}\n[{FIRST}]\n{END}\n```\nHi [1].", "Hi [1].", ONE),
+    "no end": Around(f"Hi [1].\n{BLOCK_START}\n[{FIRST}]", "Hi [1].", ONE),
+    "cut behind the start": Around(f"Hi.\n{BLOCK_START}", "Hi.", []),
+    "empty": Around(f"Hi.\n{BLOCK_START}\n{BLOCK_END}", "Hi.", []),
+    "malformed": Around(f"Hi.\n{BLOCK_START}\n{{not json\n{BLOCK_END}", "Hi.", []),
+    "fence within": Around(f"Hi [1].\n{BLOCK_START}\n```json\n[{FIRST}]\n```\n{BLOCK_END}", "Hi [1].", ONE),
+    "fence around": Around(f"Hi [1].\n\n```json\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nBye.", "Hi [1].\nBye.", ONE),
+    "fence around, at the start": Around(f"```\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nHi [1].", "Hi [1].", ONE),
     "prose before the JSON": Around(
-        f"Hi [1].\n{START}\nHere is the data, see [1]:\n[{FIRST}]\n{END}", "Hi [1].", ONE
+        f"Hi [1].\n{BLOCK_START}\nHere is the data, see [1]:\n[{FIRST}]\n{BLOCK_END}", "Hi [1].", ONE
     ),
     "prose behind the JSON": Around(
-        f"Hi [1].\n{START}\n[{FIRST}]\nThat is all.\n{END}\nBye.", "Hi [1].\nBye.", ONE
+        f"Hi [1].\n{BLOCK_START}\n[{FIRST}]\nThat is all.\n{BLOCK_END}\nBye.", "Hi [1].\nBye.", ONE
     ),
     "no end, and text goes on": Around(
-        f"Hi [1].\n{START}\n[{FIRST}]\n\nHope it helps [1].", "Hi [1].\n\nHope it helps [1].", ONE * 2
+        f"Hi [1].\n{BLOCK_START}\n[{FIRST}]\n\nHope it helps [1].", "Hi [1].\n\nHope it helps [1].", ONE * 2
     ),
     "delimiter in prose": Around(
-        f"I write it after {START} as asked. Hi [1].\n{START}\n[{FIRST}]\n{END}",
-        f"I write it after {START} as asked. Hi [1].",
+        f"I write it after {BLOCK_START} as asked. Hi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}",
+        f"I write it after {BLOCK_START} as asked. Hi [1].",
         ONE,
     ),
     "delimiter in code": Around(
-        f"See `{START}`. Hi [1].\n{START}\n[{FIRST}]\n{END}", f"See `{START}`. Hi [1].", ONE
+        f"See `{BLOCK_START}`. Hi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}", f"See `{BLOCK_START}`. Hi [1].", ONE
     ),
     "delimiter that starts a line": Around(
-        f"{START} is what I write.\nHi [1].\n{START}\n[{FIRST}]\n{END}",
-        f"{START} is what I write.\nHi [1].",
+        f"{BLOCK_START} is what I write.\nHi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}",
+        f"{BLOCK_START} is what I write.\nHi [1].",
         ONE,
     ),
     "two blocks": Around(
-        f"A [1].\n{START}\n[{FIRST}]\n{END}\nB [2].\n{START}\n[{SECOND}]\n{END}",
+        f"A [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\nB [2].\n{BLOCK_START}\n[{SECOND}]\n{BLOCK_END}",
         "A [1].\nB [2].",
         [*ONE, "Costs fell"],
     ),
     "a block that starts anew": Around(
-        f"A [1].\n{START}\n[{FIRST},{{\n{START}\n[{SECOND}]\n{END}", "A [1].", [*ONE, "Costs fell"]
+        f"A [1].\n{BLOCK_START}\n[{FIRST},{{\n{BLOCK_START}\n[{SECOND}]\n{BLOCK_END}", "A [1].", [*ONE, "Costs fell"]
     ),
     "text behind": Around(
-        f"A [1].\n{START}\n[{FIRST}]\n{END}\n\nMore text.\n", "A [1].\n\nMore text.\n", ONE
+        f"A [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n\nMore text.\n", "A [1].\n\nMore text.\n", ONE
     ),
-    "the end alone": Around(f"A.\n{END}\nB.", "A.\nB.", []),
-    "lower case": Around(f"A [1].\n{START.lower()}\n[{FIRST}]\n{END.lower()}", "A [1].", ONE),
+    "the end alone": Around(f"A.\n{BLOCK_END}\nB.", "A.\nB.", []),
+    "lower case": Around(f"A [1].\n{BLOCK_START.lower()}\n[{FIRST}]\n{BLOCK_END.lower()}", "A [1].", ONE),
     "escaped": Around(
         f"A [1].\n\\<\\<\\<CITATION\\_DATA\\>\\>\\>\n[{FIRST}]\n\\<\\<\\<END\\_CITATION\\_DATA\\>\\>\\>",
         "A [1].",
         ONE,
     ),
     "entities": Around(
-        f"A [1].\n{escape(START)}\n[{FIRST}]\n{escape(END)}",
+        f"A [1].\n{escape(BLOCK_START)}\n[{FIRST}]\n{escape(BLOCK_END)}",
         "A [1].",
         ONE,
     ),
-    "on one line": Around(f"A [1].{START}[{FIRST}]{END}", "A [1].", ONE),
-    "emphasis": Around(f"A [1].\n**{START}**\n[{FIRST}]\n**{END}**\nBye.", "A [1].\nBye.", ONE),
-    "CRLF": Around(f"A [1].\r\n\r\n{START}\r\n[{FIRST}]\r\n{END}\r\nBye.", "A [1].\r\nBye.", ONE),
+    "on one line": Around(f"A [1].{BLOCK_START}[{FIRST}]{BLOCK_END}", "A [1].", ONE),
+    "emphasis": Around(f"A [1].\n**{BLOCK_START}**\n[{FIRST}]\n**{BLOCK_END}**\nBye.", "A [1].\nBye.", ONE),
+    "CRLF": Around(f"A [1].\r\n\r\n{BLOCK_START}\r\n[{FIRST}]\r\n{BLOCK_END}\r\nBye.", "A [1].\r\nBye.", ONE),
     "spaces in the delimiters": Around(
         f"A [1].\n<<< CITATION_DATA >>>\n[{FIRST}]\n<<< END_CITATION_DATA >>>\nBye.", "A [1].\nBye.", ONE
     ),
     "a slash for the end": Around(
-        f"A [1].\n{START}\n[{FIRST}]\n<<</CITATION_DATA>>>\nBye.", "A [1].\nBye.", ONE
+        f"A [1].\n{BLOCK_START}\n[{FIRST}]\n<<</CITATION_DATA>>>\nBye.", "A [1].\nBye.", ONE
     ),
     "fence of only the start": Around(
-        f"```\n{START}\n```\nA [1].\n{START}\n[{FIRST}]\n{END}", f"```\n{START}\n```\nA [1].", ONE
+        f"```\n{BLOCK_START}\n```\nA [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}", f"```\n{BLOCK_START}\n```\nA [1].", ONE
     ),
 }
 
@@ -563,14 +563,14 @@ def test_an_own_quote_outranks_the_sentence() -> None:
 def test_what_was_extracted_can_be_verified_and_written() -> None:
     document = load(b"Revenue grew 45% in the year. Costs fell by 3%.")
     found = extract(block(f"[{FIRST},{SECOND}]"))
-    report = verify_answer(found.answer, Library([document]))
+    report = verify_answer(found.answer, DocumentSet([document]))
     assert report.counts == {"verified": 2}
     payload = citewire.write(found.answer, "deepcitation").payload
     assert payload["citations"][KEY]["reasoning"] == "why"
 
 
 def test_nothing_quoted_is_skipped() -> None:
-    report = verify_answer(extract("Revenue rose [1].").answer, Library([load(b"Revenue rose.")]))
+    report = verify_answer(extract("Revenue rose [1].").answer, DocumentSet([load(b"Revenue rose.")]))
     assert report.counts == {"skipped": 1}
 
 
@@ -592,13 +592,13 @@ def test_a_cut_anywhere_changes_nothing(text: str) -> None:
 
 def test_citations_are_there_before_the_block_ends() -> None:
     scanner = Scanner()
-    scanner.feed(f"Hi [1].\n{START}\n[{FIRST}")
+    scanner.feed(f"Hi [1].\n{BLOCK_START}\n[{FIRST}")
     assert [citation.id for citation in scanner.citations] == [KEY]
     assert scanner.feed(',{"id":2,"full_phrase":"Costs fell"') == ""
     assert len(scanner.citations) == 1
     scanner.feed("}")
     assert len(scanner.citations) == 2
-    scanner.feed(f"]\n{END}")
+    scanner.feed(f"]\n{BLOCK_END}")
     assert scanner.close() == ""
     assert scanner.extraction().visible_text == "Hi [1]."
 
@@ -632,7 +632,7 @@ def test_only_what_may_start_a_delimiter_is_held_back(delta: str, shown: str) ->
 
 
 def test_keys_are_shared_within_a_thread() -> None:
-    keys = Keys()
+    keys = CitationKeys()
     found: list[Extraction] = []
     for group in ("A", "B", "A"):
         scanner = Scanner(keys)
@@ -655,22 +655,22 @@ def test_past_the_limit_text_goes_on_without_its_blocks() -> None:
 
 HOSTILE = {
     "brackets": "[" * 100_000,
-    "brackets in a block": f"{START}\n" + "[" * 100_000,
-    "objects in a block": f"{START}\n" + '{"a":' * 50_000,
-    "spaces in a broken block": f'Hi.\n{START}\n[{{"id":1 x' + " " * 40_000 + END,
+    "brackets in a block": f"{BLOCK_START}\n" + "[" * 100_000,
+    "objects in a block": f"{BLOCK_START}\n" + '{"a":' * 50_000,
+    "spaces in a broken block": f'Hi.\n{BLOCK_START}\n[{{"id":1 x' + " " * 40_000 + BLOCK_END,
     "unclosed tags": "<cite attachment_id='a' full_phrase='p' " * 2_000,
-    "open strings": f"{START}\n" + '[{"a":"x, ' * 20_000,
-    "starts": START * 5_000,
-    "starts with brackets": (START + "{") * 5_000,
-    "NUL": f'\x00{START}[{{"id":1,"f":"a\x00b"}}]{END}\x00',
-    "lone surrogates": f'\ud800 [1] {START}[{{"id":1,"f":"\udfff"}}]{END}\udc00',
+    "open strings": f"{BLOCK_START}\n" + '[{"a":"x, ' * 20_000,
+    "starts": BLOCK_START * 5_000,
+    "starts with brackets": (BLOCK_START + "{") * 5_000,
+    "NUL": f'\x00{BLOCK_START}[{{"id":1,"f":"a\x00b"}}]{BLOCK_END}\x00',
+    "lone surrogates": f'\ud800 [1] {BLOCK_START}[{{"id":1,"f":"\udfff"}}]{BLOCK_END}\udc00',
     "escapes": "\\" * 100_000,
-    "quotes": f'{START}[{{"f":"' + '"' * 100_000,
-    "long numbers": f'{START}[{{"id":' + "9" * 100_000 + "}]",
-    "infinite": f'{START}[{{"id":1e999,"f":"x","l":[1e999,-1],"p":NaN,"t":[Infinity,1]}}]{END}',
-    "unsafe keys": f'{START}{{"__proto__":[{FIRST}],"constructor":[{SECOND}]}}{END}',
-    "escape sequences": f'{START}[{{"id":1,"f":5,"\x1b[31m":"\x1b]0;x\x07","page_id":{{"\x1b[2J":1}}}}]{END}',
-    "path tricks": f'{START}{{"../../etc":[{{"id":1,"f":"x","a":"..\\\\..\\\\x"}}]}}{END}',
+    "quotes": f'{BLOCK_START}[{{"f":"' + '"' * 100_000,
+    "long numbers": f'{BLOCK_START}[{{"id":' + "9" * 100_000 + "}]",
+    "infinite": f'{BLOCK_START}[{{"id":1e999,"f":"x","l":[1e999,-1],"p":NaN,"t":[Infinity,1]}}]{BLOCK_END}',
+    "unsafe keys": f'{BLOCK_START}{{"__proto__":[{FIRST}],"constructor":[{SECOND}]}}{BLOCK_END}',
+    "escape sequences": f'{BLOCK_START}[{{"id":1,"f":5,"\x1b[31m":"\x1b]0;x\x07","page_id":{{"\x1b[2J":1}}}}]{BLOCK_END}',
+    "path tricks": f'{BLOCK_START}{{"../../etc":[{{"id":1,"f":"x","a":"..\\\\..\\\\x"}}]}}{BLOCK_END}',
 }
 
 
@@ -711,7 +711,7 @@ def test_a_delimiter_that_opens_nothing_is_passed_over_as_one(monkeypatch: pytes
     """It is tried once, and maybe once more as what follows the one before; its brackets are not tried."""
     counted = Counted(DELIMITER)
     monkeypatch.setattr("citewire.extraction.scanner.DELIMITER", counted)
-    extract((START + "{") * 1000)
+    extract((BLOCK_START + "{") * 1000)
     assert 1000 <= counted.starts <= 2000
 
 
@@ -733,7 +733,7 @@ def test_the_prompt_has_the_text_of_the_sources_and_is_answered_by_what_we_read(
     assert "<page_number_1_index_0>\n" in text
     assert '<line id="1">Line 1 says so.</line>\nLine 2 says so.\n' in text
     assert '<line id="11">Line 11 says so.</line>' in text
-    assert START in text
+    assert BLOCK_START in text
     answer = block(
         '{"x":[{"id":1,"full_phrase":"Line 11 says so.","page_id":"page_number_1_index_0","line_ids":[11]}]}',
         "It does [1].",

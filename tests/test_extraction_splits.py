@@ -6,12 +6,12 @@ from itertools import pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from citewire.dialects.deepcitation import END, START
+from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
 from citewire.extraction import Extraction, Scanner, extract
 
 FIRST = '{"id":1,"full_phrase":"Revenue grew 45%","anchor_text":"45%","page_id":"2_1","line_ids":[12,13]}'
 PIECES = [
-    *(START, END, START.lower(), "    "),
+    *(BLOCK_START, BLOCK_END, BLOCK_START.lower(), "    "),
     *("\\<\\<\\<CITATION_DATA\\>\\>\\>", "&lt;&lt;&lt;END_CITATION_DATA&gt;&gt;&gt;"),
     *("<<<", "<<", ">>>", "<<<CITATION", "&lt;", "\\<", "```json\n", "```", "\n```\n", "\n", "\n\n", " "),
     *("\r\n", "\r", "**", "_", "<<< ", " >>>", "<<</CITATION_DATA>>>", " [1-3]"),
@@ -24,7 +24,7 @@ PIECES = [
     *('"t":{"s":"00:01"}', "\n[^1]: [Report](https://example.com)\n", "\n## Sources\n1. https://example.com\n"),
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=25).map("".join)
-blocks = texts.map(lambda body: f"Hi [1].\n{START}\n[{FIRST},{body}]\n{END}\nBye.")
+blocks = texts.map(lambda body: f"Hi [1].\n{BLOCK_START}\n[{FIRST},{body}]\n{BLOCK_END}\nBye.")
 
 
 def in_deltas(text: str, cuts: list[int]) -> tuple[str, Extraction]:
@@ -37,7 +37,7 @@ def in_deltas(text: str, cuts: list[int]) -> tuple[str, Extraction]:
 
 @settings(max_examples=400)
 @given(texts | blocks, st.lists(st.integers(0, 10_000), max_size=12))
-@example(f"A.\n{START}\n{{", [1])
+@example(f"A.\n{BLOCK_START}\n{{", [1])
 def test_any_split_gives_the_same(text: str, cuts: list[int]) -> None:
     whole = extract(text)
     assert in_deltas(text, cuts) == (whole.visible_text, whole)
@@ -47,9 +47,9 @@ def test_any_split_gives_the_same(text: str, cuts: list[int]) -> None:
 @given(texts | blocks)
 @example("\\cite attachment_id='a'")
 @example("\\&lt;&lt;&lt;END_CITATION_DATA&gt;&gt;&gt;")
-@example(f'{START}\n[{FIRST},"id":x{END}"y”\n\n"words"]\n{END}')
+@example(f'{BLOCK_START}\n[{FIRST},"id":x{BLOCK_END}"y”\n\n"words"]\n{BLOCK_END}')
 @example("\\<cite attachment_id='a' full_phrase='p' />")
-@example(f"{START}[{{id:" + "9" * 5000 + "}]")
+@example(f"{BLOCK_START}[{{id:" + "9" * 5000 + "}]")
 def test_one_character_at_a_time_gives_the_same(text: str) -> None:
     whole = extract(text)
     assert in_deltas(text, list(range(len(text)))) == (whole.visible_text, whole)
@@ -69,12 +69,12 @@ def test_plain_json_reads_the_same_by_either_reader(
 ) -> None:
     """Given whole, plain entries go through the C decoder; a character at a time, through ours."""
     body = json.dumps({"att": made}, ensure_ascii=ascii_only, indent=indent)
-    text = f"Hi [1].\n{START}\n{body}\n{END}"
+    text = f"Hi [1].\n{BLOCK_START}\n{body}\n{BLOCK_END}"
     whole = extract(text)
     assert in_deltas(text, list(range(len(text)))) == (whole.visible_text, whole)
     said = [entry["full_phrase"] for entry in made if isinstance(entry.get("full_phrase"), str)]
     quoted = [citation.refs[0].quote for citation in whole.citations if citation.refs[0].quote]
-    if all(END not in phrase and START not in phrase for phrase in map(str, said)):
+    if all(BLOCK_END not in phrase and BLOCK_START not in phrase for phrase in map(str, said)):
         assert set(quoted) >= {phrase for phrase in said if str(phrase).strip()}
 
 

@@ -18,15 +18,15 @@ from PIL import Image
 from citewire.channels.memory import MemoryStore
 from citewire.documents.cache import Cache
 from citewire.documents.html import read_html
-from citewire.documents.ocr import NOTHING, OcrTurn, OcrUnfinished
-from citewire.documents.ocr_pages import PageCache, forget_pages
+from citewire.documents.ocr import NO_WORDS, OcrTurn, OcrUnfinished
+from citewire.documents.ocr_pages import OcrPageCache, forget_pages
 from citewire.documents.reader import ReaderTimeout
-from citewire.verification.engine import Engine, Limits
-from citewire.verification.lanes import ACCOUNT
-from citewire.verification.library import Checked
+from citewire.verification.engine import Engine, EngineLimits
+from citewire.verification.lanes import CURRENT_ACCOUNT
+from citewire.verification.library import CheckResult
 from citewire.verification.readers import Lanes, TooManyReads
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck
 from clock import LONG, hurried, on_clock
 from test_catalog import desk
 
@@ -68,23 +68,23 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "told"
 
 
-def hanging(count: int) -> list[Given]:
-    return [Given(f"hang{n} for long".encode(), f"hang{n}.txt") for n in range(count)]
+def hanging(count: int) -> list[SourceContent]:
+    return [SourceContent(f"hang{n} for long".encode(), f"hang{n}.txt") for n in range(count)]
 
 
-def stalling(count: int) -> list[Given]:
-    return [Given(f"stall{n} for long".encode(), f"stall{n}.txt") for n in range(count)]
+def stalling(count: int) -> list[SourceContent]:
+    return [SourceContent(f"stall{n} for long".encode(), f"stall{n}.txt") for n in range(count)]
 
 
-async def verdict(engine: Engine, asked: Asked) -> tuple[str, str | None]:
+async def verdict(engine: Engine, asked: QuoteCheck) -> tuple[str, str | None]:
     checked = await anext(engine.check([asked]))
     return checked.status, checked.source
 
 
-async def soon(engine: Engine, asked: Asked) -> Checked:
+async def soon(engine: Engine, asked: QuoteCheck) -> CheckResult:
     """The verdict on a quote for which time flies."""
 
-    async def check() -> Checked:
+    async def check() -> CheckResult:
         return await anext(engine.check([asked]))
 
     return await hurried(asyncio.create_task(check()))
@@ -99,15 +99,15 @@ def test_slow_files_of_one_caller_hold_up_nobody_else(told: Path) -> None:
     """Six files that hang, then a small one of somebody else: found, also by a quote that names no source."""
 
     async def main() -> None:
-        async with Engine(workers=1, limits=Limits(readers=1)) as engine:
-            ACCOUNT.set("ann")
+        async with Engine(workers=1, limits=EngineLimits(readers=1)) as engine:
+            CURRENT_ACCOUNT.set("ann")
             await engine.add(*hanging(6))
-            ACCOUNT.set("bob")
-            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
-            assert await verdict(engine, Asked("1", FEE, "fees.txt")) == ("verified", "fees.txt")
-            assert not all(reading.is_read for reading in engine.known)
-            assert await verdict(engine, Asked("2", FEE)) == ("verified", "fees.txt")
-            assert not all(reading.is_read for reading in engine.known)
+            CURRENT_ACCOUNT.set("bob")
+            await engine.add(SourceContent(f"It says: {FEE}.".encode(), "fees.txt"))
+            assert await verdict(engine, QuoteCheck("1", FEE, "fees.txt")) == ("verified", "fees.txt")
+            assert not all(reading.is_read for reading in engine.shared_sources)
+            assert await verdict(engine, QuoteCheck("2", FEE)) == ("verified", "fees.txt")
+            assert not all(reading.is_read for reading in engine.shared_sources)
 
     asyncio.run(main())
     assert "It" in told.read_text().split()
@@ -118,13 +118,13 @@ def test_files_that_stall_in_the_quick_lane_hold_up_no_verified_quote() -> None:
     """Eight files of somebody else keep all readers busy that one caller may have, for ten seconds each."""
 
     async def main() -> None:
-        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
-            ACCOUNT.set("ann")
+        async with Engine(workers=1, deadline=None, limits=EngineLimits(readers=2)) as engine:
+            CURRENT_ACCOUNT.set("ann")
             await engine.add(*stalling(8))
-            ACCOUNT.set("bob")
-            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
-            assert await verdict(engine, Asked("1", FEE)) == ("verified", "fees.txt")
-            assert not all(reading.settled.is_set() for reading in engine.known)
+            CURRENT_ACCOUNT.set("bob")
+            await engine.add(SourceContent(f"It says: {FEE}.".encode(), "fees.txt"))
+            assert await verdict(engine, QuoteCheck("1", FEE)) == ("verified", "fees.txt")
+            assert not all(reading.settled.is_set() for reading in engine.shared_sources)
 
     asyncio.run(main())
 
@@ -134,14 +134,14 @@ def test_a_quote_that_is_not_verified_waits_only_a_moment_for_the_files_of_other
     """What was not read by then is named in the verdict."""
 
     async def main() -> None:
-        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
-            ACCOUNT.set("ann")
+        async with Engine(workers=1, deadline=None, limits=EngineLimits(readers=2)) as engine:
+            CURRENT_ACCOUNT.set("ann")
             await engine.add(*stalling(8))
-            ACCOUNT.set("bob")
-            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
+            CURRENT_ACCOUNT.set("bob")
+            await engine.add(SourceContent(f"It says: {FEE}.".encode(), "fees.txt"))
 
-            async def check(quote: str, source: str | None = None) -> Checked:
-                return await soon(engine, Asked("1", quote, source))
+            async def check(quote: str, source: str | None = None) -> CheckResult:
+                return await soon(engine, QuoteCheck("1", quote, source))
 
             altered = await check(FEE.replace("47", "94"))
             assert (altered.status, altered.source) == ("altered", "fees.txt")
@@ -149,12 +149,12 @@ def test_a_quote_that_is_not_verified_waits_only_a_moment_for_the_files_of_other
             assert missed.status == "missed"
             unread = ", ".join(f"stall{n}.txt" for n in range(8))
             assert altered.warnings[-1] == missed.warnings[-1] == f"not looked for in {unread}"
-            ACCOUNT.set("carol")
+            CURRENT_ACCOUNT.set("carol")
             assert await check(FEE.replace("47", "94")) == altered
             unknown = await check(FEE, "nobody.txt")
             assert (unknown.status, unknown.reason) == ("skipped", "no source is called nobody.txt")
             assert unknown.warnings == missed.warnings
-            assert not all(reading.settled.is_set() for reading in engine.known)
+            assert not all(reading.settled.is_set() for reading in engine.shared_sources)
 
     on_clock(main())
 
@@ -164,12 +164,12 @@ def test_a_verified_quote_waits_only_a_while_for_the_sources_of_the_server() -> 
     """After a start, what callers uploaded before counts as the server's."""
 
     async def main() -> None:
-        async with Engine(workers=1, deadline=None, limits=Limits(readers=2)) as engine:
-            await engine.add(*stalling(8), Given(FEE, "fees.txt"))
-            await engine.known[-1].settled.wait()
-            checked = await soon(engine, Asked("1", FEE))
+        async with Engine(workers=1, deadline=None, limits=EngineLimits(readers=2)) as engine:
+            await engine.add(*stalling(8), SourceContent(FEE, "fees.txt"))
+            await engine.shared_sources[-1].settled.wait()
+            checked = await soon(engine, QuoteCheck("1", FEE))
             assert (checked.status, checked.source) == ("verified", "fees.txt")
-            assert not all(reading.settled.is_set() for reading in engine.known)
+            assert not all(reading.settled.is_set() for reading in engine.shared_sources)
 
     on_clock(main())
 
@@ -177,11 +177,11 @@ def test_a_verified_quote_waits_only_a_while_for_the_sources_of_the_server() -> 
 @pytest.mark.usefixtures("told")
 def test_where_no_source_is_read_a_quote_waits_for_those_of_others() -> None:
     async def main() -> None:
-        async with Engine(workers=1, deadline=LONG, limits=Limits(readers=2)) as engine:
-            ACCOUNT.set("ann")
+        async with Engine(workers=1, deadline=LONG, limits=EngineLimits(readers=2)) as engine:
+            CURRENT_ACCOUNT.set("ann")
             await engine.add(*stalling(2))
-            ACCOUNT.set("bob")
-            checked = await soon(engine, Asked("1", FEE))
+            CURRENT_ACCOUNT.set("bob")
+            checked = await soon(engine, QuoteCheck("1", FEE))
             assert (checked.status, checked.reason) == ("pending", "deadline")
 
     on_clock(main())
@@ -189,18 +189,18 @@ def test_where_no_source_is_read_a_quote_waits_for_those_of_others() -> None:
 
 def test_a_caller_has_only_so_many_sources_unread(told: Path) -> None:
     async def main() -> None:
-        async with Engine(workers=1, limits=Limits(readers=1, unread=3)) as engine:
-            ACCOUNT.set("ann")
+        async with Engine(workers=1, limits=EngineLimits(readers=1, unread=3)) as engine:
+            CURRENT_ACCOUNT.set("ann")
             await engine.add(*hanging(4))
-            refused = await anext(engine.readings())
+            refused = await anext(engine.iter_readings())
             assert refused.problem
             assert refused.problem.code == "too_many_reads"
             with pytest.raises(TooManyReads):
-                engine.check_room()
-            ACCOUNT.set("bob")
-            engine.check_room()
-            await engine.add(Given(f"It says: {FEE}.".encode(), "fees.txt"))
-            assert await verdict(engine, Asked("1", FEE, "fees.txt")) == ("verified", "fees.txt")
+                engine.check_read_quota()
+            CURRENT_ACCOUNT.set("bob")
+            engine.check_read_quota()
+            await engine.add(SourceContent(f"It says: {FEE}.".encode(), "fees.txt"))
+            assert await verdict(engine, QuoteCheck("1", FEE, "fees.txt")) == ("verified", "fees.txt")
 
     asyncio.run(main())
 
@@ -210,13 +210,13 @@ def test_a_file_that_failed_is_not_read_again_until_it_is_asked_for(told: Path, 
 
     def problem(*, again: bool = False, memory: int = 2 << 30) -> str | None:
         async def main() -> str | None:
-            limits = Limits(readers=1, reader_memory=memory)
+            limits = EngineLimits(readers=1, reader_memory=memory)
             async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=limits) as engine:
                 if again:
                     await engine.retry(hashlib.sha256(data).hexdigest())
-                await engine.add(Given(data, "slow.txt"))
+                await engine.add(SourceContent(data, "slow.txt"))
                 await engine.prewarm()
-                [reading] = engine.known
+                [reading] = engine.shared_sources
                 return reading.problem and reading.problem.code
 
         return asyncio.run(main())
@@ -232,11 +232,11 @@ def test_a_file_that_failed_is_not_read_again_until_it_is_asked_for(told: Path, 
 
 def test_what_the_cache_has_dropped_is_read_again_once_for_all_quotes(told: Path, tmp_path: Path) -> None:
     """Three quotes at once need each of the files. The worker that has them open is gone."""
-    sources = [Given(f"file{n} says: {FEE}.".encode(), f"file{n}.txt") for n in range(6)]
-    asked = [Asked(str(n), FEE, f"file{n % 6}.txt") for n in range(18)]
+    sources = [SourceContent(f"file{n} says: {FEE}.".encode(), f"file{n}.txt") for n in range(6)]
+    asked = [QuoteCheck(str(n), FEE, f"file{n % 6}.txt") for n in range(18)]
 
     async def main() -> list[str]:
-        cache, limits = Cache(tmp_path / "cache"), Limits(readers=1)
+        cache, limits = Cache(tmp_path / "cache"), EngineLimits(readers=1)
         async with Engine(sources, cache=cache, workers=1, deadline=None, limits=limits) as engine:
             await engine.prewarm()
             cache.prune(lambda _: False)
@@ -254,17 +254,17 @@ def test_readers_together_stay_within_their_memory(told: Path) -> None:
 
     async def main() -> int:
         nonlocal most
-        limits = Limits(readers=4, reader_memory=bound)
+        limits = EngineLimits(readers=4, reader_memory=bound)
         async with Engine(workers=1, limits=limits) as engine:
-            await engine.add(Given(FEE, "fees.txt"))
-            await verdict(engine, Asked("1", FEE))
+            await engine.add(SourceContent(FEE, "fees.txt"))
+            await verdict(engine, QuoteCheck("1", FEE))
             workers = {*engine.pids}
-            await engine.add(*(Given(f"eat{n} all".encode(), f"eat{n}.txt") for n in range(4)))
+            await engine.add(*(SourceContent(f"eat{n} all".encode(), f"eat{n}.txt") for n in range(4)))
             reading = asyncio.create_task(engine.prewarm())
             while not reading.done():
                 most = max(most, sum(map(resident, {*engine.pids} - workers)))
                 await asyncio.wait([reading], timeout=0.01)
-            failed = [each.problem and each.problem.code for each in engine.known[1:]]
+            failed = [each.problem and each.problem.code for each in engine.shared_sources[1:]]
             assert failed == ["reader_failed"] * 4
             return len({*engine.pids} - workers)
 
@@ -297,17 +297,17 @@ def test_small_pdfs_that_unpack_to_much_stay_within_the_memory() -> None:
 
     async def main() -> tuple[int, list[str | None]]:
         most = 0
-        limits = Limits(readers=4, reader_memory=bound)
+        limits = EngineLimits(readers=4, reader_memory=bound)
         async with Engine(workers=1, limits=limits) as engine:
-            await engine.add(Given(FEE, "fees.txt"))
-            await verdict(engine, Asked("1", FEE))
+            await engine.add(SourceContent(FEE, "fees.txt"))
+            await verdict(engine, QuoteCheck("1", FEE))
             workers = {*engine.pids}
-            await engine.add(*(Given(data + bytes([32 + n]), f"{n}.pdf") for n in range(4)))
+            await engine.add(*(SourceContent(data + bytes([32 + n]), f"{n}.pdf") for n in range(4)))
             reading = asyncio.create_task(engine.prewarm())
             while not reading.done():
                 most = max(most, sum(map(resident, {*engine.pids} - workers)))
                 await asyncio.wait([reading], timeout=0.01)
-            return most, [each.problem and each.problem.code for each in engine.known[1:]]
+            return most, [each.problem and each.problem.code for each in engine.shared_sources[1:]]
 
     most, codes = asyncio.run(main())
     assert set(codes) <= {"reader_failed", "reader_timeout"}
@@ -325,14 +325,14 @@ def test_who_leaves_takes_the_reader_along(told: Path) -> None:
     """A slot is free again only when its child has ended: leaving early is no way to have more of them."""
 
     async def main() -> None:
-        async with Engine(workers=1, limits=Limits(readers=1)) as engine:
-            await engine.add(Given(FEE, "fees.txt"))
+        async with Engine(workers=1, limits=EngineLimits(readers=1)) as engine:
+            await engine.add(SourceContent(FEE, "fees.txt"))
             # The worker is there by now.
-            await verdict(engine, Asked("1", FEE))
+            await verdict(engine, QuoteCheck("1", FEE))
             workers = len(engine.pids)
             for n in range(3):
-                await engine.add(Given(f"hang{n} for long".encode(), "slow.txt"), scope=f"s{n}")
-                [reading] = engine.given(f"s{n}")
+                await engine.add(SourceContent(f"hang{n} for long".encode(), "slow.txt"), scope=f"s{n}")
+                [reading] = engine.scope_sources(f"s{n}")
                 await reading.settled.wait()
                 await engine.forget(f"s{n}")
                 assert len(engine.pids) <= workers
@@ -344,13 +344,13 @@ def test_ocr_goes_on_where_the_last_turn_ended(tmp_path: Path) -> None:
     """Each turn reads one page more, each page is read once, and in the end nothing of the turns is left."""
     sha256, read = "c" * 64, list[str]()
     cache = Cache(tmp_path)
-    cache.home.mkdir()
+    cache.version_folder.mkdir()
 
     def turn() -> list[str]:
-        pages = OcrTurn(PageCache(str(tmp_path), sha256, "eng"), seconds=0)
+        pages = OcrTurn(OcrPageCache(str(tmp_path), sha256, "eng"), seconds=0)
         found: list[str] = []
         for n in range(4):
-            reading = NOTHING._replace(text=f"page {n}\n") if n else NOTHING
+            reading = NO_WORDS._replace(text=f"page {n}\n") if n else NO_WORDS
             found.append(
                 pages.read(f"page {n}", lambda n=n, reading=reading: (read.append(str(n)), reading)[1]).text
             )
@@ -362,12 +362,12 @@ def test_ocr_goes_on_where_the_last_turn_ended(tmp_path: Path) -> None:
     assert turn() == ["\n", "page 1\n", "page 2\n", "page 3\n"]
     assert read == ["0", "1", "2", "3"]
     forget_pages(cache, sha256)
-    assert [*cache.home.iterdir()] == []
+    assert [*cache.version_folder.iterdir()] == []
 
 
 def test_ocr_without_a_place_for_pages_is_done_in_one_turn() -> None:
     turn = OcrTurn(None, seconds=0)
-    assert [turn.read(str(n), lambda: NOTHING) for n in range(3)] == [NOTHING] * 3
+    assert [turn.read(str(n), lambda: NO_WORDS) for n in range(3)] == [NO_WORDS] * 3
 
 
 TESSERACT = """#!/bin/sh
@@ -386,10 +386,10 @@ def test_a_scan_that_is_read_anew_takes_turns_too(
     monkeypatch.setattr("citewire.verification.readers._OCR_TURN", 0.0)
     pages, data = [Image.new("L", (200, 100), shade) for shade in (0, 40, 80)], io.BytesIO()
     pages[0].save(data, "PDF", save_all=True, append_images=pages[1:])
-    given = Given(data.getvalue(), "scan.pdf")
+    given = SourceContent(data.getvalue(), "scan.pdf")
 
     async def main() -> list[tuple[str, int]]:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
             found: list[tuple[str, int]] = []
             for anew in (False, False, True):
                 document = await engine.load(given, anew=anew)
@@ -400,7 +400,7 @@ def test_a_scan_that_is_read_anew_takes_turns_too(
     text = "Words\n" * 3
     # Once to see that there are only pictures, then the three turns.
     assert asyncio.run(main()) == [(text, 4), (text, 4), (text, 8)]
-    assert sorted(each.name.count("-ocr") for each in Cache(tmp_path / "cache").home.iterdir()) == [0, 1]
+    assert sorted(each.name.count("-ocr") for each in Cache(tmp_path / "cache").version_folder.iterdir()) == [0, 1]
 
 
 def scratch(folder: Path) -> list[Path]:
@@ -414,10 +414,10 @@ def failures(folder: Path) -> list[Path]:
 
 def test_no_failure_is_kept_of_what_is_read_anew(told: Path, tmp_path: Path) -> None:
     """It could be read before: it is tried in any case, and the next time as well."""
-    given = Given(b"late again", "slow.txt")
+    given = SourceContent(b"late again", "slow.txt")
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
             for tries in (2, 4):
                 with pytest.raises(ReaderTimeout):
                     await engine.load(given, anew=True)
@@ -435,13 +435,13 @@ def test_no_failure_is_kept_of_what_is_read_anew(told: Path, tmp_path: Path) -> 
 
 def test_no_failure_is_kept_on_disk_of_what_came_with_one_request(told: Path, tmp_path: Path) -> None:
     """The process itself remembers it, so that nobody can keep readers busy with one file."""
-    given = Given(b"late again", "slow.txt")
+    given = SourceContent(b"late again", "slow.txt")
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
             for scope in ("first", "second"):
                 await engine.add(given, scope=scope)
-                assert (await verdict(engine, Asked("1", FEE, scope=scope)))[0] == "skipped"
+                assert (await verdict(engine, QuoteCheck("1", FEE, scope=scope)))[0] == "skipped"
                 await engine.forget(scope)
             assert words(told) == ["late"] * 2
 
@@ -458,8 +458,8 @@ def test_failures_of_what_nobody_needs_are_removed(tmp_path: Path) -> None:
     (older / ("a" * 64 + "-b")).touch()
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=Limits(readers=1)) as engine:
-            await engine.add(Given(b"late one", "one.txt"), Given(b"late two", "two.txt"))
+        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
+            await engine.add(SourceContent(b"late one", "one.txt"), SourceContent(b"late two", "two.txt"))
             await engine.prewarm()
             assert len(failures(tmp_path / "cache")) == 3
             needed = hashlib.sha256(b"late two").hexdigest()
@@ -508,7 +508,7 @@ def test_an_upload_is_refused_where_too_many_wait(tmp_path: Path) -> None:
     """The limit is that of one caller, and says what it is about."""
 
     async def main() -> None:
-        limits = Limits(readers=1, unread=2)
+        limits = EngineLimits(readers=1, unread=2)
         async with desk(tmp_path, reading=limits) as at:
             for n in range(2):
                 await at.upload(f"hang{n}.txt", f"hang{n} for long".encode())

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from citewire.documents.fetch import (
-    Address,
+    IpAddress,
     AddressRefused,
     BadUrl,
-    Fetched,
+    FetchResult,
     FetchError,
     FetchTimeout,
     Route,
-    TooLarge,
+    FetchTooLarge,
     fetch,
 )
 from clock import clock, on_clock
@@ -68,7 +68,7 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", guarded)
 
 
-def on_loopback(address: Address, _port: int) -> bool:
+def on_loopback(address: IpAddress, _port: int) -> bool:
     return str(address) == "127.0.0.1"
 
 
@@ -97,7 +97,7 @@ def refused(url: str, resolve: Callable[[str], Iterable[str]] = nobody) -> Fetch
 def serve(*answers: Answer, path: str = "http://docs.example.test:{port}/a", **options: Any) -> Any:
     """What fetching from a server that answers like this gives or raises, and the server."""
 
-    async def main() -> tuple[Fetched | FetchError, Loopback]:
+    async def main() -> tuple[FetchResult | FetchError, Loopback]:
         async with Loopback(*answers) as server:
             port = server.url.split(":")[2].split("/")[0]
             options.setdefault("deadline", LATE)
@@ -193,7 +193,7 @@ def test_a_name_is_resolved_once_and_that_address_is_used() -> None:
 
 
 def test_another_address_of_the_name_is_tried() -> None:
-    def allow(address: Address, _port: int) -> bool:
+    def allow(address: IpAddress, _port: int) -> bool:
         return address.is_loopback
 
     route = Route(resolve=Names(["127.0.0.2", "127.0.0.1"]), allow=allow)
@@ -279,7 +279,7 @@ def test_a_packed_answer(packed: Callable[[bytes], bytes], coding: str) -> None:
 )
 def test_an_answer_that_is_too_large(large: Answer) -> None:
     got, _ = serve(large, limit=1000)
-    assert isinstance(got, TooLarge)
+    assert isinstance(got, FetchTooLarge)
 
 
 def test_an_answer_of_just_the_limit() -> None:

@@ -14,7 +14,7 @@ import pytest
 from app import App, opened_app
 from chatting import HELD
 from citewire.agui import events as ev
-from citewire.agui.sse import Frames
+from citewire.agui.sse import SseParser
 from citewire.channels.store import Cursor, Entry
 from citewire.server.journal import channel_of
 from clock import hurried, on_clock
@@ -36,8 +36,8 @@ def posted(run_id: str, *questions: str) -> dict[str, Any]:
 
 
 async def followed(app: App, after: str | None = None) -> AsyncGenerator[Event]:
-    frames = Frames()
-    async with aclosing(app.server.runs.watch("t", Cursor.parse(after) if after else None)) as pieces:
+    frames = SseParser()
+    async with aclosing(app.server.runs.watch_thread("t", Cursor.parse(after) if after else None)) as pieces:
         async for piece in pieces:
             for frame in frames.feed(piece):
                 if frame.data:
@@ -101,7 +101,7 @@ def test_who_follows_watches_the_run(tmp_path: Path) -> None:
             await up_to(events, "RUN_FINISHED")
             await app.ask("POST", "/agui", posted("r2", "please wait"), leaves=True)
             await up_to(events, "TEXT_MESSAGE_CONTENT")
-            assert app.server.runs.watched == 1
+            assert app.server.runs.watcher_count == 1
             HELD.go_on()
             assert (await up_to(events, "RUN_FINISHED"))[-1][1]["runId"] == "r2"
 

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from app import App, opened_app
-from citewire.documents.cache import Cache, Packed
+from citewire.documents.cache import Cache, PackedArrays
 from citewire.documents.document import Document
 from citewire.documents.load import read
-from citewire.documents.scratch import Scratch
-from citewire.librarian import Index
+from citewire.documents.scratch import ScratchCaches
+from citewire.librarian import PassageIndex
 from citewire.server.keys import Keyring
 from citewire.verification.engine import Engine
 from citewire.verification.lanes import ReadJob
-from citewire.verification.library import Checked
-from citewire.verification.readers import Lanes, Readers, usual_memory
-from citewire.verification.sources import Given, each_source
-from citewire.verification.verifier import Asked
+from citewire.verification.library import CheckResult
+from citewire.verification.readers import Lanes, ReaderPool, default_reader_memory
+from citewire.verification.sources import SourceContent, iter_sources
+from citewire.verification.verifier import QuoteCheck
 from pdfs import Line, Sheet, make_pdf
 from traces import traces
 
@@ -93,7 +93,7 @@ async def verify(app: App, quote: str, *sources: dict[str, Any]) -> str:
 async def upload(app: App, name: str, data: bytes) -> dict[str, Any]:
     sent = await app.ask("POST", f"/sources?name={name}", data)
     assert sent.status in {200, 201}, sent
-    await app.server.catalog.read()
+    await app.server.catalog.wait_until_read()
     return sent.json["sources"][0]
 
 
@@ -247,7 +247,7 @@ def test_what_is_kept_is_not_read_again_after_a_restart(home: Home, monkeypatch:
         await sweep(app)
 
     async def second(app: App) -> None:
-        await app.server.catalog.read()
+        await app.server.catalog.wait_until_read()
         assert [each.state for each in app.server.catalog.records()] == ["ready", "ready"]
         assert await verify(app, HELD) == "verified"
 
@@ -273,16 +273,16 @@ def test_what_a_crash_left_is_gone_after_the_next_start(home: Home) -> None:
     home.run(hold)
     cache, orphan = Cache(home.folder / "cache"), document_of(ONCE)
     cache.put(f"{orphan.sha256}-text", orphan)
-    for left in (cache.home / ".aside-left", cache.folder / "v1" / f"{'1' * 64}-text"):
+    for left in (cache.version_folder / ".aside-left", cache.folder / "v1" / f"{'1' * 64}-text"):
         left.mkdir(parents=True)
         (left / "meta.msgpack").write_bytes(ONCE.encode())
-    index = Index(home.folder / "search.sqlite")
+    index = PassageIndex(home.folder / "search.sqlite")
     index.add("gone", document_of(TOLD))
     index.close()
     assert len(traces(home.folder, "quizzlewump", "blorptangle")) == 4
 
     async def look(app: App) -> None:
-        await app.server.catalog.read()
+        await app.server.catalog.wait_until_read()
         await sweep(app)
         home.assert_no_trace("quizzlewump", "blorptangle")
         assert await verify(app, HELD) == "verified"
@@ -341,8 +341,8 @@ def test_a_process_that_was_killed_leaves_its_scopes_to_the_next(tmp_path: Path)
 # --- at the same time ---------------------------------------------------------------------------------------
 
 
-async def found(engine: Engine, quote: str, scope: str | None = None) -> Checked:
-    async with aclosing(engine.check([Asked("q", quote, scope=scope)])) as results:
+async def found(engine: Engine, quote: str, scope: str | None = None) -> CheckResult:
+    async with aclosing(engine.check([QuoteCheck("q", quote, scope=scope)])) as results:
         return await anext(results)
 
 
@@ -357,7 +357,7 @@ def on_engine(folder: Path, work: Callable[[Engine], Awaitable[None]]) -> None:
 def test_two_requests_with_the_same_source(tmp_path: Path) -> None:
     async def main(engine: Engine) -> None:
         for scope in ("a", "b"):
-            await engine.add(Given(ONCE, "once.txt"), scope=scope)
+            await engine.add(SourceContent(ONCE, "once.txt"), scope=scope)
         assert (await found(engine, ONCE, "a")).status == "verified"
         await engine.forget("a")
         assert (await found(engine, ONCE, "b")).status == "verified"
@@ -375,9 +375,9 @@ def test_a_source_that_goes_while_a_request_brings_the_same_bytes(tmp_path: Path
     name = hashlib.sha256(HELD.encode()).hexdigest()
 
     async def main(engine: Engine) -> None:
-        reading = engine.take(Given(path, "held.txt"), lambda _: None)
-        await engine.add(Given(HELD, "held.txt"), scope="a")
-        await engine.add(Given(HELD, "held.txt"), scope="b")
+        reading = engine.add_source(SourceContent(path, "held.txt"), lambda _: None)
+        await engine.add(SourceContent(HELD, "held.txt"), scope="a")
+        await engine.add(SourceContent(HELD, "held.txt"), scope="b")
         assert (await found(engine, HELD, "a")).status == "verified"
         await engine.forget("a")
         assert (await found(engine, HELD)).status == "verified"
@@ -396,7 +396,7 @@ def test_what_was_dropped_from_the_cache_is_read_again(tmp_path: Path) -> None:
     path.write_text(HELD)
 
     async def main(engine: Engine) -> None:
-        await engine.add(Given(path, "held.txt"), scope="a", is_kept=True)
+        await engine.add(SourceContent(path, "held.txt"), scope="a", is_kept=True)
         await engine.prewarm()
         assert (await found(engine, "words that are not there", "a")).status == "missed"
         await engine.discard(hashlib.sha256(HELD.encode()).hexdigest())
@@ -410,7 +410,7 @@ def test_what_was_dropped_from_the_cache_is_read_again(tmp_path: Path) -> None:
 class Discarding(Cache):
     """Somebody discards the bytes just before what was made of them is written."""
 
-    readers: Readers
+    readers: ReaderPool
 
     def put(self, key: str, document: Document) -> None:
         self.readers.discard(key[:64], self)
@@ -420,8 +420,8 @@ class Discarding(Cache):
 def test_bytes_that_are_discarded_while_they_are_read_leave_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         cache = Discarding(tmp_path)
-        cache.readers = Readers(tmp_path, Lanes.within(1, usual_memory()), 1)
-        [listed] = each_source(Given(ONCE, "once.txt"))
+        cache.readers = ReaderPool(tmp_path, Lanes.within(1, default_reader_memory()), 1)
+        [listed] = iter_sources(SourceContent(ONCE, "once.txt"))
         _, document = await cache.readers.read(listed, cache, ReadJob())
         assert document.text.strip() == ONCE
 
@@ -431,12 +431,12 @@ def test_bytes_that_are_discarded_while_they_are_read_leave_nothing(tmp_path: Pa
 
 def test_what_is_written_after_its_scope_was_forgotten_is_written_nowhere(tmp_path: Path) -> None:
     """Neither a document nor an index: there is no folder for them any more, and none is made."""
-    scratch = Scratch(tmp_path)
+    scratch = ScratchCaches(tmp_path)
     cache = scratch.make()
     document = document_of(ONCE)
     key = f"{document.sha256}-text"
     cache.put(key, document)
-    index = Packed(ONCE.encode(), ())
+    index = PackedArrays(ONCE.encode(), ())
     cache.write(f"{key}/search", index)
     assert cache.read(f"{key}/search")
     cache.drop(key)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.given import in_custom, in_entries, in_metadata
+from citewire.agui.given import find_custom_citations, find_entry_citations, find_metadata_citations
 
 URL = "https://e.org"
 
@@ -25,13 +25,13 @@ URL = "https://e.org"
     ],
 )
 def test_spellings(entry: Any, expected: tuple[Any, ...]) -> None:
-    (cited,) = in_entries([entry])
+    (cited,) = find_entry_citations([entry])
     assert (cited.number, cited.source.title, cited.source.url, cited.ref.quote) == expected
 
 
 def test_entries_count_by_their_places() -> None:
     """What says nothing takes a place all the same, as it does in the list."""
-    found = in_entries([{"snippet": "a"}, 7, {}, {"snippet": "b", "id": "x"}], listed=True)
+    found = find_entry_citations([{"snippet": "a"}, 7, {}, {"snippet": "b", "id": "x"}], listed=True)
     assert [(each.number, each.entry_id) for each in found] == [(1, "#0"), (4, "x")]
 
 
@@ -49,13 +49,13 @@ def test_entries_count_by_their_places() -> None:
     ],
 )
 def test_custom_events(name: str, value: Any, expected: tuple[str | None, int]) -> None:
-    message, cited = in_custom(name, value)
+    message, cited = find_custom_citations(name, value)
     assert (message, len(cited)) == expected
 
 
 def test_metadata() -> None:
     assert [
-        each.source.url for each in in_metadata({"citations": [{"url": URL}], "sources": 3, "x": [URL]})
+        each.source.url for each in find_metadata_citations({"citations": [{"url": URL}], "sources": 3, "x": [URL]})
     ] == [URL]
 
 
@@ -75,5 +75,5 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_nothing_raises(value: Any) -> None:
-    in_custom("sources", value)
-    in_entries([value], listed=True)
+    find_custom_citations("sources", value)
+    find_entry_citations([value], listed=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.growing import Draft, Drafts, Listing, Rows, Text, mended
+from citewire.agui.growing import JsonDraft, JsonDraftList, ListSnapshot, PersistentList, AppendOnlyText, join_surrogates
 from citewire.frozen import FrozenDict
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ def at(fraction: float, count: int) -> int:
 class Branch:
     """Rows, and the list that they should be."""
 
-    def __init__(self, rows: Rows[int], plain: list[int]) -> None:
+    def __init__(self, rows: PersistentList[int], plain: list[int]) -> None:
         self.rows, self.plain = rows, plain
 
     def agree(self) -> None:
@@ -49,8 +49,8 @@ row_steps = st.lists(
 @given(sizes, row_steps)
 def test_rows_are_a_list(start: int, steps: list[tuple[int, str, float]]) -> None:
     """Several that were copied from one another go their own ways, and no snapshot is changed by any."""
-    branches = [Branch(Rows(range(start)), list(range(start)))]
-    handed_out: list[tuple[Listing, list[int]]] = []
+    branches = [Branch(PersistentList(range(start)), list(range(start)))]
+    handed_out: list[tuple[ListSnapshot, list[int]]] = []
     for number, (which, step, fraction) in enumerate(steps, 1000):
         branch = branches[which % len(branches)]
         rows, plain = branch.rows, branch.plain
@@ -69,7 +69,7 @@ def test_rows_are_a_list(start: int, steps: list[tuple[int, str, float]]) -> Non
                 plain.insert(at(fraction, len(plain) + 1), number)
             case "cut":
                 keep = round(fraction * len(plain))
-                rows.cut(keep)
+                rows.truncate(keep)
                 del plain[keep:]
             case "snapshot":
                 handed_out.append((rows.snapshot(), plain.copy()))
@@ -87,7 +87,7 @@ def test_rows_are_a_list(start: int, steps: list[tuple[int, str, float]]) -> Non
 
 def test_a_snapshot_shares_what_it_can() -> None:
     """A write after a snapshot copies one chunk: rows elsewhere are the same objects, chunk and all."""
-    rows = Rows([object() for _ in range(1000)])
+    rows = PersistentList([object() for _ in range(1000)])
     before = rows.snapshot()
     rows[500] = object()
     after = rows.snapshot()
@@ -104,7 +104,7 @@ texts = st.text("ab é😀\ud83d\ude00", max_size=5)
 )
 def test_texts_that_were_copied_grow_apart(start: str, steps: list[tuple[int, str, list[str]]]) -> None:
     """Whoever of them appends first, and whenever they are read."""
-    branches = [(Text(start), start)]
+    branches = [(AppendOnlyText(start), start)]
     for which, step, pieces in steps:
         place = which % len(branches)
         text, plain = branches[place]
@@ -114,10 +114,10 @@ def test_texts_that_were_copied_grow_apart(start: str, steps: list[tuple[int, st
         elif step == "copy":
             branches.append((text.copy(), plain))
         else:
-            assert text.joined() == plain
+            assert text.join() == plain
     for text, plain in branches:
-        assert text.joined() == plain
-        assert str(text) == mended(plain)
+        assert text.join() == plain
+        assert str(text) == join_surrogates(plain)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_texts_that_were_copied_grow_apart(start: str, steps: list[tuple[int, st
     ],
 )
 def test_mending(text: str, whole: str) -> None:
-    assert mended(text) == whole
-    pieces = Text()
+    assert join_surrogates(text) == whole
+    pieces = AppendOnlyText()
     for half in text:
         pieces.extend((half,))
     assert str(pieces) == whole
-    assert pieces.joined() == text
+    assert pieces.join() == text
 
 
 words = st.text("ab é", max_size=3)
@@ -153,7 +153,7 @@ draft_steps = st.lists(
 @given(st.dictionaries(names, words | st.none() | st.just(5)), draft_steps)
 def test_a_draft_is_an_object(start: Json, steps: list[tuple[int, str, str, str]]) -> None:
     """Its texts are appended to, and members are put and dropped, in any order; copies go their own ways."""
-    branches: list[tuple[Draft, Json]] = [(Draft(start.copy()), start.copy())]
+    branches: list[tuple[JsonDraft, Json]] = [(JsonDraft(start.copy()), start.copy())]
     handed_out: list[tuple[FrozenDict, Json]] = []
     for which, step, name, text in steps:
         draft, plain = branches[which % len(branches)]
@@ -218,8 +218,8 @@ def test_drafts_are_a_list_of_objects(
 ) -> None:
     """Found by their id, which is that of the first where ids repeat, wherever one is put in."""
     rows: list[Json] = [{"id": name, "content": ""} for name in start]
-    branches = [(Drafts(map(new, rows)), [row.copy() for row in rows])]
-    handed_out: list[tuple[Listing, list[Json]]] = []
+    branches = [(JsonDraftList(map(new, rows)), [row.copy() for row in rows])]
+    handed_out: list[tuple[ListSnapshot, list[Json]]] = []
     for number, (which, step, name, fraction) in enumerate(steps):
         drafts, plain = branches[which % len(branches)]
         row: Json = {"id": name, "content": f"<{number}>"}
@@ -257,38 +257,38 @@ def test_drafts_are_a_list_of_objects(
         assert listing == then
 
 
-def new(row: Json) -> Draft:
-    return Draft(row.copy())
+def new(row: Json) -> JsonDraft:
+    return JsonDraft(row.copy())
 
 
-def edit(drafts: Drafts, name: str | None) -> Draft:
+def edit(drafts: JsonDraftList, name: str | None) -> JsonDraft:
     found = drafts.edit(name)
     assert found is not None
     return found
 
 
-def edit_or_none(drafts: Drafts, name: str | None) -> Draft | None:
+def edit_or_none(drafts: JsonDraftList, name: str | None) -> JsonDraft | None:
     return drafts.edit(name)
 
 
-def agree(drafts: Drafts, plain: list[Json]) -> None:
+def agree(drafts: JsonDraftList, plain: list[Json]) -> None:
     assert len(drafts) == len(plain)
     assert [draft.value for draft in drafts] == plain
     for name in ("a", "b", "c", "d", "", None, "nobody"):
         place = first(plain, name)
         assert (name in drafts) is (place is not None)
-        assert drafts.place(name) == place
+        assert drafts.index_of(name) == place
         found = drafts.find(name)
         if place is None:
             assert found is None
         else:
             assert found is drafts.at(place)
     for place, draft in enumerate(drafts):
-        assert drafts.place(draft.key) == place
+        assert drafts.index_of(draft.key) == place
 
 
 def test_untouched_drafts_are_the_same_in_every_snapshot() -> None:
-    drafts = Drafts(Draft({"id": str(number), "content": ""}) for number in range(200))
+    drafts = JsonDraftList(JsonDraft({"id": str(number), "content": ""}) for number in range(200))
     before = list(drafts.snapshot())
     edit(drafts, "150").extend("content", ("x",))
     after = list(drafts.snapshot())
@@ -298,7 +298,7 @@ def test_untouched_drafts_are_the_same_in_every_snapshot() -> None:
 
 
 def test_a_draft_is_changed_in_place_until_it_is_handed_out() -> None:
-    drafts = Drafts([Draft({"id": "a"})])
+    drafts = JsonDraftList([JsonDraft({"id": "a"})])
     mine = edit(drafts, "a")
     assert edit(drafts, "a") is mine
     drafts.snapshot()
@@ -310,7 +310,7 @@ def test_a_draft_is_changed_in_place_until_it_is_handed_out() -> None:
 @given(sizes, st.integers(-210, 210), st.slices(210))
 def test_a_listing_is_a_sequence(size: int, place: int, part: slice) -> None:
     plain = [number % 7 for number in range(size)]
-    rows = Rows(plain)
+    rows = PersistentList(plain)
     listing = rows.snapshot()
     rows.append(99)
     assert isinstance(listing, Sequence)
@@ -331,17 +331,17 @@ def test_a_listing_is_a_sequence(size: int, place: int, part: slice) -> None:
 
 
 def test_a_listing_compares_like_a_list() -> None:
-    listing = Rows([1, 2]).snapshot()
-    for same in ([1, 2], (1, 2), Rows([1, 2]).snapshot()):
+    listing = PersistentList([1, 2]).snapshot()
+    for same in ([1, 2], (1, 2), PersistentList([1, 2]).snapshot()):
         assert listing == same
         assert same == listing
-    for other in ([1], [1, 3], [2, 1], {1, 2}, "12", None, Rows([1]).snapshot()):
+    for other in ([1], [1, 3], [2, 1], {1, 2}, "12", None, PersistentList([1]).snapshot()):
         assert listing != other
         assert other != listing
 
 
 def test_nothing_changes_a_listing() -> None:
-    listing: Any = Rows([Draft({"id": "a"})]).snapshot()
+    listing: Any = PersistentList([JsonDraft({"id": "a"})]).snapshot()
     with pytest.raises(TypeError):
         listing[0] = 1
     with pytest.raises(TypeError):

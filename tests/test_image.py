@@ -29,7 +29,7 @@ from citewire.documents import Cache, Document, DocumentError, load
 from citewire.documents.document import Page
 from citewire.documents.image import read_image
 from citewire.documents.reader import ReaderTimeout, read_in_child
-from citewire.verification.library import Library
+from citewire.verification.library import DocumentSet
 from pdfs import Line, Sheet, make_pdf
 
 pdfium: Any = pypdfium2
@@ -135,7 +135,7 @@ def check_boxes(document: Document, picture: Image.Image, scale: float = 1.0) ->
 
 
 def check_found(document: Document, quote: str = QUOTE, page: int = 1) -> None:
-    checked = Library([document]).check(quote)
+    checked = DocumentSet([document]).check(quote)
     assert (checked.status, checked.page) == ("verified", page)
     assert "the source is a picture, read by a machine" in checked.warnings
     assert checked.boxes
@@ -267,7 +267,7 @@ def test_pages_with_a_text_layer_are_not_looked_at() -> None:
     assert [page.ocr for page in document.pages] == [False, True]
     assert document.confidence is not None
     assert (document.confidence[: document.pages[0].end] == 100).all()
-    assert Library([document]).check(OTHER[0]).warnings == ()
+    assert DocumentSet([document]).check(OTHER[0]).warnings == ()
     check_found(document, page=2)
     assert load(text).confidence is None
 
@@ -296,7 +296,7 @@ def test_without_tesseract_and_once_it_is_there(tmp_path: Path, monkeypatch: pyt
         for _ in range(2):
             document = load(data, cache=cache, read_in=read_in)
             assert (document.text, codes(document)) == ("\n", ["no_text_layer"])
-            checked = Library([document]).check(OTHER[0])
+            checked = DocumentSet([document]).check(OTHER[0])
             assert (checked.status, checked.reason) == ("skipped", "no text layer")
         assert looks == [None]
         monkeypatch.setenv("PATH", path)
@@ -487,7 +487,7 @@ FEE = "The fee for modern rooms is 45 dollars, and it did not rise before the en
     ],
 )
 def test_no_stricter_than_the_picture_allows(read: str, doubts: dict[str, int], status: str) -> None:
-    checked = Library([read_as(read + "\n", doubts)]).check(FEE)
+    checked = DocumentSet([read_as(read + "\n", doubts)]).check(FEE)
     assert checked.status == status, checked.reason
     if status == "partial":
         assert re.search(r"the picture was read as .* look at the crop", checked.reason or "")
@@ -497,7 +497,7 @@ def test_no_stricter_than_the_picture_allows(read: str, doubts: dict[str, int], 
 def test_what_is_no_picture_is_judged_as_ever() -> None:
     document = read_as(FEE.replace("modern", "modem") + "\n", {})
     text = Document(document.sha256, "text", document.text, (Page(1, 0, len(document.text)),), document.lines)
-    assert Library([text]).check(FEE).status == "altered"
+    assert DocumentSet([text]).check(FEE).status == "altered"
 
 
 @pytest.mark.slow
@@ -513,7 +513,7 @@ def test_quotes_from_the_text_layer_are_found_in_the_picture_of_the_page() -> No
     document = load(
         saved(pictures[0], "TIFF", save_all=True, append_images=pictures[1:], compression="tiff_lzw")
     )
-    library = Library([document])
+    library = DocumentSet([document])
     found = [(library.check(quote), number) for quote, number in quotes]
     assert len(found) > 50
     assert all(checked.page == number for checked, number in found if checked.page)

@@ -22,16 +22,16 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Entry, Row
 from citewire.server import nodes
-from citewire.server.jobs.committed import AfterCommit
-from citewire.server.jobs.question import LARGEST, Handed, Manifest, Posed, read, sha256_of, write
-from citewire.server.jobs.queue import QUEUE, Queue, prepare
+from citewire.server.jobs.committed import AfterCommitVerifier
+from citewire.server.jobs.question import LARGEST, AttachedSource, Manifest, JobQuestion, read, sha256_of, write
+from citewire.server.jobs.queue import QUEUE, JobQueue, prepare
 from citewire.server.jobs.verifier import JobVerifier
-from citewire.server.journal import Journal
+from citewire.server.journal import RunJournal
 from citewire.verification import verifier
-from citewire.verification.library import Checked
-from citewire.verification.near import Near
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked, in_order
+from citewire.verification.library import CheckResult
+from citewire.verification.near import ExpectedPlace
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck, check_in_order
 from postgres import Postgres
 from served import QUOTE
 from traces import traces, traces_in_tables
@@ -43,37 +43,37 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 NOTE = "Nobody pays before the ninth of May."
 # All that a question can be, and a reader of JSON may trip over.
 QUOTES = [
-    *(Asked(f"same{n}", f"The fee of member {n} is {n + 40} dollars") for n in range(30)),
-    Asked("altered", "The fee of member 7 is 48 dollars"),
-    Asked("missed", "The fee of nobody was ever waived for good"),
-    Asked("named", "due on day 5", "fees.pdf", Near(pages=(3,), before="2 is 42 dollars, ")),
-    Asked("unknown", "due on day 5", "bees.pdf"),
-    Asked("likely", "due on day 6", likely=("nothing.txt", "fees")),
-    Asked("along", "before the ninth of May", scope="run"),
-    Asked("alone", "The fee of member 7 is 47 dollars", scope="run", alone=True),
-    Asked("nothing", "", claim="the fee of member 12 is 52 dollars"),
-    Asked("odd\ud800", "the fee\x00 of \udcff member", near=Near(pages=(2**70,))),
-    Asked("empty", " \n"),
+    *(QuoteCheck(f"same{n}", f"The fee of member {n} is {n + 40} dollars") for n in range(30)),
+    QuoteCheck("altered", "The fee of member 7 is 48 dollars"),
+    QuoteCheck("missed", "The fee of nobody was ever waived for good"),
+    QuoteCheck("named", "due on day 5", "fees.pdf", ExpectedPlace(pages=(3,), before="2 is 42 dollars, ")),
+    QuoteCheck("unknown", "due on day 5", "bees.pdf"),
+    QuoteCheck("likely", "due on day 6", likely=("nothing.txt", "fees")),
+    QuoteCheck("along", "before the ninth of May", scope="run"),
+    QuoteCheck("alone", "The fee of member 7 is 47 dollars", scope="run", alone=True),
+    QuoteCheck("nothing", "", claim="the fee of member 12 is 52 dollars"),
+    QuoteCheck("odd\ud800", "the fee\x00 of \udcff member", near=ExpectedPlace(pages=(2**70,))),
+    QuoteCheck("empty", " \n"),
 ]
 
 
-def fees(*numbers: int) -> list[Asked]:
-    return [Asked(f"fee{n}", f"The fee of member {n} is {n + 40} dollars") for n in numbers]
+def fees(*numbers: int) -> list[QuoteCheck]:
+    return [QuoteCheck(f"fee{n}", f"The fee of member {n} is {n + 40} dollars") for n in numbers]
 
 
-def statuses(checked: Iterable[Checked]) -> list[str]:
+def statuses(checked: Iterable[CheckResult]) -> list[str]:
     return [each.status for each in checked]
 
 
 def test_verdicts_are_those_of_the_engine(dsn: str, tmp_path: Path) -> None:
     async def main(one: Node) -> None:
         await one.upload(FEES, "fees.pdf")
-        await one.verifier.add(Given(NOTE, "note"), Given(FEES, "copy", also=("double",)), scope="run")
+        await one.verifier.add(SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run")
         async with Working(dsn, tmp_path):
             found = await one.check(*QUOTES)
         await one.engine.forget("run")
-        await one.engine.add(Given(NOTE, "note"), Given(FEES, "copy", also=("double",)), scope="run")
-        assert found == [checked async for checked in in_order(one.engine, QUOTES)]
+        await one.engine.add(SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run")
+        assert found == [checked async for checked in check_in_order(one.engine, QUOTES)]
         assert len({each.status for each in found}) == 4
         assert [each.id for each in found if each.context] == ["nothing"]
         # Where it is can be shown by the node, whichever of its sources it is in.
@@ -107,25 +107,25 @@ def test_a_question_is_with_one_job_at_a_time_and_has_one_verdict(dsn: str, tmp_
     """Also where two nodes ask at once, and neither has seen the question of the other."""
 
     async def main(one: Node) -> None:
-        async with Queue.open(dsn) as queue:
-            await queue.ask({"a": b"1", "b": b"2"})
+        async with JobQueue.open(dsn) as queue:
+            await queue.enqueue({"a": b"1", "b": b"2"})
             first = await one.one(MADE)
-            await queue.ask({"b": b"2", "a": b"1"})
+            await queue.enqueue({"b": b"2", "a": b"1"})
             assert await one.one(JOBS) == 1
-            await queue.ask({"b": b"2", "c": b"3"})
+            await queue.enqueue({"b": b"2", "c": b"3"})
             second = await one.one(MADE)
             assert await queue.questions(first) == {"a": b"1", "b": b"2"}
             assert await queue.questions(second) == {"c": b"3"}
-            assert await queue.look("abcd") == {"a": None, "b": None, "c": None}
-            await queue.answer({"a": b"yes"})
-            await queue.answer({"a": b"no", "c": b"yes", "d": b"nobody asked"})
-            assert await queue.look("abcd") == {"a": b"yes", "b": None, "c": b"yes"}
-            await queue.ask({"a": b"1"})
+            assert await queue.find_verdicts("abcd") == {"a": None, "b": None, "c": None}
+            await queue.write_verdicts({"a": b"yes"})
+            await queue.write_verdicts({"a": b"no", "c": b"yes", "d": b"nobody asked"})
+            assert await queue.find_verdicts("abcd") == {"a": b"yes", "b": None, "c": b"yes"}
+            await queue.enqueue({"a": b"1"})
             assert (await queue.questions(first), await one.one(JOBS)) == ({"b": b"2"}, 2)
             # Whatever became of the job: what it left can be asked again.
             await one.meddle("DELETE FROM procrastinate_jobs")
-            assert await queue.look("abcd") == {"a": b"yes", "c": b"yes"}
-            await queue.ask({"a": b"1", "b": b"2"})
+            assert await queue.find_verdicts("abcd") == {"a": b"yes", "c": b"yes"}
+            await queue.enqueue({"a": b"1", "b": b"2"})
             assert await queue.questions(await one.one(MADE)) == {"b": b"2"}
 
     on_node(dsn, tmp_path, main)
@@ -134,7 +134,7 @@ def test_a_question_is_with_one_job_at_a_time_and_has_one_verdict(dsn: str, tmp_
 def test_a_change_of_the_sources_is_another_question(dsn: str, tmp_path: Path) -> None:
     async def main(one: Node) -> None:
         await one.upload(b"The fee is 40 dollars.", "fee.txt")
-        fee = Asked("fee", "The fee is 50 dollars.")
+        fee = QuoteCheck("fee", "The fee is 50 dollars.")
         async with Working(dsn, tmp_path):
             assert statuses(await one.check(fee)) == ["altered"]
             await one.upload(b"The fee is 50 dollars.", "fee.txt")
@@ -149,8 +149,8 @@ def test_a_change_of_the_sources_is_another_question(dsn: str, tmp_path: Path) -
 
 def test_workers_share_the_jobs(dsn: str, tmp_path: Path) -> None:
     async def main(one: Node) -> None:
-        await one.verifier.add(Given(NOTE, "note"), scope="run")
-        quotes = [Asked(str(n), f"Nobody pays {n} before the ninth of May.", scope="run") for n in range(200)]
+        await one.verifier.add(SourceContent(NOTE, "note"), scope="run")
+        quotes = [QuoteCheck(str(n), f"Nobody pays {n} before the ninth of May.", scope="run") for n in range(200)]
         async with Working(dsn, tmp_path), Working(dsn, tmp_path):
             asking = asyncio.create_task(one.check(*quotes))
             await one.until(ASKED, 200)
@@ -241,7 +241,7 @@ def test_what_is_not_decided_in_time_is_decided_when_a_worker_comes(
             assert b"citewire_workers_alive 0.0" in figures
             assert "1 quotes wait, and no worker is alive" in caplog.text
             async with Working(dsn, tmp_path):
-                await app.server.runs.idle()
+                await app.server.runs.wait_idle()
             state = (await app.ask("GET", "/threads/t")).json["state"]
             summary = state["deepcitation"]["messages"]["answer"]["summary"]
             assert (summary["verified"], summary["pending"]) == (1, 0)
@@ -253,15 +253,15 @@ def test_malformed_rows_do_no_harm(dsn: str, tmp_path: Path) -> None:
     """Who can write to the database can write anything there; no worker reads a file of its own for it."""
     secret = tmp_path / "secret.txt"
     secret.write_text(NOTE)
-    manifest = write(Manifest((Handed("local", url=str(secret)),)))
+    manifest = write(Manifest((AttachedSource("local", url=str(secret)),)))
     broken = {
         "not JSON": b"\xff{",
         "another shape": b'{"quote": 7}',
         "a list": b"[]",
         "deep": b"[" * 100_000,
         "too large": b'{"quote": "' + b"x" * LARGEST + b'"}',
-        "no such manifest": write(Posed("ninth of May", given="0" * 64)),
-        "a manifest of files": write(Posed("ninth of May", given=sha256_of(manifest))),
+        "no such manifest": write(JobQuestion("ninth of May", given="0" * 64)),
+        "a manifest of files": write(JobQuestion("ninth of May", given=sha256_of(manifest))),
         "a bad name": b'{"quote": "q", "given": "../../etc"}',
         "no such place": b'{"quote": "q", "at": "nowhere"}',
     }
@@ -284,7 +284,7 @@ def test_malformed_rows_do_no_harm(dsn: str, tmp_path: Path) -> None:
             await one.until(ANSWERED, len(broken) + 1)
         for row in await one.store.db.fetch("SELECT key, data FROM citewire.verdict"):
             if row["key"] in broken:
-                said = read(row["data"], Checked)
+                said = read(row["data"], CheckResult)
                 assert said.status == "skipped", row["key"]
                 assert (said.reason or "").startswith("the question cannot be answered: "), row["key"]
         # A verdict that is none is told of the quote.
@@ -296,10 +296,10 @@ def test_malformed_rows_do_no_harm(dsn: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", QUOTES, ids=lambda asked: ascii(asked.id))
-def test_a_question_arrives_as_it_was_asked(value: Asked) -> None:
-    posed = Posed.of(value, None, None)
-    assert read(write(posed), Posed) == posed
-    assert write(read(write(posed), Posed)) == write(posed)
+def test_a_question_arrives_as_it_was_asked(value: QuoteCheck) -> None:
+    posed = JobQuestion.of(value, None, None)
+    assert read(write(posed), JobQuestion) == posed
+    assert write(read(write(posed), JobQuestion)) == write(posed)
 
 
 def test_all_goes_on_when_the_database_comes_back(tmp_path: Path) -> None:
@@ -387,18 +387,18 @@ def test_a_quote_is_asked_for_once_its_citation_is_kept() -> None:
             def __init__(self) -> None:
                 pass
 
-            async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
-                async for each in verifier.each(quotes):
+            async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+                async for each in verifier.iter_quotes(quotes):
                     asked.append(each.quote)
-                    yield Checked(each.id, "verified")
+                    yield CheckResult(each.id, "verified")
 
         async def nobody(_: object) -> None:
             pass
 
         store = Held()
-        journal = Journal(Hub(store), "run:t", nobody)
+        journal = RunJournal(Hub(store), "run:t", nobody)
         await journal.put("t", "r", [RunStarted("t", "r")])
-        checking = asyncio.create_task(anext(AfterCommit(Asking(), journal.settled).check(fees(1))))
+        checking = asyncio.create_task(anext(AfterCommitVerifier(Asking(), journal.wait_written).check(fees(1))))
         for _ in range(10):
             await asyncio.sleep(0)
         assert asked == []
@@ -414,13 +414,13 @@ def test_what_came_with_a_run_goes_with_it(dsn: str, tmp_path: Path) -> None:
     """From the tables, from the folder of the node and from that of the worker; another run keeps its own."""
     worker = tmp_path / "worker"
 
-    def quote(words: str, scope: str) -> Asked:
-        return Asked(words, words, scope=scope, alone=True)
+    def quote(words: str, scope: str) -> QuoteCheck:
+        return QuoteCheck(words, words, scope=scope, alone=True)
 
     async def main(one: Node) -> None:
         await one.upload(FEES, "fees.pdf")
         for scope in ("run", "other"):
-            await one.verifier.add(Given(NOTE, "note"), scope=scope)
+            await one.verifier.add(SourceContent(NOTE, "note"), scope=scope)
         async with Working(dsn, tmp_path, data=worker):
             assert statuses(await one.check(quote("before the ninth of May", "run"))) == ["verified"]
             assert await traces_in_tables(one.store.db, "ninth of May") == [
@@ -444,20 +444,20 @@ def test_a_question_that_nobody_answered_goes_with_its_run(dsn: str, tmp_path: P
     """And can be asked again: what a worker says of the one before does not count any more."""
 
     async def main(one: Node) -> None:
-        await one.verifier.add(Given(NOTE, "note"), scope="run")
-        asking = asyncio.create_task(one.check(Asked("q", "before the ninth of May", scope="run")))
+        await one.verifier.add(SourceContent(NOTE, "note"), scope="run")
+        asking = asyncio.create_task(one.check(QuoteCheck("q", "before the ninth of May", scope="run")))
         await one.until(ASKED, 1)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         await one.verifier.forget("run")
         assert await traces_in_tables(one.store.db, "ninth of May") == []
-        await one.verifier.add(Given(NOTE, "note"), scope="run")
-        again = asyncio.create_task(one.check(Asked("q", "before the ninth of May", scope="run")))
+        await one.verifier.add(SourceContent(NOTE, "note"), scope="run")
+        again = asyncio.create_task(one.check(QuoteCheck("q", "before the ninth of May", scope="run")))
         await one.until(ASKED, 1)
-        async with Queue.open(dsn) as queue:
+        async with JobQueue.open(dsn) as queue:
             [key] = [row[0] for row in await one.store.db.fetch("SELECT key FROM citewire.verdict")]
             job = await one.one("SELECT job FROM citewire.verdict")
-            await queue.answer({key: write(Checked(None, "skipped", "gone"))}, job - 1)
+            await queue.write_verdicts({key: write(CheckResult(None, "skipped", "gone"))}, job - 1)
         async with Working(dsn, tmp_path):
             assert statuses(await again) == ["verified"]
 
@@ -468,9 +468,9 @@ def test_what_a_dead_node_left_is_forgotten(dsn: str, tmp_path: Path) -> None:
     """What living ones have is touched again and again."""
 
     async def main(one: Node) -> None:
-        async with Queue.open(dsn) as queue:
+        async with JobQueue.open(dsn) as queue:
             for scope in ("dead", "alive"):
-                await queue.hand(scope, {sha256_of(NOTE.encode()): NOTE.encode()})
+                await queue.store_contents(scope, {sha256_of(NOTE.encode()): NOTE.encode()})
             await one.store.db.execute("UPDATE citewire.given SET at = at - interval '2 hours'")
             await queue.touch(["alive"])
             await queue.tidy()
@@ -488,7 +488,7 @@ def test_a_worker_keeps_no_copy_of_a_source_that_is_gone(dsn: str, tmp_path: Pat
         await one.upload(NOTE.encode(), "note.txt")
         await one.upload(FEES, "fees.pdf")
         async with Working(dsn, tmp_path, data=worker):
-            assert statuses(await one.check(Asked("q", "before the ninth of May"))) == ["verified"]
+            assert statuses(await one.check(QuoteCheck("q", "before the ninth of May"))) == ["verified"]
         assert traces(worker, "ninth of May")
         [source] = [held for held in one.catalog.holdings() if held.name == "note.txt"]
         await one.catalog.remove(source.id)
@@ -516,7 +516,7 @@ def test_the_temporary_folder_of_a_worker_that_was_killed_goes(
     os.utime(left / "lock", (0, 0))
 
     async def main(one: Node) -> None:
-        with nodes.own_folder(left) if is_locked else nullcontext():
+        with nodes.lock_folder(left) if is_locked else nullcontext():
             async with Working(dsn, tmp_path) as worker:
                 assert left.exists() is is_locked
                 assert await worker.end() == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.keys import Keys, key, key_v2
+from citewire.keys import CitationKeys, key, key_v2
 from citewire.model import Lines, Locator, Pages, Source, SourceRef, Times
 from strategies import any_text, locators
 
@@ -78,7 +78,7 @@ def test_v1_forgets_what_v2_tells_apart() -> None:
 
 def test_a_collision_gets_the_v2_key_and_nothing_is_renamed() -> None:
     elsewhere = Source("s2", "document", file_id="att_B")
-    keys = Keys()
+    keys = CitationKeys()
     for _ in range(2):
         assert keys.assign(A_B, DOCUMENT) == key(A_B, DOCUMENT)
         assert keys.assign(B_C, DOCUMENT) == key_v2(B_C, DOCUMENT)
@@ -87,14 +87,14 @@ def test_a_collision_gets_the_v2_key_and_nothing_is_renamed() -> None:
 
 
 def test_first_come_first_served() -> None:
-    keys = Keys()
+    keys = CitationKeys()
     assert keys.assign(B_C, DOCUMENT) == key(B_C, DOCUMENT)
     assert keys.assign(A_B, DOCUMENT) == key_v2(A_B, DOCUMENT)
 
 
 def test_sources_without_a_file_id_are_told_apart_by_their_id() -> None:
     """As in `key_v2`: else one verdict would overwrite the other's."""
-    keys = Keys()
+    keys = CitationKeys()
     assert keys.assign(ref(), Source("one", "document")) != keys.assign(ref(), Source("two", "document"))
 
 
@@ -107,7 +107,7 @@ sources = st.sampled_from(["att_A", "att_B"]).map(lambda file: Source(file, "doc
 
 @given(st.lists(st.tuples(refs, sources), max_size=30))
 def test_keys_are_stable_and_never_shared(cited: list[tuple[SourceRef, Source]]) -> None:
-    keys = Keys()
+    keys = CitationKeys()
     given_out = [(one, keys.assign(*one)) for one in cited]
     owners: dict[str, tuple[SourceRef, Source]] = {}
     for (one, source), name in given_out:
@@ -125,4 +125,4 @@ def test_any_citation_has_keys(quote: str, anchor: str, locator: Locator | None)
         cited = ref(quote, anchor, locator)
         assert HEX.fullmatch(key(cited, source))
         assert HEX.fullmatch(key_v2(cited, source))
-        assert key(cited, source) == Keys().assign(cited, source)
+        assert key(cited, source) == CitationKeys().assign(cited, source)

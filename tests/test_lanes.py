@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from citewire.documents.reader import ReaderTimeout
-from citewire.verification.failures import Failures
-from citewire.verification.lanes import SERVER, Lane, ReadJob
+from citewire.verification.failures import ReadFailures
+from citewire.verification.lanes import SERVER_ACCOUNT, Lane, ReadJob
 from citewire.verification.readers import Lanes
 
 
@@ -31,7 +31,7 @@ class Desk:
         await asyncio.sleep(0)
 
     async def _run(self, name: str) -> None:
-        async with self.lane.turn(self.jobs[name]):
+        async with self.lane.acquire_slot(self.jobs[name]):
             self.order.append(name)
             await self.ends[name].wait()
 
@@ -64,10 +64,10 @@ def test_callers_take_turns_and_urgent_jobs_go_first() -> None:
     async def main() -> None:
         desk = Desk(1)
         await desk.add("first", "ann")
-        for name, account in (("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "bob"), ("c1", SERVER)):
+        for name, account in (("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "bob"), ("c1", SERVER_ACCOUNT)):
             await desk.add(name, account)
         await desk.add("urgent", "bob", urgent=True)
-        desk.jobs["a3"].hurry()
+        desk.jobs["a3"].make_urgent()
         for name in ("first", "urgent", "a3", "a1", "b1", "c1"):
             await desk.end(name)
         assert desk.order == ["first", "urgent", "a3", "a1", "b1", "c1", "a2"]
@@ -105,7 +105,7 @@ def test_a_job_may_wait_more_than_once() -> None:
         assert desk.lane.status.waiting == 4
         desk.tasks["b"].cancel()
         await asyncio.gather(desk.tasks["b"], return_exceptions=True)
-        desk.jobs["a"].hurry()
+        desk.jobs["a"].make_urgent()
         for name in ("first", "a", "c", "other"):
             assert desk.order[-1] == name
             await desk.end(name)
@@ -127,7 +127,7 @@ def test_slots_are_never_exceeded_nor_lost(seed: int) -> None:
                 if action == "cancel":
                     desk.tasks[name].cancel()
                 elif action == "hurry":
-                    desk.jobs[name].hurry()
+                    desk.jobs[name].make_urgent()
                 elif action == "end":
                     desk.ends[name].set()
             assert desk.lane.status.running <= desk.lane.slots
@@ -155,8 +155,8 @@ def test_all_lanes_together_stay_within_the_memory(readers: int, gib: int) -> No
 
 def test_failures_outlive_the_process_and_end_with_larger_limits(tmp_path: Path) -> None:
     folder = tmp_path
-    Failures(folder).add("a" * 64, "x", ReaderTimeout("too slow"), seconds=60, memory=100)
-    later = Failures(folder)
+    ReadFailures(folder).add("a" * 64, "x", ReaderTimeout("too slow"), seconds=60, memory=100)
+    later = ReadFailures(folder)
     for seconds, memory in ((60, 100), (30, 50)):
         with pytest.raises(ReaderTimeout, match="too slow"):
             later.check("a" * 64, "x", seconds=seconds, memory=memory)
@@ -165,12 +165,12 @@ def test_failures_outlive_the_process_and_end_with_larger_limits(tmp_path: Path)
     later.check("a" * 64, "other", seconds=60, memory=100)
     later.check("b" * 64, "x", seconds=60, memory=100)
     later.forget("a" * 64)
-    Failures(folder).check("a" * 64, "x", seconds=60, memory=100)
+    ReadFailures(folder).check("a" * 64, "x", seconds=60, memory=100)
 
 
 def test_failures_are_bounded(tmp_path: Path) -> None:
     folder = tmp_path
-    failures = Failures(folder, most=5)
+    failures = ReadFailures(folder, most=5)
     for n in range(12):
         failures.add(f"{n:064x}", "x", ReaderTimeout("slow"), seconds=1, memory=1)
     assert len([each for each in folder.rglob("*") if each.is_file()]) == 5
@@ -178,7 +178,7 @@ def test_failures_are_bounded(tmp_path: Path) -> None:
 
     def fails(n: int) -> bool:
         try:
-            Failures(folder).check(f"{n:064x}", "x", seconds=1, memory=1)
+            ReadFailures(folder).check(f"{n:064x}", "x", seconds=1, memory=1)
         except ReaderTimeout:
             return True
         return False

@@ -21,19 +21,19 @@ from agents import need_agents
 from citewire.agui import LocalAgent, check
 from citewire.agui.events import AnyEvent, RunInput, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.retrieved import in_result
+from citewire.agui.retrieved import find_result_texts
 from citewire.agui.sources import RunRequest
 from citewire.documents import Document, load
 from citewire.documents.document import Aside
 from citewire.documents.text import read_markdown, read_text
 from citewire.errors import CitewireError
 from citewire.extraction import extract
-from citewire.librarian import Index, Librarian
-from citewire.librarian.answer import find, written
-from citewire.librarian.librarian import questions
-from citewire.librarian.model import NoModel, model_agent
-from citewire.librarian.passages import passages
-from citewire.librarian.terms import content_terms, terms
+from citewire.librarian import PassageIndex, Librarian
+from citewire.librarian.answer import find_quotes, write_answer
+from citewire.librarian.librarian import user_questions
+from citewire.librarian.model import ModelUnavailable, model_agent
+from citewire.librarian.passages import split_passages
+from citewire.librarian.terms import content_terms, split_terms
 from shelf import CASES, SOURCES, UNANSWERED, Case
 from weaving import Client
 
@@ -51,19 +51,19 @@ def text_document(text: str, name: str = "a.txt", kind: str = "text") -> Documen
     return read(data, sha256=hashlib.sha256(data).hexdigest(), name=name)
 
 
-def index_of(*texts: str) -> Index:
-    index = Index()
+def index_of(*texts: str) -> PassageIndex:
+    index = PassageIndex()
     for number, text in enumerate(texts):
         index.add(str(number), text_document(text, f"{number}.txt"))
     return index
 
 
-def said(index: Index, question: str, earlier: str = "") -> list[str]:
-    return [quote.sentence.text for quote in find(index, question, earlier).quotes]
+def said(index: PassageIndex, question: str, earlier: str = "") -> list[str]:
+    return [quote.sentence.text for quote in find_quotes(index, question, earlier).quotes]
 
 
 def sentences(document: Document) -> list[str]:
-    return [each.text for passage in passages("s", document) for each in passage.sentences]
+    return [each.text for passage in split_passages("s", document) for each in passage.sentences]
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(folder: Path) -> Iterator[Index]:
-    index = Index()
+def shelf(folder: Path) -> Iterator[PassageIndex]:
+    index = PassageIndex()
     for path in folder.iterdir():
         index.add(path.name, load(path))
     yield index
@@ -104,31 +104,31 @@ def answer(librarian: Librarian, *asked: Any) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.question)
-def test_the_sentence_that_answers_is_quoted(shelf: Index, case: Case) -> None:
+def test_the_sentence_that_answers_is_quoted(shelf: PassageIndex, case: Case) -> None:
     places = [
         (quote.passage.source, quote.sentence.page)
-        for quote in find(shelf, case.question).quotes
+        for quote in find_quotes(shelf, case.question).quotes
         if quote.sentence.text.startswith(case.begins)
     ]
     assert places == [(case.source, case.page)]
 
 
-def test_mostly_it_is_quoted_first(shelf: Index) -> None:
+def test_mostly_it_is_quoted_first(shelf: PassageIndex) -> None:
     first = [case for case in CASES if said(shelf, case.question)[0].startswith(case.begins)]
     assert len(first) >= FIRST
 
 
 @pytest.mark.parametrize("question", UNANSWERED)
-def test_what_no_source_says_is_not_answered(shelf: Index, question: str) -> None:
-    found = find(shelf, question)
+def test_what_no_source_says_is_not_answered(shelf: PassageIndex, question: str) -> None:
+    found = find_quotes(shelf, question)
     assert found.quotes == ()
-    assert written(found, 0, 6).startswith("I found no clear answer in 6 sources. None of them says “")
+    assert write_answer(found, 0, 6).startswith("I found no clear answer in 6 sources. None of them says “")
 
 
-def test_a_question_in_other_words_gets_the_closest_and_is_told_so(shelf: Index) -> None:
-    found = find(shelf, "By how much did revenue rise?")
+def test_a_question_in_other_words_gets_the_closest_and_is_told_so(shelf: PassageIndex) -> None:
+    found = find_quotes(shelf, "By how much did revenue rise?")
     assert (found.is_answer, found.missing) == (False, ("rise",))
-    text = written(found, 0, 6)
+    text = write_answer(found, 0, 6)
     assert text.startswith(
         "I found no clear answer in 6 sources. None of them says “rise”. This is the closest:"
     )
@@ -160,7 +160,7 @@ def test_what_stands_in_two_sources_is_quoted_once() -> None:
     assert said(index, "When does the harbour close?") == ["The harbour closes at noon."]
 
 
-def test_what_is_hidden_or_around_the_text_does_not_win(shelf: Index) -> None:
+def test_what_is_hidden_or_around_the_text_does_not_win(shelf: PassageIndex) -> None:
     document = text_document("Tax news\nTax is due in May.\nTax news\nTax is never due.\n")
     asides = (Aside(0, 9, "header"), Aside(28, 37, "footer"), Aside(37, 55, "hidden"))
     assert sentences(replace(document, asides=asides)) == ["Tax is due in May."]
@@ -190,7 +190,7 @@ def test_sentences(text: str, expected: list[str]) -> None:
 def test_a_sentence_goes_on_over_the_foot_of_a_page() -> None:
     text = "The lease runs for seven\nPage 1\n\fyears and may be renewed. It is paid monthly.\n"
     document = replace(text_document(text), asides=(Aside(25, 32, "footer"),))
-    (passage,) = passages("s", document)
+    (passage,) = split_passages("s", document)
     assert [(each.text, each.page) for each in passage.sentences] == [
         ("The lease runs for seven years and may be renewed.", 1),
         ("It is paid monthly.", 2),
@@ -199,7 +199,7 @@ def test_a_sentence_goes_on_over_the_foot_of_a_page() -> None:
 
 def test_headings_are_named_with_those_above_them() -> None:
     text = "# Book\n\n## One\n\nText of one.\n\n### Deep\n\nDeeper text.\n\n## Two\n\nText of two.\n"
-    found = [passage.heading for passage in passages("s", text_document(text, kind="markdown"))]
+    found = [passage.heading for passage in split_passages("s", text_document(text, kind="markdown"))]
     assert found == ["Book › One", "Book › One › Deep", "Book › Two"]
 
 
@@ -213,7 +213,7 @@ def test_a_sentence_is_what_stands_there(text: str) -> None:
     except CitewireError:
         return  # it is no text
     last = 0
-    for passage in passages("s", document):
+    for passage in split_passages("s", document):
         assert passage.start < passage.end
         for each in passage.sentences:
             assert last <= each.start < each.end
@@ -226,7 +226,7 @@ def test_a_sentence_is_what_stands_there(text: str) -> None:
 
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
 def test_the_way_for_ascii_is_the_way_for_all(text: str) -> None:
-    assert terms(f"{text} é") == [*terms(text), "e"]
+    assert split_terms(f"{text} é") == [*split_terms(text), "e"]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_the_way_for_ascii_is_the_way_for_all(text: str) -> None:
     ],
 )
 def test_forms_of_a_word_are_one_term(alike: str) -> None:
-    assert len(set(terms(alike))) == 1
+    assert len(set(split_terms(alike))) == 1
 
 
 def test_what_a_question_is_about() -> None:
@@ -266,7 +266,7 @@ def test_a_source_can_be_changed_and_removed() -> None:
     index.remove("0")
     index.remove("nobody")
     assert (said(index, "cat"), said(index, "dog")) == ([], ["The dog barks."])
-    assert index.sources() == {"1"}
+    assert index.source_ids() == {"1"}
 
 
 def test_a_passage_says_where_it_stands() -> None:
@@ -279,10 +279,10 @@ def test_a_passage_says_where_it_stands() -> None:
 
 def test_an_index_is_kept_in_its_file(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
-    first = Index(path)
+    first = PassageIndex(path)
     first.add("a", text_document("The cat sleeps."))
     first.close()
-    second = Index(path)
+    second = PassageIndex(path)
     assert said(second, "cat") == ["The cat sleeps."]
     second.close()
 
@@ -299,7 +299,7 @@ def test_what_is_no_index_of_ours_is_made_anew(tmp_path: Path, before: bytes | s
             old.execute("PRAGMA user_version = 999")
             old.execute("CREATE TABLE passages (n)")
         old.close()
-    index = Index(path)
+    index = PassageIndex(path)
     index.add("a", text_document("The cat sleeps."))
     assert said(index, "cat") == ["The cat sleeps."]
     index.close()
@@ -307,12 +307,12 @@ def test_what_is_no_index_of_ours_is_made_anew(tmp_path: Path, before: bytes | s
 
 def test_what_cannot_be_opened_is_not_thrown_away(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        Index(tmp_path)
+        PassageIndex(tmp_path)
     assert tmp_path.is_dir()
 
 
 def test_threads_share_an_index() -> None:
-    index = Index()
+    index = PassageIndex()
 
     def work(number: int) -> list[str]:
         index.add(str(number), text_document(f"Animal {number} is called x{number}x.", f"{number}.txt"))
@@ -346,7 +346,7 @@ def test_any_question_is_one(question: str) -> None:
     sent = events(librarian, run_input(question, question[::-1]))
     check([to_dict(event) for event in sent])
     assert sent[-1].type == "RUN_FINISHED"
-    assert find(_CAT, question) == find(_CAT, question)
+    assert find_quotes(_CAT, question) == find_quotes(_CAT, question)
 
 
 _CAT = index_of('The cat sleeps in title: dog "a".', "你好，世界。")
@@ -355,7 +355,7 @@ _CAT = index_of('The cat sleeps in title: dog "a".', "你好，世界。")
 # --- the run ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_shows_what_it_searched_and_says_it_in_small_pieces(shelf: Index) -> None:
+def test_a_run_shows_what_it_searched_and_says_it_in_small_pieces(shelf: PassageIndex) -> None:
     sent = [to_dict(event) for event in events(Librarian(shelf), run_input("What is the refund policy?"))]
     assert check(sent) == ()
     kinds = [event["type"] for event in sent]
@@ -375,16 +375,16 @@ def test_a_run_shows_what_it_searched_and_says_it_in_small_pieces(shelf: Index) 
     assert found[0]["says"].startswith("You may return any unworn item")
 
 
-def test_what_it_found_does_not_pass_for_a_source(shelf: Index) -> None:
+def test_what_it_found_does_not_pass_for_a_source(shelf: PassageIndex) -> None:
     """The middleware takes results of tools for sources, and a quote is to be checked in the real one."""
     sent = [to_dict(event) for event in events(Librarian(shelf), run_input("refund policy"))]
     (result,) = [event["content"] for event in sent if event["type"] == "TOOL_CALL_RESULT"]
-    assert {(text.id, text.title, text.url) for text in in_result(result, "search_sources")} == {
+    assert {(text.id, text.title, text.url) for text in find_result_texts(result, "search_sources")} == {
         (None, "search_sources", None)
     }
 
 
-def test_the_same_run_gives_the_same_events(shelf: Index) -> None:
+def test_the_same_run_gives_the_same_events(shelf: PassageIndex) -> None:
     librarian = Librarian(shelf)
     one, same, other = (events(librarian, run_input("gift cards", run_id=name)) for name in ("a", "a", "b"))
     assert one == same != other
@@ -401,7 +401,7 @@ def test_the_same_run_gives_the_same_events(shelf: Index) -> None:
     ],
 )  # fmt: skip
 def test_it_says_plainly_why_there_is_no_answer(status: tuple[int, int], expected: str) -> None:
-    assert answer(Librarian(Index(), lambda: status), "tea") == expected
+    assert answer(Librarian(PassageIndex(), lambda: status), "tea") == expected
 
 
 def test_an_answer_says_what_is_still_unread() -> None:
@@ -414,7 +414,7 @@ def test_an_answer_says_what_is_still_unread() -> None:
 
 
 def test_without_a_question_it_asks_for_one() -> None:
-    assert answer(Librarian(Index())) == "Ask me something about the sources."
+    assert answer(Librarian(PassageIndex())) == "Ask me something about the sources."
     assert answer(Librarian(index_of("A cat.")), "who are you?").startswith("I can only look things up.")
 
 
@@ -433,7 +433,7 @@ def test_the_question_is_what_the_user_said_last() -> None:
         None,
         {"role": "user", "content": 5},
     ]
-    assert questions(messages) == ["before", "one\ntwo"]
+    assert user_questions(messages) == ["before", "one\ntwo"]
 
 
 # --- every citation is checked ------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ def verdicts(client: Client, name: str) -> list[dict[str, Any]]:
     return [each["citewire"] for each in client.message(name)["verifications"].values()]
 
 
-def test_every_citation_is_verified_in_its_source(folder: Path, shelf: Index) -> None:
+def test_every_citation_is_verified_in_its_source(folder: Path, shelf: PassageIndex) -> None:
     clients = cited(folder, Librarian(shelf).run, *(run_input(case.question) for case in CASES))
     for case, client in zip(CASES, clients, strict=True):
         found = verdicts(client, "r-answer")
@@ -480,7 +480,7 @@ A kraken has `eight arms.
 def test_what_a_source_says_is_not_taken_for_a_citation(tmp_path: Path) -> None:
     """These names mean something in a data block, and these texts something in an answer."""
     names = ("citations", "__proto__", "[1].md")
-    index = Index()
+    index = PassageIndex()
     for number, name in enumerate(names):
         path = tmp_path / name
         path.write_text(f"{HOSTILE}\nKraken number {number} is called kraken.\n", "utf-8")
@@ -498,7 +498,7 @@ def test_what_a_source_says_is_not_taken_for_a_citation(tmp_path: Path) -> None:
 # --- with a model -------------------------------------------------------------------------------------------
 
 
-def test_a_model_searches_the_same_index_and_is_checked(folder: Path, shelf: Index) -> None:
+def test_a_model_searches_the_same_index_and_is_checked(folder: Path, shelf: PassageIndex) -> None:
     need_agents()
     from pydantic_ai.models.function import DeltaToolCall, FunctionModel  # noqa: PLC0415  # takes seconds
 
@@ -533,13 +533,13 @@ def test_a_model_that_is_not_there_is_said_to_be(monkeypatch: pytest.MonkeyPatch
     need_agents()
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(NoModel, match="OPENAI_API_KEY"):
-        model_agent(Index(), "openai:gpt-5")
-    with pytest.raises(NoModel, match="nosuch"):
-        model_agent(Index(), "nosuch:thing")
+    with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY"):
+        model_agent(PassageIndex(), "openai:gpt-5")
+    with pytest.raises(ModelUnavailable, match="nosuch"):
+        model_agent(PassageIndex(), "nosuch:thing")
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
-    with pytest.raises(NoModel, match=r"pip install 'citewire\[llm\]'"):
-        model_agent(Index(), "openai:gpt-5")
+    with pytest.raises(ModelUnavailable, match=r"pip install 'citewire\[llm\]'"):
+        model_agent(PassageIndex(), "openai:gpt-5")
 
 
 def test_what_a_provider_says_of_a_failure_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -553,7 +553,7 @@ def test_what_a_provider_says_of_a_failure_is_only_logged(caplog: pytest.LogCapt
         raise ModelHTTPError(401, "gpt", {"error": "s3cret body"})
 
     async def main() -> list[AnyEvent]:
-        source = LocalAgent(model_agent(Index(), FunctionModel(stream_function=script)))
+        source = LocalAgent(model_agent(PassageIndex(), FunctionModel(stream_function=script)))
         return [event async for event in source.run(run_input("How long?"))]
 
     last = to_dict(asyncio.run(main())[-1])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from citewire.documents.document import Aside, Document, Page
-from citewire.verification.library import Library
-from citewire.verification.near import Near
+from citewire.verification.library import DocumentSet
+from citewire.verification.near import ExpectedPlace
 
 PAGES = [
     "Annual report\nThe fee is 40 dollars and it covers all members of the\n3\n",
@@ -44,7 +44,7 @@ def apart(pages: list[str]) -> tuple[Aside, ...]:
 
 REPORT = document(PAGES, asides=apart(PAGES))
 OTHER = document(["Guests pay 60 dollars.\n"], name="docs/guests.txt", url="https://example.com/guests")
-LIBRARY = Library([REPORT, OTHER])
+LIBRARY = DocumentSet([REPORT, OTHER])
 
 
 def test_a_quote_is_found_in_the_source_that_has_it() -> None:
@@ -82,7 +82,7 @@ def test_a_quote_goes_on_over_a_page() -> None:
     ],
 )
 def test_a_page_only_breaks_a_tie(pages: tuple[int, ...], page: int, warnings: tuple[str, ...]) -> None:
-    checked = LIBRARY.check("The fee is 40 dollars", near=Near(pages))
+    checked = LIBRARY.check("The fee is 40 dollars", near=ExpectedPlace(pages))
     assert (checked.status, checked.page, checked.warnings) == ("verified", page, warnings)
 
 
@@ -97,19 +97,19 @@ def test_what_differs_is_said() -> None:
 @pytest.mark.parametrize(
     ("library", "source", "reason"),
     [
-        pytest.param(Library(), None, "there is no source", id="no sources"),
+        pytest.param(DocumentSet(), None, "there is no source", id="no sources"),
         pytest.param(LIBRARY, "nobody.pdf", "no source is called nobody.pdf", id="unknown source"),
-        pytest.param(Library([document([" \n"])]), None, "no text layer", id="no text"),
+        pytest.param(DocumentSet([document([" \n"])]), None, "no text layer", id="no text"),
     ],
 )
-def test_what_cannot_be_checked_is_skipped(library: Library, source: str | None, reason: str) -> None:
+def test_what_cannot_be_checked_is_skipped(library: DocumentSet, source: str | None, reason: str) -> None:
     checked = library.check("The fee is 40 dollars", source=source)
     assert (checked.status, checked.reason) == ("skipped", reason)
 
 
 def test_hidden_text_is_said_to_be() -> None:
     hidden = document(["Shown. The fee is waived for staff.\n"], asides=(Aside(7, 35, "hidden"),))
-    assert Library([hidden]).check("The fee is waived for staff").warnings == ("the text is hidden",)
+    assert DocumentSet([hidden]).check("The fee is waived for staff").warnings == ("the text is hidden",)
 
 
 def test_boxes_cover_the_lines_of_a_quote() -> None:
@@ -118,7 +118,7 @@ def test_boxes_cover_the_lines_of_a_quote() -> None:
         [[at, 0, at + 1, 1] if char != "\n" else [np.nan] * 4 for at, char in enumerate(text)], np.float32
     )
     held = document([text], boxes=boxes)
-    checked = Library([held]).check("Annual report The fee is 40 dollars")
+    checked = DocumentSet([held]).check("Annual report The fee is 40 dollars")
     assert [(box.left, box.right) for box in checked.boxes] == [(0, 13), (14, 35)]
 
 
@@ -128,7 +128,7 @@ def test_of_many_documents_the_right_ones_are_searched() -> None:
         document([f"Member {n} of the {n * 7} clubs in town pays {n + 40} dollars a year.\n"], f"{n}.txt")
         for n in range(40)
     ]
-    library = Library([*many, document([" \n"], "empty.txt")])
+    library = DocumentSet([*many, document([" \n"], "empty.txt")])
     for quote, status, source in (
         ("Member 31 of the 217 clubs in town pays 71 dollars", "verified", "31.txt"),
         ("Member 31 of the 217 clubs in town pays 72 dollars", "altered", "31.txt"),

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire.server import limits
-from citewire.server.connections import guarded, guarded_websocket
-from citewire.server.limits import Limits, address
+from citewire.server.connections import make_http_protocol, make_websocket_protocol
+from citewire.server.limits import RequestLimits, client_address
 from citewire.server.settings import Settings
 
 OK = b"HTTP/1.1 200 OK"
@@ -131,7 +131,7 @@ SMALL = Settings(max_body=10, max_upload=20, max_headers=3, max_header_bytes=100
     ],
 )
 def test_requests_that_are_too_large(given: dict[str, Any], expected: tuple[int, str]) -> None:
-    answer = asyncio.run(ask(Limits(echo_size, SMALL, uploads={"/sources"}), **given))
+    answer = asyncio.run(ask(RequestLimits(echo_size, SMALL, uploads={"/sources"}), **given))
     assert (answer.status, answer.body.decode() if answer.status == 200 else answer.code) == expected
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_buffered() -> None:
             return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
 
         scope: Scope = {"type": "http", "path": "/", "query_string": b"", "headers": []}
-        await Limits(app, SMALL)(scope, receive, Answer().send)
+        await RequestLimits(app, SMALL)(scope, receive, Answer().send)
 
     asyncio.run(run())
     assert seen == ["sent", "read"] * 3
@@ -178,7 +178,7 @@ def test_what_an_app_makes_of_a_refused_body_is_not_sent(
     endpoint: Callable[[Request], Awaitable[Response]],
 ) -> None:
     """Starlette would answer 500, and raise."""
-    app = Limits(Starlette(routes=[Route("/", endpoint, methods=["POST"])]), SMALL)
+    app = RequestLimits(Starlette(routes=[Route("/", endpoint, methods=["POST"])]), SMALL)
     answer = asyncio.run(ask(app, pieces=[b"x" * 8] * 3))
     assert (answer.status, answer.code) == (413, "too_large")
 
@@ -188,7 +188,7 @@ def test_an_error_of_the_app_is_its_own() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(ask(Limits(app, SMALL)))
+        asyncio.run(ask(RequestLimits(app, SMALL)))
 
 
 class Clock:
@@ -202,7 +202,7 @@ class Clock:
 def test_rate() -> None:
     """A burst, then as many as the rate gives; nobody pays for another, and health is always told."""
     clock = Clock()
-    app = Limits(echo_size, Settings(rate=0.5, burst=3), clock=clock)
+    app = RequestLimits(echo_size, Settings(rate=0.5, burst=3), clock=clock)
 
     async def statuses(count: int, path: str = "/", client: str = "192.0.2.1") -> list[int]:
         return [(await ask(app, path, client=client)).status for _ in range(count)]
@@ -223,7 +223,7 @@ def test_rate() -> None:
 
 def test_as_many_clients_as_there_are_take_a_bounded_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_BUCKETS", 50)
-    app = Limits(echo_size, Settings(rate=1, burst=1), clock=Clock())
+    app = RequestLimits(echo_size, Settings(rate=1, burst=1), clock=Clock())
 
     async def run() -> list[int]:
         return [(await ask(app, client=f"192.0.{n}.1")).status for n in [*range(60), 0, 59]]
@@ -243,7 +243,7 @@ def test_as_many_clients_as_there_are_take_a_bounded_table(monkeypatch: pytest.M
     ],
 )
 def test_address(client: Any, expected: str) -> None:
-    assert address({"client": client}) == expected
+    assert client_address({"client": client}) == expected
 
 
 def test_ten_thousand_requests_at_once_stay_bounded() -> None:
@@ -259,7 +259,7 @@ def test_ten_thousand_requests_at_once_stay_bounded() -> None:
         inside -= 1
         await echo_size(scope, receive, send)
 
-    limited = Limits(app, Settings(max_requests=100, max_client_requests=20, rate=1e6, burst=1000))
+    limited = RequestLimits(app, Settings(max_requests=100, max_client_requests=20, rate=1e6, burst=1000))
 
     async def run() -> None:
         crowd = ["192.0.2.1"] * 5000 + [f"192.0.2.{n % 200}" for n in range(5000)]
@@ -283,7 +283,7 @@ def test_a_request_that_fails_gives_its_room_back() -> None:
     async def app(scope: Scope, *_: Any) -> None:
         raise ConnectionResetError(scope["path"])
 
-    limited = Limits(app, Settings(max_requests=1, max_client_requests=1))
+    limited = RequestLimits(app, Settings(max_requests=1, max_client_requests=1))
 
     async def run() -> None:
         for _ in range(3):
@@ -322,9 +322,9 @@ async def serving(app: ASGIApp, pings: float = 20.0, /, **settings: Any) -> Asyn
         started.set()
 
     config = uvicorn.Config(
-        Limits(app, given),
-        http=guarded(given),
-        ws=guarded_websocket(given),
+        RequestLimits(app, given),
+        http=make_http_protocol(given),
+        ws=make_websocket_protocol(given),
         log_config=None,
         lifespan="off",
         callback_notify=notify,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app import App, opened_app
 from citewire.errors import InputError
 from citewire.server.keys import Keyring
-from citewire.server.listing import Cursors, list_visible
+from citewire.server.listing import SealedCursors, list_visible
 
 OWN = {f"mine-{at}" for at in range(7)}
 # Before, between and behind those of the caller.
@@ -86,14 +86,14 @@ def test_one_request_does_not_look_at_everything() -> None:
 
 def test_a_cursor_tells_nothing_and_cannot_be_made_up(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
-    cursors = Cursors(keyring, "threads")
+    cursors = SealedCursors(keyring, "threads")
     short, long = cursors.write("run:a"), cursors.write("run:some-secret-thread")
     assert short
     assert long
     assert len(short) == len(long)
     assert cursors.read(long) == "run:some-secret-thread"
     assert (cursors.write(None), cursors.read(None), cursors.read("")) == (None, "", "")
-    for text in ("run:a", "a", long[:-1], f"{long}A", "é", "\0", Cursors(keyring, "channels").write("run:a")):
+    for text in ("run:a", "a", long[:-1], f"{long}A", "é", "\0", SealedCursors(keyring, "channels").write("run:a")):
         with pytest.raises(InputError):
             cursors.read(text)
 

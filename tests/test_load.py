@@ -21,10 +21,10 @@ from PIL import Image
 
 from cases import need, need_cases
 from citewire.documents import Cache, Document, DocumentError, Page, load
-from citewire.documents.cache import VERSION, Packed, default_folder
-from citewire.documents.document import Aside, Element, Kind
-from citewire.documents.fetch import Fetched
-from citewire.documents.load import LIMIT, read, sniff
+from citewire.documents.cache import READER_VERSION, PackedArrays, default_folder
+from citewire.documents.document import Aside, Element, DocumentKind
+from citewire.documents.fetch import FetchResult
+from citewire.documents.load import FILE_LIMIT, read, sniff
 from citewire.documents.reader import ReaderFailed, read_in_child
 from citewire.model import Problem
 
@@ -98,7 +98,7 @@ SHEET = OOXML + "spreadsheetml.sheet"
         *((picture(kind), "text", "image") for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF")),
     ],
 )
-def test_the_bytes_say_what_they_are(data: bytes, hint: Kind | None, kind: Kind) -> None:
+def test_the_bytes_say_what_they_are(data: bytes, hint: DocumentKind | None, kind: DocumentKind) -> None:
     assert sniff(data, hint) == kind
 
 
@@ -137,9 +137,9 @@ def test_load_a_url() -> None:
     """What the server says decides where the bytes do not; its charset counts."""
     asked: list[str] = []
 
-    def fetch(url: str) -> Fetched:
+    def fetch(url: str) -> FetchResult:
         asked.append(url)
-        return Fetched(
+        return FetchResult(
             "Ω 12%".encode("cp1253"), "https://a.test/b/c%20d?e", 'text/plain; charset="Windows-1253"'
         )
 
@@ -154,7 +154,7 @@ def test_load_a_url() -> None:
     ["application/pdf", "text/plain; charset=nonsense", "text/html; charset=hex", "", None, ";;="],
 )
 def test_a_wrong_type_does_not_matter(content_type: str | None) -> None:
-    document = load("http://a.test", fetch=lambda url: Fetched(HTML, url, content_type), read_in=here)
+    document = load("http://a.test", fetch=lambda url: FetchResult(HTML, url, content_type), read_in=here)
     assert (document.kind, document.text.strip(), document.name) == ("html", "One two", "a.test")
 
 
@@ -171,7 +171,7 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(LIMIT + 1)
+        file.truncate(FILE_LIMIT + 1)
     said = {
         name: reason(tmp_path / name).message
         for name in (
@@ -192,7 +192,7 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     assert said[""] == "it is a folder"
     assert said["empty"] == reason(b"").message == "it is empty"
     assert "regular" in said["pipe"]
-    assert str(LIMIT) in said["large"]
+    assert str(FILE_LIMIT) in said["large"]
 
 
 def test_a_name_that_is_not_characters(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def full(text: str = "a\nb\n") -> Document:
 
 
 def same(one: Document, two: Document | None) -> bool:
-    return two is not None and repr(Packed.of(one)) == repr(Packed.of(two))
+    return two is not None and repr(PackedArrays.from_document(one)) == repr(PackedArrays.from_document(two))
 
 
 @pytest.mark.parametrize("document", [full(), full("")])
@@ -412,7 +412,7 @@ def test_a_document_is_read_once(tmp_path: Path) -> None:
     first, again = once(b"text", name="a.txt"), once(b"text", name="b.txt")
     assert (count, first.name, again.name) == (1, "a.txt", "b.txt")
     assert once(b"text", name="a.md").kind == "markdown"
-    once("http://a.test/a.txt", fetch=lambda url: Fetched(b"text", url, "text/plain; charset=utf-16"))
+    once("http://a.test/a.txt", fetch=lambda url: FetchResult(b"text", url, "text/plain; charset=utf-16"))
     assert count == 3
 
 
@@ -439,7 +439,7 @@ def test_a_damaged_entry_is_missing(tmp_path: Path, which: str, data: bytes | No
     """And the next one to be put there is found."""
     cache = Cache(tmp_path)
     cache.put(KEY, full())
-    damage(tmp_path / f"v{VERSION}" / KEY / which, data)
+    damage(tmp_path / f"v{READER_VERSION}" / KEY / which, data)
     assert cache.get(KEY) is None
     cache.put(KEY, full())
     assert same(full(), cache.get(KEY))
@@ -449,7 +449,7 @@ def test_arrays_of_another_document_are_not_taken(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     cache.put(KEY, full())
     cache.put("1" * 64, full("longer"))
-    home = tmp_path / f"v{VERSION}"
+    home = tmp_path / f"v{READER_VERSION}"
     damage(home / KEY / "1.npy", (home / ("1" * 64) / "1.npy").read_bytes())
     assert cache.get(KEY) is None
 
@@ -464,12 +464,12 @@ def test_many_writers(tmp_path: Path) -> None:
         if number % 5 == 0:
             # Somebody else may have found it damaged already.
             with suppress(FileNotFoundError):
-                damage(tmp_path / f"v{VERSION}" / KEY / "meta.msgpack", b"")
+                damage(tmp_path / f"v{READER_VERSION}" / KEY / "meta.msgpack", b"")
         return found is None or same(full(), found)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(turn, range(200)))
-    assert [entry.name for entry in (tmp_path / f"v{VERSION}").iterdir()] in ([], [KEY])
+    assert [entry.name for entry in (tmp_path / f"v{READER_VERSION}").iterdir()] in ([], [KEY])
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     keys = [f"{number:064x}" for number in range(4)]
     for age, key in zip((40, 30, 20), keys, strict=False):
         cache.put(key, full("x" * 500))
-        os.utime(tmp_path / f"v{VERSION}" / key, (age, 1_000_000 - age))
+        os.utime(tmp_path / f"v{READER_VERSION}" / key, (age, 1_000_000 - age))
     cache.read(keys[0])
     for key in keys[3:]:
         Cache(tmp_path, limit=25_000).put(key, full("x" * 500))
@@ -486,7 +486,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 
 def test_leftovers_are_cleared_away(tmp_path: Path) -> None:
     """Those of old versions when there is no room, those of writers that were killed after a while."""
-    home = tmp_path / f"v{VERSION}"
+    home = tmp_path / f"v{READER_VERSION}"
     old, left, busy = tmp_path / "v0" / KEY, home / ".aside-left", home / ".aside-busy"
     for folder in (old, left, busy):
         folder.mkdir(parents=True)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from citewire.redaction import redact
 from citewire.server.capability import FULL
 from citewire.server.keys import Caller
-from citewire.server.logs import Access, AccessLog, Formatter, configure
+from citewire.server.logs import AccessRecord, AccessLog, Formatter, configure
 from citewire.server.metrics import Metrics
 
 SECRET = "s3cr3t-Zq9_xWv8uT7rS6pO5nM4lK3jI2hG1fE0dC"
@@ -207,7 +207,7 @@ def ask(app: ASGIApp, path: str, query: bytes = b"", method: str = "GET", **head
 
 
 def test_access(log: io.StringIO) -> None:
-    done: list[Access] = []
+    done: list[AccessRecord] = []
     sent = ask(
         AccessLog(APP, done.append),
         "/threads/a b",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.index import Index
-from citewire.verification.match import Searchable
-from citewire.verification.views import canonical
+from citewire.verification.index import GramIndex
+from citewire.verification.match import SearchableText
+from citewire.verification.views import canonical_view
 
 WORDS = """
     ledger margin harbour signal copper orchard winter engine letter market castle planet bottle garden silver
@@ -28,7 +28,7 @@ def prose(seed: int, words: int = 4000) -> str:
 TEXT = (
     prose(1) + " The committee approved 45 of 60 proposals in March without any further debate. " + prose(2)
 )
-SOURCE = Searchable(TEXT)
+SOURCE = SearchableText(TEXT)
 
 
 def noisy(text: str, share: float, random: Random) -> str:
@@ -43,7 +43,7 @@ def test_noise_does_not_hide_a_passage(share: float) -> None:
     for _ in range(60):
         at = text.index(" ", random.randrange(len(text) - 400)) + 1
         end = text.index(" ", at + random.randrange(60, 200))
-        hits = SOURCE.find(canonical(noisy(text[at:end], share, random)).text)
+        hits = SOURCE.find(canonical_view(noisy(text[at:end], share, random)).text)
         found += any(abs(hit.start - at) <= 12 and abs(hit.end - end) <= 12 for hit in hits)
     assert found >= 58
 
@@ -58,12 +58,12 @@ def test_what_is_not_there_is_not_found() -> None:
 
 
 def test_every_place_is_given() -> None:
-    source = Searchable("one two three. " * 5)
+    source = SearchableText("one two three. " * 5)
     assert [hit.start for hit in source.find("one two three")] == [0, 15, 30, 45, 60]
 
 
 def test_short_words_are_found_whole_only() -> None:
-    source = Searchable("unable to pay 15% or 1,500.5 now, able again, 5%")
+    source = SearchableText("unable to pay 15% or 1,500.5 now, able again, 5%")
     assert [hit.start for hit in source.find("able")] == [source.view.text.index(", able") + 2]
     assert [hit.start for hit in source.find("5%")] == [len(source.view.text) - 2]
     assert source.find("500") == []
@@ -93,8 +93,8 @@ def test_without_any_gram_letters_alone_are_enough() -> None:
     ],
 )
 def test_any_script(text: str, quote: str) -> None:
-    source = Searchable(text)
-    hits = source.find(canonical(quote).text)
+    source = SearchableText(text)
+    hits = source.find(canonical_view(quote).text)
     start, end = source.view.to_source(hits[0].start, hits[0].end)
     assert text[start:end] == quote
 
@@ -102,14 +102,14 @@ def test_any_script(text: str, quote: str) -> None:
 def test_more_than_256_characters_are_aligned() -> None:
     random = Random(5)
     text = "".join(chr(random.randrange(0x4E00, 0x9000)) for _ in range(3000))
-    source = Searchable(text)
+    source = SearchableText(text)
     quote = text[1000:1010] + "字" + text[1011:1060]
     assert [(hit.start, hit.end) for hit in source.find(quote)] == [(1000, 1060)]
 
 
 @given(st.text(st.sampled_from("ab c"), max_size=80), st.integers(0, 80), st.integers(1, 40))
 def test_a_part_of_a_text_is_in_it(text: str, start: int, length: int) -> None:
-    source = Searchable(text)
+    source = SearchableText(text)
     words = source.view.text[start : start + length].strip()
     whole = words and f" {source.view.text} ".find(f" {words} ") >= 0
     assert not whole or any(hit.distance == 0 for hit in source.find(words))
@@ -130,7 +130,7 @@ def test_a_part_of_a_text_is_in_it(text: str, start: int, length: int) -> None:
     ],
 )
 def test_all_words_but_one_within_make_a_short_text_a_hit(text: str, words: str, found: bool) -> None:
-    assert bool(Searchable(text).find(words)) == found
+    assert bool(SearchableText(text).find(words)) == found
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_all_words_but_one_within_make_a_short_text_a_hit(text: str, words: str,
     ],
 )
 def test_scripts_without_spaces_and_with_other_codes(text: str, words: str) -> None:
-    assert [hit.method for hit in Searchable(text).find(canonical(words).text)] == ["exact"]
+    assert [hit.method for hit in SearchableText(text).find(canonical_view(words).text)] == ["exact"]
 
 
 def test_korean_words_are_whole() -> None:
-    source = Searchable("보건복지부장관이 지정하는 감염병을 포함한다")
+    source = SearchableText("보건복지부장관이 지정하는 감염병을 포함한다")
     assert [hit.method for hit in source.find("지정하는 감염병을")] == ["exact"]
     assert all(hit.method != "exact" for hit in source.find("보건복지부장관"))
 
@@ -160,17 +160,17 @@ def test_korean_words_are_whole() -> None:
         pytest.param("word " * 200_000, "word", 100, id="a word in a text of it"),
         pytest.param("word " * 200_000, ("word " * 5_000).strip(), 100, id="many words in a text of them"),
         pytest.param("a" * 200_000, "a" * 25_000 + "b" + "a" * 25_000, 1, id="a long text, nearly"),
-        pytest.param(TEXT, canonical(TEXT).text, 1, id="all of it"),
-        pytest.param(TEXT, canonical(prose(7, 8_000)).text, 0, id="a long text that is not there"),
+        pytest.param(TEXT, canonical_view(TEXT).text, 1, id="all of it"),
+        pytest.param(TEXT, canonical_view(prose(7, 8_000)).text, 0, id="a long text that is not there"),
     ],
 )
 @pytest.mark.slow
 def test_no_text_takes_more_than_seconds(text: str, words: str, places: int) -> None:
     """Those that would compare everything with everything run into the time limit of a test."""
-    assert len(Searchable(text).find(words)) == places
+    assert len(SearchableText(text).find(words)) == places
 
 
 def test_the_index_takes_nine_bytes_for_a_character() -> None:
-    index = Index(SOURCE.view.text)
+    index = GramIndex(SOURCE.view.text)
     assert sum(array.nbytes for array in index.grams) <= 8 * len(SOURCE.view.text)
     assert index.size <= 9.1 * len(SOURCE.view.text)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec import json
 
-from citewire.channels.batch import Knowledge, Known
+from citewire.channels.batch import ChannelCache, CachedChannel
 from citewire.channels.sqlite_slots import BYTES_KEPT, OVERHEAD, WriterSlots
 from citewire.channels.store import Row, new_head
-from citewire.server.holdings import Cited, Holdings, Uncited
+from citewire.server.holdings import CitedBytes, StoredSources, ForgottenThread
 
 TABLE = "CREATE TABLE slot (channel INTEGER, key TEXT, value BLOB, PRIMARY KEY (channel, key))"
 
@@ -56,11 +56,11 @@ def test_the_overhead_of_a_slot_is_no_less_than_python_takes() -> None:
 
 
 def test_what_a_node_knows_of_slots_counts_their_overhead() -> None:
-    known, head = Knowledge(), Known(new_head("channel"))
+    known, head = ChannelCache(), CachedChannel(new_head("channel"))
     counts: list[int] = []
     for n in range(100_000):
-        known.went_on("channel", head, {f"m{n}": b"x"})
-        known.bound()
+        known.record_own_write("channel", head, {f"m{n}": b"x"})
+        known.clear_if_full()
         counts.append(len(known.slots.get("channel", {})))
     assert 10_000 < max(counts) <= (16 << 20) / OVERHEAD
 
@@ -70,12 +70,12 @@ def row(n: int, kind: str, data: object) -> Row:
 
 
 def test_threads_that_cite_the_same_sources_share_one_set() -> None:
-    holdings, sources = Holdings(), ("a" * 64, "b" * 64)
+    holdings, sources = StoredSources(), ("a" * 64, "b" * 64)
     for n in range(1000):
         for sha256 in sources:
-            holdings.apply(row(n, "cited", Cited(sha256, f"t{n}")))
-    assert len({id(holdings.cites(f"t{n}")) for n in range(1000)}) == 1
-    assert holdings.cites("t7") == frozenset(sources)
+            holdings.apply(row(n, "cited", CitedBytes(sha256, f"t{n}")))
+    assert len({id(holdings.bytes_cited_by(f"t{n}")) for n in range(1000)}) == 1
+    assert holdings.bytes_cited_by("t7") == frozenset(sources)
     for n in range(1000):
-        holdings.apply(row(n, "uncited", Uncited(f"t{n}")))
+        holdings.apply(row(n, "uncited", ForgottenThread(f"t{n}")))
     assert (holdings.threads, holdings.needs(sources[0])) == ([], False)

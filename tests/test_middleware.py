@@ -33,15 +33,15 @@ from citewire.agui import HttpAgent, LocalAgent
 from citewire.agui.asgi import CitationMiddleware
 from citewire.agui.events import AnyEvent, RunInput, coerce, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.records import Links
+from citewire.agui.records import ProofUrls
 from citewire.agui.sources import RunRequest
-from citewire.agui.sse import Frames
+from citewire.agui.sse import SseParser
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE
-from citewire.agui.weaving import CitationSeen, Record, ReviewGiven, VerdictReached
-from citewire.documents.draw import Format
-from citewire.verification.library import Checked
-from citewire.verification.sources import Given, Source
-from citewire.verification.verifier import Asked, each
+from citewire.agui.weaving import CitationSeen, AuditRecord, ReviewGiven, VerdictReached
+from citewire.documents.draw import ImageFormat
+from citewire.verification.library import CheckResult
+from citewire.verification.sources import SourceContent, SourceInput
+from citewire.verification.verifier import QuoteCheck, iter_quotes
 from loopback import EVENTS, Loopback
 from pdfs import Line, Sheet, make_pdf
 from weaving import FINISHED, KEY, KNOWN, STARTED, Client, answer, block, judged, say, start
@@ -63,13 +63,13 @@ class Words:
         self, known: str = KNOWN, *, fails: bool = False, hangs: bool = False, stops: bool = False
     ) -> None:
         self.known, self._fails, self._hangs, self._stops = known, fails, hangs, stops
-        self.scopes: dict[str | None, list[Source]] = {}
+        self.scopes: dict[str | None, list[SourceInput]] = {}
         self.open = 0
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         self.open += 1
         try:
-            async for asked in each(quotes):
+            async for asked in iter_quotes(quotes):
                 if self._fails:
                     raise ValueError("boom\x1b[31m")
                 if self._stops:
@@ -77,19 +77,19 @@ class Words:
                 if self._hangs:
                     await asyncio.Event().wait()
                 held = [
-                    given.content for given in self.scopes.get(asked.scope, []) if isinstance(given, Given)
+                    given.content for given in self.scopes.get(asked.scope, []) if isinstance(given, SourceContent)
                 ]
                 yield judged(asked, " ".join([self.known, *map(str, held)]))
         finally:
             self.open -= 1
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         self.scopes.setdefault(scope, []).extend(sources)
 
     async def forget(self, scope: str) -> None:
         self.scopes.pop(scope, None)
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         del form
         return [None] * len(found)
 
@@ -99,9 +99,9 @@ class Words:
 
 class Sink:
     def __init__(self) -> None:
-        self.items: list[AnyEvent | Record] = []
+        self.items: list[AnyEvent | AuditRecord] = []
 
-    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | Record]) -> None:
+    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | AuditRecord]) -> None:
         assert (thread_id, run_id) == ("t", "r")
         self.items += items
 
@@ -161,7 +161,7 @@ class Call:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        frames = Frames()
+        frames = SseParser()
         return [json.loads(found.data) for found in [*frames.feed(self.body), *frames.finish()]]
 
     @property
@@ -210,7 +210,7 @@ def accepted(real: RealClient, url: str, version: str) -> dict[str, Any]:
 )
 def test_agents_of_others(real: RealClient, build: Callable[[Sequence[str]], ASGIApp]) -> None:
     need_agents()
-    app = CitationMiddleware(build(in_pieces(CITING)), [Given(DOCUMENT["text"], "doc1")])
+    app = CitationMiddleware(build(in_pieces(CITING)), [SourceContent(DOCUMENT["text"], "doc1")])
     with serve(app) as url:
         for version in ("1.0.0", "0.0.59"):
             found = accepted(real, url, version)
@@ -228,8 +228,8 @@ def test_agents_of_others(real: RealClient, build: Callable[[Sequence[str]], ASG
             assert [each["extra"]["citewire"]["status"] for each in listed] == ["verified", "missed"]
 
 
-def links(_: str, key: str, checked: Checked) -> Links:
-    return Links(f"/p/{key}", f"/p/{key}.png" if checked.boxes else None)
+def links(_: str, key: str, checked: CheckResult) -> ProofUrls:
+    return ProofUrls(f"/p/{key}", f"/p/{key}.png" if checked.boxes else None)
 
 
 @pytest.mark.slow
@@ -466,7 +466,7 @@ def test_the_engine_ends_with_the_server(app: Any) -> None:
     """Whether or not the app would know when that is."""
 
     async def main() -> tuple[list[str], list[int]]:
-        ours, told, pids = CitationMiddleware(app, [Given("words", "a")]), list[str](), list[int]()
+        ours, told, pids = CitationMiddleware(app, [SourceContent("words", "a")]), list[str](), list[int]()
         steps = ["startup", "shutdown"]
 
         async def receive() -> Any:

@@ -17,8 +17,8 @@ from citewire.documents.pdf import read_pdf
 from citewire.documents.text import read_text
 from citewire.extraction import prompt
 from citewire.model import LINE_STEP, Chars, Lines, Locator, Pages, Source, SourceRef
-from citewire.verification.library import Held, Library
-from citewire.verification.near import ANYWHERE, Near
+from citewire.verification.library import SearchedDocument, DocumentSet
+from citewire.verification.near import ANYWHERE, ExpectedPlace
 from pdfs import Line, Sheet, make_pdf
 from test_library import REPORT, apart, document
 from test_order import LEFT, RIGHT, two_columns
@@ -53,24 +53,24 @@ def in_html() -> Document:
     ("near", "remarks"),
     [
         pytest.param(ANYWHERE, (), id="nothing"),
-        pytest.param(Near((1,), (12,)), (), id="the line"),
-        pytest.param(Near((1,), (11,)), (), id="the nearest of the prompt"),
-        pytest.param(Near((1,), (12 - LINE_STEP + 1,)), (), id="as far before as it may be"),
-        pytest.param(Near((1,), (12 + LINE_STEP - 1,)), (), id="as far behind as it may be"),
-        pytest.param(Near((1,), (12 - LINE_STEP,)), ("on line 12, not 7",), id="too far before"),
-        pytest.param(Near((1,), (12 + LINE_STEP,)), ("on line 12, not 17",), id="too far behind"),
-        pytest.param(Near((1,), (999,)), ("on line 12, not 999",), id="no such line"),
-        pytest.param(Near((), (2,)), ("on line 12, not 2",), id="no page"),
-        pytest.param(Near((1,), (1, 11)), (), id="one of several"),
-        pytest.param(Near((1,), tuple(range(20, 30))), ("on line 12, not 20, 21, 22, 23, 24, …",), id="many"),
-        pytest.param(Near((7,), (2,)), ("on page 1, not 7",), id="another page has other lines"),
-        pytest.param(Near((7, 1), (2,)), ("on line 12, not 2",), id="one of several pages"),
+        pytest.param(ExpectedPlace((1,), (12,)), (), id="the line"),
+        pytest.param(ExpectedPlace((1,), (11,)), (), id="the nearest of the prompt"),
+        pytest.param(ExpectedPlace((1,), (12 - LINE_STEP + 1,)), (), id="as far before as it may be"),
+        pytest.param(ExpectedPlace((1,), (12 + LINE_STEP - 1,)), (), id="as far behind as it may be"),
+        pytest.param(ExpectedPlace((1,), (12 - LINE_STEP,)), ("on line 12, not 7",), id="too far before"),
+        pytest.param(ExpectedPlace((1,), (12 + LINE_STEP,)), ("on line 12, not 17",), id="too far behind"),
+        pytest.param(ExpectedPlace((1,), (999,)), ("on line 12, not 999",), id="no such line"),
+        pytest.param(ExpectedPlace((), (2,)), ("on line 12, not 2",), id="no page"),
+        pytest.param(ExpectedPlace((1,), (1, 11)), (), id="one of several"),
+        pytest.param(ExpectedPlace((1,), tuple(range(20, 30))), ("on line 12, not 20, 21, 22, 23, 24, …",), id="many"),
+        pytest.param(ExpectedPlace((7,), (2,)), ("on page 1, not 7",), id="another page has other lines"),
+        pytest.param(ExpectedPlace((7, 1), (2,)), ("on line 12, not 2",), id="one of several pages"),
     ],
 )
 def test_a_line_that_is_not_where_it_is_said_to_be(
-    read: Callable[[], Document], near: Near, remarks: tuple[str, ...]
+    read: Callable[[], Document], near: ExpectedPlace, remarks: tuple[str, ...]
 ) -> None:
-    checked = Library([read()]).check(line(1, 12), near=near)
+    checked = DocumentSet([read()]).check(line(1, 12), near=near)
     assert (checked.status, checked.warnings) == ("verified", remarks)
 
 
@@ -78,36 +78,36 @@ def test_a_line_that_is_not_where_it_is_said_to_be(
 @pytest.mark.parametrize(
     ("near", "remarks"),
     [
-        pytest.param(Near((2,), (3,)), (), id="on its page"),
-        pytest.param(Near((), (3,)), (), id="on a page"),
-        pytest.param(Near((), (COUNT + 3,)), (), id="in the document"),
-        pytest.param(Near((2,), (COUNT + 3,)), (f"on line 3, not {COUNT + 3}",), id="not on its page"),
-        pytest.param(Near((), (13,)), ("on line 3, not 13",), id="neither"),
+        pytest.param(ExpectedPlace((2,), (3,)), (), id="on its page"),
+        pytest.param(ExpectedPlace((), (3,)), (), id="on a page"),
+        pytest.param(ExpectedPlace((), (COUNT + 3,)), (), id="in the document"),
+        pytest.param(ExpectedPlace((2,), (COUNT + 3,)), (f"on line 3, not {COUNT + 3}",), id="not on its page"),
+        pytest.param(ExpectedPlace((), (13,)), ("on line 3, not 13",), id="neither"),
     ],
 )
 def test_lines_count_on_their_page(
-    read: Callable[[], Document], near: Near, remarks: tuple[str, ...]
+    read: Callable[[], Document], near: ExpectedPlace, remarks: tuple[str, ...]
 ) -> None:
-    assert Library([read()]).check(line(2, 3), near=near).warnings == remarks
+    assert DocumentSet([read()]).check(line(2, 3), near=near).warnings == remarks
 
 
 @pytest.mark.parametrize(
     ("near", "remarks"),
     [
-        pytest.param(Near((1,), (COUNT,)), (), id="the first page"),
-        pytest.param(Near((2,), (2,)), (), id="the second"),
-        pytest.param(Near((2,), (COUNT,)), (f"on line 1, not {COUNT}",), id="not on the second"),
+        pytest.param(ExpectedPlace((1,), (COUNT,)), (), id="the first page"),
+        pytest.param(ExpectedPlace((2,), (2,)), (), id="the second"),
+        pytest.param(ExpectedPlace((2,), (COUNT,)), (f"on line 1, not {COUNT}",), id="not on the second"),
     ],
 )
-def test_a_quote_over_two_pages_has_lines_on_both(near: Near, remarks: tuple[str, ...]) -> None:
-    checked = Library([in_text()]).check(f"{line(1, COUNT)} {line(2, 1)}", near=near)
+def test_a_quote_over_two_pages_has_lines_on_both(near: ExpectedPlace, remarks: tuple[str, ...]) -> None:
+    checked = DocumentSet([in_text()]).check(f"{line(1, COUNT)} {line(2, 1)}", near=near)
     assert checked.warnings == (*remarks, "crosses pages 1 to 2")
 
 
 @pytest.mark.parametrize("lines", [[], [0]], ids=["none", "one"])
 def test_of_a_text_without_lines_none_is_spoken(lines: list[int]) -> None:
     held = replace(in_text(), lines=np.array(lines, np.int32))
-    assert Library([held]).check(line(1, 12), near=Near((1,), (2,))).warnings == ()
+    assert DocumentSet([held]).check(line(1, 12), near=ExpectedPlace((1,), (2,))).warnings == ()
 
 
 @pytest.mark.parametrize("number", range(1, COUNT + 1))
@@ -121,7 +121,7 @@ def test_a_line_that_the_prompt_numbers_next_to_a_quote_is_right(number: int) ->
     before = [name for at, name in told.items() if at <= number][-1:]
     behind = [name for at, name in told.items() if at >= number][:1]
     for name in (*before, *behind):
-        assert Library([in_text()]).check(line(2, number), near=Near((2,), (name,))).warnings == ()
+        assert DocumentSet([in_text()]).check(line(2, number), near=ExpectedPlace((2,), (name,))).warnings == ()
 
 
 FEE = "The fee is 40 dollars."
@@ -140,39 +140,39 @@ STARTS = [at.start() for at in re.finditer(re.escape(FEE), TIED.text)]
     ("near", "place"),
     [
         pytest.param(ANYWHERE, 0, id="the first"),
-        pytest.param(Near(before="For guests from abroad: "), 1, id="before"),
-        pytest.param(Near(after=" It is due at once."), 1, id="after"),
-        pytest.param(Near(after="\n\nIt is WAIVED"), 2, id="however it is set"),
-        pytest.param(Near(before="children of members"), 2, id="over the end of a line"),
-        pytest.param(Near(before="guests from abroad", after="It is waived."), 1, id="what fits more"),
-        pytest.param(Near((2,), before="For members of the club:"), 3, id="the page counts more"),
-        pytest.param(Near((1,), before="For guests from abroad:"), 1, id="page and context"),
-        pytest.param(Near(lines=(10,)), 2, id="the line"),
-        pytest.param(Near((1,), (10,), "For guests from abroad:"), 1, id="the line counts less"),
-        pytest.param(Near((1,), (6,)), 1, id="the nearest line"),
-        pytest.param(Near(before="Nothing of that kind"), 0, id="what fits nowhere"),
-        pytest.param(Near((1,), (10,), "upon a road:"), 2, id="what fits by chance"),
-        pytest.param(Near((1,), (10,), after="... "), 2, id="nothing but marks"),
+        pytest.param(ExpectedPlace(before="For guests from abroad: "), 1, id="before"),
+        pytest.param(ExpectedPlace(after=" It is due at once."), 1, id="after"),
+        pytest.param(ExpectedPlace(after="\n\nIt is WAIVED"), 2, id="however it is set"),
+        pytest.param(ExpectedPlace(before="children of members"), 2, id="over the end of a line"),
+        pytest.param(ExpectedPlace(before="guests from abroad", after="It is waived."), 1, id="what fits more"),
+        pytest.param(ExpectedPlace((2,), before="For members of the club:"), 3, id="the page counts more"),
+        pytest.param(ExpectedPlace((1,), before="For guests from abroad:"), 1, id="page and context"),
+        pytest.param(ExpectedPlace(lines=(10,)), 2, id="the line"),
+        pytest.param(ExpectedPlace((1,), (10,), "For guests from abroad:"), 1, id="the line counts less"),
+        pytest.param(ExpectedPlace((1,), (6,)), 1, id="the nearest line"),
+        pytest.param(ExpectedPlace(before="Nothing of that kind"), 0, id="what fits nowhere"),
+        pytest.param(ExpectedPlace((1,), (10,), "upon a road:"), 2, id="what fits by chance"),
+        pytest.param(ExpectedPlace((1,), (10,), after="... "), 2, id="nothing but marks"),
     ],
 )
-def test_of_equally_good_places_the_nearest_is_taken(near: Near, place: int) -> None:
+def test_of_equally_good_places_the_nearest_is_taken(near: ExpectedPlace, place: int) -> None:
     """That there are others is said all the same."""
-    checked = Library([TIED]).check(FEE, near=near)
+    checked = DocumentSet([TIED]).check(FEE, near=near)
     assert (checked.status, checked.start) == ("verified", STARTS[place])
     assert "in 4 places" in checked.warnings
 
 
 def test_a_worse_place_is_not_taken_for_what_is_around_it() -> None:
     text = "It was said: the fee is 41 dollars, and paid.\nIn short: the fee is 40 dollars, and due.\n"
-    near = Near((1,), (1,), "It was said:", ", and paid.")
-    checked = Library([document([text])]).check("the fee is 40 dollars", near=near)
+    near = ExpectedPlace((1,), (1,), "It was said:", ", and paid.")
+    checked = DocumentSet([document([text])]).check("the fee is 40 dollars", near=near)
     assert (checked.status, checked.start) == ("verified", text.index("the fee is 40"))
 
 
 def test_ties_around_running_headers_are_broken_too() -> None:
     pages = ["Head\nThe dues of all the\n1\n", "Head\nmembers are low.\n2\n"] * 2
-    held = Library([document(pages, asides=apart(pages))])
-    for near, page in ((ANYWHERE, 1), (Near((3,)), 3), (Near((4,)), 3)):
+    held = DocumentSet([document(pages, asides=apart(pages))])
+    for near, page in ((ANYWHERE, 1), (ExpectedPlace((3,)), 3), (ExpectedPlace((4,)), 3)):
         checked = held.check("The dues of all the members are low", near=near)
         assert (checked.status, checked.page) == ("verified", page)
         assert "in 2 places" in checked.warnings
@@ -180,9 +180,9 @@ def test_ties_around_running_headers_are_broken_too() -> None:
 
 def test_ties_between_columns_are_broken_too() -> None:
     sheets = make_pdf(two_columns(), Sheet([Line("Nothing is said here.")]), two_columns())
-    held = Library([read_pdf(sheets, sha256="0")])
+    held = DocumentSet([read_pdf(sheets, sha256="0")])
     quote = " ".join([RIGHT[1], RIGHT[2]])
-    for near, page in ((ANYWHERE, 1), (Near((3,)), 3)):
+    for near, page in ((ANYWHERE, 1), (ExpectedPlace((3,)), 3)):
         checked = held.check(quote, near=near)
         assert (checked.status, checked.page, checked.edits) == ("verified", page, ("reading order",))
 
@@ -196,7 +196,7 @@ MANY = document([f"{FEE}\n" * 50, f"Nothing.\n{FEE}\n", f"{FEE.upper()}\n"])
 def test_a_page_is_found_among_more_places_than_are_looked_at(
     named: tuple[int, ...], page: int, remarks: tuple[str, ...]
 ) -> None:
-    checked = Library([MANY]).check(FEE, near=Near(named))
+    checked = DocumentSet([MANY]).check(FEE, near=ExpectedPlace(named))
     assert (checked.status, checked.page, checked.found) == ("verified", page, FEE.rstrip("."))
     assert checked.warnings == (*remarks, "in 40 places")
 
@@ -207,7 +207,7 @@ SCANNED = replace(
     pages=(TIED.pages[0], replace(TIED.pages[1], ocr=True)),
     confidence=np.where(np.arange(len(TIED.text)) < TIED.pages[0].end, 100, 40).astype(np.uint8),
 )
-HELD = [Held(each) for each in (REPORT, TIED, MANY, COLUMNS, SCANNED)]
+HELD = [SearchedDocument(each) for each in (REPORT, TIED, MANY, COLUMNS, SCANNED)]
 QUOTES = [
     FEE,
     "The fee is 40 dollars",
@@ -230,7 +230,7 @@ AROUND = st.one_of(
     st.sampled_from(HELD),
     st.sampled_from(QUOTES),
     st.builds(
-        Near,
+        ExpectedPlace,
         st.lists(st.integers(-1, 5), max_size=3).map(tuple),
         st.lists(st.integers(-1, 20), max_size=3).map(tuple),
         AROUND,
@@ -239,30 +239,30 @@ AROUND = st.one_of(
     st.booleans(),
 )
 def test_what_becomes_of_a_quote_does_not_depend_on_it(
-    held: Held, quote: str, near: Near, thorough: bool
+    held: SearchedDocument, quote: str, near: ExpectedPlace, thorough: bool
 ) -> None:
-    plain, found = held.judge(quote, thorough=thorough), held.judge(quote, near, thorough=thorough)
+    plain, found = held.judge_quote(quote, thorough=thorough), held.judge_quote(quote, near, thorough=thorough)
     assert (found.status, found.rank, found.places) == (plain.status, plain.rank, plain.places)
-    assert held.checked(found, near).status == plain.status
+    assert held.to_result(found, near).status == plain.status
 
 
 @pytest.mark.parametrize(
     ("locator", "snippet", "near"),
     [
         pytest.param(None, None, ANYWHERE, id="nothing"),
-        pytest.param(Pages(3, 5), None, Near((3, 4, 5)), id="pages"),
+        pytest.param(Pages(3, 5), None, ExpectedPlace((3, 4, 5)), id="pages"),
         pytest.param(Pages(5, 3), None, ANYWHERE, id="no pages"),
         pytest.param(Pages(1, 10**12), None, ANYWHERE, id="all pages"),
-        pytest.param(Lines((4, 9), 2), None, Near((2,), (4, 9)), id="lines of a page"),
-        pytest.param(Lines((4,)), None, Near((), (4,)), id="lines"),
+        pytest.param(Lines((4, 9), 2), None, ExpectedPlace((2,), (4, 9)), id="lines of a page"),
+        pytest.param(Lines((4,)), None, ExpectedPlace((), (4,)), id="lines"),
         pytest.param(Chars(3, 9), None, ANYWHERE, id="characters"),
         pytest.param(
-            None, f"Long ago. {FEE} Not now.", Near((), (), "Long ago. ", " Not now."), id="snippet"
+            None, f"Long ago. {FEE} Not now.", ExpectedPlace((), (), "Long ago. ", " Not now."), id="snippet"
         ),
         pytest.param(None, "Something else.", ANYWHERE, id="a snippet without it"),
         pytest.param(None, FEE, ANYWHERE, id="a snippet of it"),
     ],
 )
-def test_what_a_reference_says(locator: Locator | None, snippet: str | None, near: Near) -> None:
-    assert Near.of(SourceRef("s", locator, FEE), Source("s", snippet=snippet)) == near
-    assert Near.of(SourceRef("s", locator)) == Near.of(SourceRef("s", locator), Source("s", snippet=snippet))
+def test_what_a_reference_says(locator: Locator | None, snippet: str | None, near: ExpectedPlace) -> None:
+    assert ExpectedPlace.from_reference(SourceRef("s", locator, FEE), Source("s", snippet=snippet)) == near
+    assert ExpectedPlace.from_reference(SourceRef("s", locator)) == ExpectedPlace.from_reference(SourceRef("s", locator), Source("s", snippet=snippet))

@@ -28,12 +28,12 @@ from citewire import cli, codec
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Row, StoreError, StoreInUse
-from citewire.server.ably.codec import Act
+from citewire.server.ably.codec import FrameAction
 from citewire.server.blobs_postgres import PostgresBlobs
-from citewire.server.follower import Follower
-from citewire.server.holdings import CHANNEL, Holding, Holdings, Removed
+from citewire.server.follower import ChannelFollower
+from citewire.server.holdings import CHANNEL, StoredSource, StoredSources, RemovedSource
 from citewire.server.keys import Keyring
-from citewire.server.nodes import open_store, vault_of
+from citewire.server.nodes import open_store, open_configured_vault
 from citewire.server.settings import SettingError, Settings
 from citewire.server.vault_postgres import PostgresVault
 from postgres import Postgres, need_postgres
@@ -212,7 +212,7 @@ def test_channels(dsn: str, tmp_path: Path) -> None:
                 await here.publish("news", number, {"name": "n", "data": str(number)})
             got: list[str] = []
             while len(got) < 20:
-                frame = await there.next(Act.MESSAGE)
+                frame = await there.next(FrameAction.MESSAGE)
                 got += [each["data"] for each in frame["messages"]]
             assert got == [str(number) for number in range(20)]
             assert "channel:news" in heard
@@ -222,7 +222,7 @@ def test_channels(dsn: str, tmp_path: Path) -> None:
             await there_publishes(b)
             attached = await again.attach("news", channelSerial=serial)
             assert "error" not in attached
-            frame = await again.next(Act.MESSAGE)
+            frame = await again.next(FrameAction.MESSAGE)
             assert [each["data"] for each in frame["messages"]] == ["later"]
 
     async def there_publishes(b: App) -> None:
@@ -245,7 +245,7 @@ def test_keys(dsn: str, tmp_path: Path) -> None:
 
         for app in (a, b):
             await until(lambda app=app: _is(status(app), 200))
-        token = a.server.keyring.token("shop.reader", a.server.keyring.caller(None, key).capability, 60)
+        token = a.server.keyring.issue_token("shop.reader", a.server.keyring.caller(None, key).capability, 60)
         assert (await b.ask("GET", "/threads", key=token)).status == 200
         async with Socket(b.server.realtime, key=key) as socket:
             listed = await asyncio.to_thread(command, "keys", "list", "--store", dsn)
@@ -313,8 +313,8 @@ def test_a_server_that_comes_later_has_everything(dsn: str, tmp_path: Path) -> N
 
 def test_the_first_starts_at_once_make_one_secret_and_one_key(dsn: str) -> None:
     def start(_: int) -> tuple[Keyring, str | None]:
-        keyring = Keyring(asyncio.run(vault_of(Settings(store=dsn))))
-        return keyring, keyring.development()
+        keyring = Keyring(asyncio.run(open_configured_vault(Settings(store=dsn))))
+        return keyring, keyring.create_development_key()
 
     with ThreadPoolExecutor(4) as threads:
         started = list(threads.map(start, range(4)))
@@ -361,26 +361,26 @@ def test_bytes_that_another_server_is_about_to_need_stay(dsn: str, tmp_path: Pat
             for blobs in (one, other):
                 async with blobs.draft() as draft:
                     await draft.write(FEE)
-                    await draft.done()
+                    await draft.finish()
                     await blobs.share(draft)
                     await blobs.keep(draft)
             assert await one.delete([name]) == {name}
-            assert await one.bring(name) == one.path(name)
+            assert await one.fetch(name) == one.path(name)
             assert await PostgresBlobs(tmp_path / "c", store.db, "attachments").touch([name]) == set()
             await store.db.execute("UPDATE citewire.blob SET touched = touched - interval '1 hour'")
             assert await other.touch([name, "0" * 64]) == {name}
             assert await one.delete([name]) == {name}
             await store.db.execute("UPDATE citewire.blob SET touched = touched - interval '1 hour'")
             assert await one.delete([name]) == set()
-            assert (await one.bring(name), await other.kept()) == (None, {name})
+            assert (await one.fetch(name), await other.list_hashes()) == (None, {name})
             async with one.draft() as draft:
                 await draft.write(FEE)
-                await draft.done()
+                await draft.finish()
                 await one.share(draft)
             await other.delete([name])
             await store.db.execute("UPDATE citewire.blob_part SET data = 'x'")
             with pytest.raises(StoreError, match="damaged"):
-                await other.bring(name)
+                await other.fetch(name)
         finally:
             await store.close()
 
@@ -394,7 +394,7 @@ def test_nothing_is_deleted_that_somebody_cites_on_the_other(dsn: str, tmp_path:
         await _age(a)
         await a.ask("DELETE", f"/sources/{fee['id']}")
         # A verdict that was on its way, just as the other server looks for bytes that nobody needs.
-        await asyncio.gather(b.server.catalog.cited([fee["sha256"]], "t"), a.server.catalog.sweep(0))
+        await asyncio.gather(b.server.catalog.mark_cited([fee["sha256"]], "t"), a.server.catalog.sweep(0))
         await _age(a)
         for app in (a, b):
             await app.server.catalog.sweep(0)
@@ -404,7 +404,7 @@ def test_nothing_is_deleted_that_somebody_cites_on_the_other(dsn: str, tmp_path:
         await a.server.catalog.sweep(0)
         assert await _blobs(a) == set()
         # And what is gone cannot be cited any more.
-        await b.server.catalog.cited([fee["sha256"]], "u")
+        await b.server.catalog.mark_cited([fee["sha256"]], "u")
         assert [row.kind for row in await b.server.hub.store.read(CHANNEL)][-1] == "uncited"
 
     nodes(dsn, tmp_path, main)
@@ -417,12 +417,12 @@ def test_a_log_comes_to_the_same_wherever_it_is_read(steps: list[tuple[int, int 
     async def main() -> None:
         store = MemoryStore()
         folds: list[list[Row]] = [[], []]
-        followers = [Follower(Hub(store), "log", fold.append, fold.clear) for fold in folds]
+        followers = [ChannelFollower(Hub(store), "log", fold.append, fold.clear) for fold in folds]
         for who, count in steps:
             if count is None:
                 await store.drop("log")
             elif count:
-                await followers[who].write([("kind", Removed("x"))] * count)
+                await followers[who].write([("kind", RemovedSource("x"))] * count)
                 assert folds[who] == list(await store.read("log"))
             else:
                 await followers[who].catch_up()
@@ -440,11 +440,11 @@ def test_a_log_comes_to_the_same_wherever_it_is_read(steps: list[tuple[int, int 
 )
 def test_no_two_sources_have_one_name(steps: list[tuple[str, str | None]]) -> None:
     """Whatever servers wrote that did not know of each other; and the others keep theirs."""
-    holdings = Holdings()
+    holdings = StoredSources()
     for n, (source_id, name) in enumerate(steps, 1):
         before = {each.id: each.name for each in holdings.sources.values()}
         kind, data = (
-            ("added", Holding(source_id, name, "upload", "")) if name else ("removed", Removed(source_id))
+            ("added", StoredSource(source_id, name, "upload", "")) if name else ("removed", RemovedSource(source_id))
         )
         holdings.apply(Row("e", n, n, str(n), kind, codec.encode(data), b""))
         after = {each.id: each.name for each in holdings.sources.values()}
@@ -554,7 +554,7 @@ def test_a_database_that_is_away_and_comes_back(tmp_path: Path) -> None:
             await until(lambda: _is(sources(b), {"fee.txt": "ready", "later.txt": "ready"}))
             async with Socket(a.server.realtime, key=a.key) as other:
                 await other.publish("news", 0, {"data": "back"})
-            assert [each["data"] for each in (await watcher.next(Act.MESSAGE))["messages"]] == ["back"]
+            assert [each["data"] for each in (await watcher.next(FrameAction.MESSAGE))["messages"]] == ["back"]
 
     with Postgres() as server, server.database() as dsn:
         nodes(dsn, tmp_path, main)

@@ -14,15 +14,15 @@ from selectolax.lexbor import LexborHTMLParser
 import citewire
 from chromium import chromium
 from citewire.model import Answer, Citation, Part, Problem, Source, SourceRef, Span, Verification
-from citewire.verification.passages import VERDICTS
+from citewire.verification.passages import VERDICT_LABELS
 from citewire.verification.report import Report
-from citewire.verification.sources import Given
+from citewire.verification.sources import SourceContent
 from strategies import answers
 from test_page import HOSTILE, hostile_report
 
 TEXT = "Sales rose by 15 percent. The costs fell. Zebras graze at night. Nobody said this at all."
 QUOTES = ("Sales rose by 15 percent", "The costs fell by a third", "Zebras graze at night")
-SOURCE = Given("Sales rose by 12 percent in 2023. The costs fell by a third.", name="report.txt")
+SOURCE = SourceContent("Sales rose by 12 percent in 2023. The costs fell by a third.", name="report.txt")
 
 
 def cited() -> Answer:
@@ -82,11 +82,11 @@ def test_an_answer_without_verdicts_shows_its_sources() -> None:
 def test_every_status_has_its_sign() -> None:
     citations = tuple(
         Citation(status, (SourceRef("s", quote="q"),), verification=Verification(status))
-        for status in VERDICTS
+        for status in VERDICT_LABELS
     )
     shown = parsed(Answer((Part("x"),), citations, (Source("s"),))).text()
 
-    assert [words for words in VERDICTS.values() if f"{words}: 1 quote" not in shown] == []
+    assert [words for words in VERDICT_LABELS.values() if f"{words}: 1 quote" not in shown] == []
 
 
 def test_nothing_foreign_becomes_markup() -> None:

@@ -60,7 +60,7 @@ class Asking:
     async def of(cls, app: App) -> Asking:
         await app.ask("POST", "/agui", {"threadId": "t", "runId": "r"})
         added = await app.ask("POST", "/sources?name=a.txt", b"Some words.")
-        await app.server.catalog.read()
+        await app.server.catalog.wait_until_read()
         return cls(app, added.json["sources"][0]["id"])
 
     @property
@@ -136,7 +136,7 @@ def test_refused_without_credentials_that_are_known(tmp_path: Path) -> None:
         asking = await Asking.of(app)
         before = await asking.state()
         name, _, secret = app.key.partition(":")
-        expired = Keyring(tmp_path, clock=lambda: 0).token(name, Capability(), 60)
+        expired = Keyring(tmp_path, clock=lambda: 0).issue_token(name, Capability(), 60)
         other = Keyring(tmp_path, secret="x" * 43).sign("session", name, 2**40)
         revoked = app.server.keyring.create()
         app.server.keyring.revoke(revoked.partition(":")[0])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from citewire.documents.document import Document, Page
 from citewire.documents.pdf import read_pdf
-from citewire.verification.library import Library
-from citewire.verification.mirror import mirrored
+from citewire.verification.library import DocumentSet
+from citewire.verification.mirror import reverse_rtl_lines
 from pdfs import Line, Sheet, make_pdf
 
 LEFT = """
@@ -48,10 +48,10 @@ def two_columns() -> Sheet:
     return Sheet([*(line for row in rows for line in row), Line(NOTE, 72, 590, 7)])
 
 
-def library(*sheets: Sheet) -> tuple[Library, Document]:
+def library(*sheets: Sheet) -> tuple[DocumentSet, Document]:
     data = make_pdf(*sheets)
     document = read_pdf(data, sha256=hashlib.sha256(data).hexdigest(), name="report.pdf")
-    return Library([document]), document
+    return DocumentSet([document]), document
 
 
 LIBRARY, DOCUMENT = library(two_columns())
@@ -150,7 +150,7 @@ def test_text_from_the_left_is_found() -> None:
     text = f"Rights\n{visual}"
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     lines = np.array([0, 7], np.int32)
-    held = Library([Document(sha256, "text", text, (Page(1, 0, len(text)),), lines)])
+    held = DocumentSet([Document(sha256, "text", text, (Page(1, 0, len(text)),), lines)])
     checked = held.check("נולדו בני חורין ושווים בערכם ובזכויותיהם 1948")
     assert (checked.status, checked.edits[-1:]) == ("verified", ("reading order",))
     assert held.check("נולדו בני חורין ושווים בערכם ובזכויותיהם 1949").status in ("altered", "missed")
@@ -158,7 +158,7 @@ def test_text_from_the_left_is_found() -> None:
 
 @given(st.text(st.sampled_from("אבגדش 12.a \n("), max_size=60))
 def test_turning_around_moves_characters_within_their_lines(text: str) -> None:
-    found = mirrored(text)
+    found = reverse_rtl_lines(text)
     if found is None:
         assert not set(text) & set("אבגדش")
         return

@@ -7,7 +7,7 @@ import pytest
 from citewire.server.origins import (
     cookie_allowed,
     cookie_name,
-    host_known,
+    is_known_host,
     is_loopback,
     origin_allowed,
     own_scheme,
@@ -58,7 +58,7 @@ def test_loopback(host: str, loopback: bool) -> None:
     ],
 )
 def test_a_name_that_somebody_made_lead_here_is_not_ours(host: str, known: bool) -> None:
-    assert host_known(host, ["cite.example.org"]) is known
+    assert is_known_host(host, ["cite.example.org"]) is known
 
 
 @pytest.mark.parametrize(

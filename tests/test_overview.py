@@ -15,19 +15,19 @@ from msgspec.structs import replace
 
 from app import Answer, App, opened_app
 from citewire import codec
-from citewire.audit.checking import check
+from citewire.audit.checking import check_export
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import Draft, Who
+from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.store import Slot
 from citewire.errors import InputError
 from citewire.server.capability import FULL, Capability
-from citewire.server.http import Call
+from citewire.server.http import ApiCall
 from citewire.server.keys import Caller
-from citewire.server.notes import citation_note, verdict_note
-from citewire.server.overview import AnswersQuery, Overview, VerdictsQuery
-from citewire.server.tied import SERVER, TiedChannels, ai_channel
-from citewire.server.told import Place, Told
+from citewire.server.notes import make_citation_note, make_verdict_note
+from citewire.server.overview import AnswersQuery, AnswerApi, VerdictsQuery
+from citewire.server.tied import SERVER, ThreadChannels, ai_channel
+from citewire.server.told import IndexPosition, AnswerIndex
 from misquoting import ANSWERS
 from shelf import SOURCES
 
@@ -57,9 +57,9 @@ class House:
         self.now = NOON
         self.store = _Counting(lambda: self.now)
         hub = Hub(self.store)
-        self.channels = TiedChannels(self.store, hub)
-        self.overview = Overview(Told(self.store, self.channels))
-        hub.heard = self.overview.heard
+        self.channels = ThreadChannels(self.store, hub)
+        self.overview = AnswerApi(AnswerIndex(self.store, self.channels))
+        hub.heard = self.overview.notify_channel_changed
 
     async def answer(
         self, thread: str, verdicts: str, source: str = "a.pdf", agent: str = "clerk", message: str = "m"
@@ -67,13 +67,13 @@ class House:
         """An answer with so many citations, and verdicts on those that have one: `altered verified ?`."""
         channel = ai_channel(thread)
         headers = {"threadId": thread, "runId": "r", "messageId": message}
-        draft = Draft(id=message, name="response", data="Said.", extras={"headers": headers}, client_id=agent)
+        draft = MessageDraft(id=message, name="response", data="Said.", extras={"headers": headers}, client_id=agent)
         [serial] = await self.channels.publish(channel, SERVER, [draft])
         notes: list[Any] = []
         for at, status in enumerate(verdicts.split()):
-            notes.append(citation_note({"title": source}, f"k{at}", None, agent))
+            notes.append(make_citation_note({"title": source}, f"k{at}", None, agent))
             if status != "?":
-                notes.append(verdict_note({"citewire": {"status": status}}, f"k{at}", None))
+                notes.append(make_verdict_note({"citewire": {"status": status}}, f"k{at}", None))
         if notes:
             await self.channels.annotate(
                 channel, SERVER, [replace(note, message_serial=serial) for note in notes]
@@ -93,8 +93,8 @@ class House:
                 yield event.removeprefix("event: "), codec.decode(data.removeprefix("data: "))
 
 
-def _call(caller: Caller, query: Any) -> Call:
-    return Call(caller, {}, query, None, cast("Any", None))
+def _call(caller: Caller, query: Any) -> ApiCall:
+    return ApiCall(caller, {}, query, None, cast("Any", None))
 
 
 def run(main: Callable[[House], Awaitable[None]]) -> None:
@@ -180,8 +180,8 @@ def test_a_long_thread_is_cut_and_says_so() -> None:
 
 def test_what_others_say_in_the_channel_is_no_answer() -> None:
     async def main(house: House) -> None:
-        eve = Who(client_id="eve", connection_id="c1")
-        await house.channels.publish(ai_channel("t"), eve, [Draft(name="response", data="Mine.")])
+        eve = Publisher(client_id="eve", connection_id="c1")
+        await house.channels.publish(ai_channel("t"), eve, [MessageDraft(name="response", data="Mine.")])
         assert await house.names() == []
 
     run(main)
@@ -252,7 +252,7 @@ def test_who_may_not_read_a_thread_does_not_see_it() -> None:
 
 
 def test_places() -> None:
-    place = Place.parse("17:a:b%2Fc")
+    place = IndexPosition.parse("17:a:b%2Fc")
     assert (place.tick, place.channel, str(place)) == (17, "channel:ai:a:b%2Fc", "17:a:b%2Fc")
 
 
@@ -347,7 +347,7 @@ def test_who_is_too_slow_begins_anew() -> None:
         async with aclosing(house.frames()) as frames:
             await anext(frames)
             for at in range(5000):
-                house.overview.heard(f"channel:ai:t{at}")
+                house.overview.notify_channel_changed(f"channel:ai:t{at}")
             assert await anext(frames) == ("reset", {})
 
     run(main)
@@ -374,10 +374,10 @@ def serve(folder: Path, main: Callable[[App, dict[str, str]], Awaitable[None]]) 
             ids: dict[str, str] = {}
             for name, data in SOURCES.items():
                 ids[name] = (await app.ask("POST", f"/sources?name={name}", data)).json["sources"][0]["id"]
-            await app.server.catalog.read()
+            await app.server.catalog.wait_until_read()
             for at, said in enumerate(ANSWERS):
                 await asked(app, f"t{at}", said.question)
-            await app.server.bridge.idle()
+            await app.server.bridge.wait_idle()
             await main(app, ids)
 
     asyncio.run(opened())
@@ -454,7 +454,7 @@ async def _audit(app: App) -> None:
     """The same as `citewire audit export` gives, of what is asked for."""
     whole = await app.ask("GET", "/audit")
     assert whole.headers["content-disposition"].endswith('.jsonl"')
-    report = check(whole.body.splitlines(keepends=True))
+    report = check_export(whole.body.splitlines(keepends=True))
     assert (report.breaks, report.citations, len(report.chains)) == ([], 13, 8)
     altered = await app.ask("GET", "/audit?format=csv&status=altered&client=clerk")
     assert altered.headers["content-type"] == "text/csv; charset=utf-8"

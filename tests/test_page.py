@@ -29,10 +29,10 @@ from citewire.documents.text import read_markdown
 from citewire.model import Answer, Citation, Part, Point, Source, SourceRef, Span, Verification
 from citewire.verification import page as page_module
 from citewire.verification import pictures
-from citewire.verification.library import Checked, Library
+from citewire.verification.library import CheckResult, DocumentSet
 from citewire.verification.page import write_page
-from citewire.verification.passages import Link, compared, href, passages
-from citewire.verification.pictures import Read
+from citewire.verification.passages import CitationLink, compare_wordings, web_href, mark_citations
+from citewire.verification.pictures import ReadBytes
 from citewire.verification.policy import Difference
 from citewire.verification.report import Report, verify_answer
 from pdfs import Line, Sheet, make_pdf
@@ -75,11 +75,11 @@ def reported(quotes: Iterable[tuple[str, str | None]] = QUOTES, text: str = TEXT
         claim = Span(0, text.rfind("]", 0, marker.start()) + 1, marker.start())
         citations[number] = replace(citations[number], claim=claim, marker=Span(0, *marker.span()))
     sources = tuple(Source(name, filename=name) for name in ("report.pdf", "hours.html", "rules.md"))
-    return verify_answer(Answer((Part(text),), tuple(citations), sources), Library(DOCUMENTS))
+    return verify_answer(Answer((Part(text),), tuple(citations), sources), DocumentSet(DOCUMENTS))
 
 
 def parsed(
-    *reports: Report, documents: Iterable[Document] = DOCUMENTS, reader: Read = read
+    *reports: Report, documents: Iterable[Document] = DOCUMENTS, reader: ReadBytes = read
 ) -> LexborHTMLParser:
     return LexborHTMLParser(
         write_page([(f"{n}.json", one) for n, one in enumerate(reports)], documents, reader)
@@ -187,7 +187,7 @@ def hostile_report() -> tuple[Report, Document]:
         url=url, title=HOSTILE,
     )  # fmt: skip
     document = replace(document, elements=(), pages=(replace(document.pages[0], label=HOSTILE),) * 2)
-    check = Checked(
+    check = CheckResult(
         HOSTILE, "altered", HOSTILE, HOSTILE, 1, 0, 20, HOSTILE, (Difference(HOSTILE, HOSTILE, "word"),), (),
         (HOSTILE,), (HOSTILE,), HOSTILE, "0" * 64,
     )  # fmt: skip
@@ -235,7 +235,7 @@ def test_nothing_foreign_becomes_markup() -> None:
     ],
 )
 def test_only_web_addresses_are_links(url: str, expected: str | None) -> None:
-    assert href(url) == expected
+    assert web_href(url) == expected
 
 
 def test_the_policy_of_the_page_allows_its_style_only() -> None:
@@ -253,7 +253,7 @@ def gone(_: Document) -> bytes:
     raise DocumentError("there is no such file")
 
 
-def giving(data: bytes) -> Read:
+def giving(data: bytes) -> ReadBytes:
     return lambda _: data
 
 
@@ -264,7 +264,7 @@ def giving(data: bytes) -> Read:
         pytest.param(giving(PDF + b"\n"), "the source has changed since it was read.", id="changed"),
     ],
 )
-def test_a_picture_that_cannot_be_drawn_is_told_of(reader: Read, why: str) -> None:
+def test_a_picture_that_cannot_be_drawn_is_told_of(reader: ReadBytes, why: str) -> None:
     tree = parsed(reported(), reader=reader)
     assert not tree.css("img")
     assert said(tree, "#a1-c1 > p.soft") == [f"No picture of page 1: {why}"]
@@ -291,7 +291,7 @@ def test_a_picture_that_kills_its_process_costs_no_other() -> None:
     fine = Crop(1, ((70.0, 130.0, 250.0, 145.0),), 1.0, format="webp")
     deadly = replace(fine, format="nothing")  # type: ignore[arg-type]
     wanted = [
-        pictures.Picture(PDF_HASH, crop, number, 1, 1)
+        pictures.PictureRequest(PDF_HASH, crop, number, 1, 1)
         for number, crop in enumerate([fine, fine, deadly, fine])
     ]
     made = pictures.draw_pictures(wanted, DOCUMENTS, read)
@@ -347,7 +347,7 @@ def test_each_quote_of_a_citation_has_its_card() -> None:
     refs = tuple(SourceRef(name, quote=quote) for name, quote in (QUOTES[0], QUOTES[2]))
     citation = Citation("c", refs, insert_at=Point(0, 4))
     sources = (Source("report.pdf", filename="report.pdf"),)
-    report = verify_answer(Answer((Part("Text here."),), (citation, citation), sources), Library(DOCUMENTS))
+    report = verify_answer(Answer((Part("Text here."),), (citation, citation), sources), DocumentSet(DOCUMENTS))
     tree = parsed(report)
     assert [node.attributes["id"] for node in tree.css(".card")] == [
         "a1-c1.1", "a1-c1.2", "a1-c2.1", "a1-c2.2",
@@ -360,7 +360,7 @@ def test_an_answer_without_its_text() -> None:
     answer = Answer(
         (), (Citation("c", (SourceRef("s", quote="Guests pay 60 dollars"),), claim=Span(3, 1, 9)),)
     )
-    tree = parsed(verify_answer(answer, Library(DOCUMENTS)))
+    tree = parsed(verify_answer(answer, DocumentSet(DOCUMENTS)))
     assert "does not have the text" in said(tree, "section > p:not(.soft)")[0]
     assert said(tree, ".verdict") == ["✓ Verified"]
     assert not tree.css(".cite")
@@ -374,13 +374,13 @@ def test_any_spans_leave_the_text_as_it_is(text: str, spans: list[tuple[int, int
         for n, (a, b, c, _) in enumerate(spans)
     ]
     answer = Answer((Part(text),), tuple(citations))
-    [made] = passages(answer, [(one, Link("i", "", "verified", None)) for one in citations], ())
+    [made] = mark_citations(answer, [(one, CitationLink("i", "", "verified", None)) for one in citations], ())
     plain = re.sub(r'<span id="i".*?</span></span>|</?span[^>]*>', "", made)
     assert plain == passage_of(text)
 
 
 def passage_of(text: str) -> str:
-    [made] = passages(Answer((Part(text),)), [], ())
+    [made] = mark_citations(Answer((Part(text),)), [], ())
     return made
 
 
@@ -394,7 +394,7 @@ def passage_of(text: str) -> str:
     ],
 )  # fmt: skip
 def test_what_differs_is_marked(quote: str, source: str, expected: tuple[str, str] | None) -> None:
-    ours, theirs = compared(quote, source, marked=True)
+    ours, theirs = compare_wordings(quote, source, marked=True)
     if expected is not None:
         assert (re.findall("<del>(.*?)</del>", ours), re.findall("<ins>(.*?)</ins>", theirs)) == tuple(
             [words] if words else [] for words in expected
@@ -441,7 +441,7 @@ def test_a_real_paper() -> None:
     words = "Dynamic languages such as JavaScript are more difficult to compile"
     answer = Answer((Part("So it is."),), (Citation("c", (SourceRef(path.name, quote=words),)),))
     tree = parsed(
-        verify_answer(answer, Library([document])), documents=[document], reader=giving(path.read_bytes())
+        verify_answer(answer, DocumentSet([document])), documents=[document], reader=giving(path.read_bytes())
     )
     [image] = tree.css("article > figure img")
     pixels = np.asarray(image_of(image).convert("RGB"), np.int16)
@@ -461,7 +461,7 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_bytes_of_a_document_are_found_again(on_disk: Path) -> None:
-    reader = pictures.originals([on_disk])
+    reader = pictures.make_original_reader([on_disk])
     assert reader(REPORT) == PDF
     (on_disk / "deep/report.pdf").write_bytes(PDF + b"\n")
     for document in (REPORT, replace(REPORT, name="elsewhere.pdf"), replace(REPORT, name=None)):

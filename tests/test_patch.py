@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from citewire.errors import InputError
 from citewire.frozen import FrozenDict, FrozenList, freeze
-from citewire.patch import Document, PatchError, apply, escape, parse_pointer
+from citewire.patch import PatchTarget, PatchError, apply_patch, escape_token, parse_pointer
 from strategies import any_text
 
 
@@ -81,7 +81,7 @@ DOCUMENT: dict[str, Any] = {"a": 1, "list": [1, 2, 3], "deep": {"er": [{"x": 1}]
 )
 def test_apply(document: Any, operations: list[Any], result: Any) -> None:
     before = copy.deepcopy(document)
-    assert apply(document, operations) == result
+    assert apply_patch(document, operations) == result
     assert document == before
 
 
@@ -149,7 +149,7 @@ def test_a_bad_operation_raises_and_changes_nothing(operation: Any) -> None:
     """Not even what the operations before it did is seen."""
     document = copy.deepcopy(DOCUMENT)
     with pytest.raises(PatchError) as caught:
-        apply(document, [op("add", "/first", 1), op("remove", "/list/0"), op("add", "/list/0", 1), operation])
+        apply_patch(document, [op("add", "/first", 1), op("remove", "/list/0"), op("add", "/list/0", 1), operation])
     assert document == DOCUMENT
     assert caught.value.code == "bad_patch"
     assert isinstance(caught.value, InputError)
@@ -157,13 +157,13 @@ def test_a_bad_operation_raises_and_changes_nothing(operation: Any) -> None:
 
 def test_the_error_names_the_path() -> None:
     with pytest.raises(PatchError) as caught:
-        apply({}, [op("remove", "/a~1b/c~0d")])
+        apply_patch({}, [op("remove", "/a~1b/c~0d")])
     assert caught.value.path == "/a~1b/c~0d"
 
 
 def test_what_is_not_touched_is_shared() -> None:
     document: dict[str, Any] = {"a": {"b": [{"c": 1}, {"d": 2}]}, "e": {"f": 3}, "g": [4]}
-    after = apply(document, [op("replace", "/a/b/0/c", 9), op("add", "/h", 5)])
+    after = apply_patch(document, [op("replace", "/a/b/0/c", 9), op("add", "/h", 5)])
     assert after == {"a": {"b": [{"c": 9}, {"d": 2}]}, "e": {"f": 3}, "g": [4], "h": 5}
     assert after["e"] is document["e"]
     assert after["g"] is document["g"]
@@ -173,7 +173,7 @@ def test_what_is_not_touched_is_shared() -> None:
 
 def test_a_test_shares_everything() -> None:
     document = {"a": [1]}
-    assert apply(document, [op("test", "/a/0", 1)]) is document
+    assert apply_patch(document, [op("test", "/a/0", 1)]) is document
 
 
 @pytest.mark.parametrize("depth", [100, 400, 600, 900])
@@ -182,17 +182,17 @@ def test_a_deep_document(depth: int) -> None:
     document: Any = 1
     for _ in range(depth):
         document = [document]
-    changed = apply(document, [op("replace", "/0" * depth, 2)])
+    changed = apply_patch(document, [op("replace", "/0" * depth, 2)])
     for _ in range(depth):
         changed = changed[0]
     assert changed == 2
     try:
-        apply(document, [op("test", "", copy.copy(document))])
+        apply_patch(document, [op("test", "", copy.copy(document))])
     except PatchError:
         assert depth > 400
 
 
-tokens = st.sampled_from(["a", "b", "0", "1", "-", "", "~", "/", "nothing"]).map(escape)
+tokens = st.sampled_from(["a", "b", "0", "1", "-", "", "~", "/", "nothing"]).map(escape_token)
 pointers = st.lists(tokens, max_size=3).map(lambda steps: "".join(f"/{step}" for step in steps))
 leaves = st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "x"])
 keys = st.sampled_from(["a", "b", "0", "~", "/", ""])
@@ -215,41 +215,41 @@ operations = st.fixed_dictionaries(
 def test_the_document_is_never_changed(document: Any, patch: list[dict[str, Any]]) -> None:
     before, patch_before = copy.deepcopy(document), copy.deepcopy(patch)
     with suppress(PatchError):
-        apply(document, patch)
+        apply_patch(document, patch)
     assert repr(document) == repr(before)
     assert repr(patch) == repr(patch_before)
 
 
 @given(documents, documents)
 def test_replacing_the_root_makes_a_test_of_it_pass(document: Any, other: Any) -> None:
-    assert apply(document, [op("replace", "", other), op("test", "", copy.deepcopy(other))]) == other
+    assert apply_patch(document, [op("replace", "", other), op("test", "", copy.deepcopy(other))]) == other
 
 
 @given(st.dictionaries(keys, documents, min_size=1), documents, st.data())
 def test_adding_and_removing_undo_each_other(
     document: dict[str, Any], value: Any, data: st.DataObject
 ) -> None:
-    path = f"/{escape('new' + data.draw(keys))}"
-    assert apply(document, [op("add", path, value), op("test", path, value), op("remove", path)]) == document
+    path = f"/{escape_token('new' + data.draw(keys))}"
+    assert apply_patch(document, [op("add", path, value), op("test", path, value), op("remove", path)]) == document
 
 
 @given(st.lists(any_text.filter(lambda step: step not in {"__proto__", "constructor", "prototype"})))
 def test_pointers_are_parsed_as_they_were_written(steps: list[str]) -> None:
-    assert parse_pointer("".join(f"/{escape(step)}" for step in steps)) == steps
+    assert parse_pointer("".join(f"/{escape_token(step)}" for step in steps)) == steps
 
 
 FAILS = op("remove", "/nowhere/at all")
 
 
-def owned(value: Any) -> Document:
+def owned(value: Any) -> PatchTarget:
     """A document that has copied every container of `value` for itself, and may change them in place."""
-    document = Document(value)
+    document = PatchTarget(value)
 
     def own(inner: Any, path: str) -> None:
         if isinstance(inner, dict):
             document.apply([op("add", f"{path}/own", 1), op("remove", f"{path}/own")])
             for key, child in cast("dict[str, Any]", inner).items():
-                own(child, f"{path}/{escape(key)}")
+                own(child, f"{path}/{escape_token(key)}")
         elif isinstance(inner, list):
             document.apply(
                 [op("add", f"{path}/-", 1), op("remove", f"{path}/{len(cast('list[Any]', inner))}")]
@@ -281,22 +281,22 @@ def owned(value: Any) -> Document:
         pytest.param([op("remove", f"/deep{rest}") for rest in ("/er/0/x", "/er/0", "")], id="inside"),
     ],
 )
-@pytest.mark.parametrize("held", [Document, owned], ids=["fresh", "owned"])
-def test_a_failure_undoes_what_was_done_before_it(held: Callable[[Any], Document], patch: list[Any]) -> None:
+@pytest.mark.parametrize("held", [PatchTarget, owned], ids=["fresh", "owned"])
+def test_a_failure_undoes_what_was_done_before_it(held: Callable[[Any], PatchTarget], patch: list[Any]) -> None:
     """Whether it changed copies or, of what nobody holds, the thing itself; the order of keys, too."""
     document = held(copy.deepcopy(DOCUMENT))
     with pytest.raises(PatchError):
         document.apply([*patch, FAILS])
     assert repr(document.value) == repr(DOCUMENT)
     document.apply(patch)
-    assert document.value == apply(DOCUMENT, patch)
+    assert document.value == apply_patch(DOCUMENT, patch)
 
 
 def places(value: Any, path: str = "") -> list[str]:
     """The pointer to everything in `value`."""
     inner: list[tuple[str, Any]] = []
     if isinstance(value, dict):
-        inner = [(escape(key), child) for key, child in cast("dict[str, Any]", value).items()]
+        inner = [(escape_token(key), child) for key, child in cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
         inner = [(str(at), child) for at, child in enumerate(cast("list[Any]", value))]
     return [path, *(place for token, child in inner for place in places(child, f"{path}/{token}"))]
@@ -321,13 +321,13 @@ def fitting(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
 @given(st.dictionaries(keys, documents, min_size=2, max_size=4) | documents, st.booleans(), st.data())
 def test_a_document_is_patched_like_copies_of_it(start: Any, frozen: bool, data: st.DataObject) -> None:
     """And what was handed out at any moment stays as it was, whatever came after, also what failed."""
-    document = Document(freeze(start) if frozen else start)
+    document = PatchTarget(freeze(start) if frozen else start)
     expected, handed_out = copy.deepcopy(start), list[tuple[Any, str]]()
     for _ in range(data.draw(st.integers(1, 6))):
         patch = data.draw(fitting(expected)) + data.draw(st.sampled_from([[], [FAILS]]))
         given_patch, before = freeze(patch) if frozen else patch, repr(patch)
         try:
-            wanted = apply(copy.deepcopy(expected), patch)
+            wanted = apply_patch(copy.deepcopy(expected), patch)
         except PatchError:
             with pytest.raises(PatchError):
                 document.apply(given_patch)
@@ -345,7 +345,7 @@ def test_a_document_is_patched_like_copies_of_it(start: Any, frozen: bool, data:
 @given(st.dictionaries(keys, documents, min_size=1) | documents, st.lists(operations, max_size=6))
 def test_frozen_stays_frozen(start: Any, patch: list[Any]) -> None:
     """Whether it was frozen before, with whatever is put into it, or is told to freeze what comes."""
-    given_frozen, freezing = Document(freeze(start)), Document(start, frozen=True)
+    given_frozen, freezing = PatchTarget(freeze(start)), PatchTarget(start, frozen=True)
     for operation in patch:
         with suppress(PatchError):
             given_frozen.apply(freeze([operation]))
@@ -363,7 +363,7 @@ def test_a_value_too_deep_to_freeze_undoes_the_rest_too(depth: int) -> None:
     deep: Any = 1
     for _ in range(depth):
         deep = [deep]
-    document = Document({"a": 1}, frozen=True)
+    document = PatchTarget({"a": 1}, frozen=True)
     document.apply([op("add", "/own", 1)])
     try:
         document.apply([op("add", "/b", 1), op("replace", "/a", 2), op("add", "/deep", deep)])
@@ -381,7 +381,7 @@ def kinds(value: Any) -> set[type]:
 
 
 def test_changes_are_made_in_place_until_the_value_is_handed_out() -> None:
-    document = Document({"a": {"b": 1}, "c": {}})
+    document = PatchTarget({"a": {"b": 1}, "c": {}})
     document.apply([op("add", "/a/b", 2)])
     mine = document.peek()["a"]
     document.apply([op("add", "/a/b", 3)])
@@ -394,7 +394,7 @@ def test_changes_are_made_in_place_until_the_value_is_handed_out() -> None:
 
 
 def test_what_was_copied_is_not_changed_with_its_original() -> None:
-    document = Document({"a": {}})
+    document = PatchTarget({"a": {}})
     document.apply([op("add", "/a/x", 1), op("copy", "/b", source="/a"), op("add", "/a/x", 2)])
     document.apply([op("add", "/b/y", 3)])
     assert document.value == {"a": {"x": 2}, "b": {"x": 1, "y": 3}}
@@ -402,14 +402,14 @@ def test_what_was_copied_is_not_changed_with_its_original() -> None:
 
 def test_a_value_that_stands_in_two_places_is_changed_in_one() -> None:
     shared: dict[str, Any] = {"x": 1}
-    document = Document({})
+    document = PatchTarget({})
     document.apply([op("add", "/a", shared), op("add", "/b", shared), op("add", "/a/x", 2)])
     assert document.value == {"a": {"x": 2}, "b": {"x": 1}}
     assert shared == {"x": 1}
 
 
 def test_replacing_the_value() -> None:
-    document = Document({"a": 1})
+    document = PatchTarget({"a": 1})
     before = document.value
     document.apply([op("add", "/a", 2)])
     given_in: dict[str, Any] = {"b": {}}
@@ -451,7 +451,7 @@ LISTS: dict[str, Any] = {"list": [1, 2], "more": [3]}
 )
 def test_indexes_as_the_client_takes_them(operation: dict[str, Any], strictly: Any, as_client: Any) -> None:
     for kind, wanted in ((False, strictly), (True, as_client)):
-        document = Document(freeze(LISTS), as_client=kind)
+        document = PatchTarget(freeze(LISTS), as_client=kind)
         if wanted is REFUSED:
             with pytest.raises(PatchError):
                 document.apply([operation])
@@ -477,7 +477,7 @@ def test_indexes_as_the_client_takes_them(operation: dict[str, Any], strictly: A
 )
 def test_unsafe_keys_as_the_client_sees_them(path: str, refused: bool) -> None:
     start: dict[str, Any] = {"a": {"constructor": {}}, "constructor": {}}
-    document = Document(start, as_client=True)
+    document = PatchTarget(start, as_client=True)
     if refused:
         with pytest.raises(PatchError):
             document.apply([op("add", path, 1)])
@@ -488,9 +488,9 @@ def test_unsafe_keys_as_the_client_sees_them(path: str, refused: bool) -> None:
 
 @given(documents, st.lists(operations, max_size=4))
 def test_the_client_takes_all_that_the_rfc_does(start: Any, patch: list[Any]) -> None:
-    document = Document(start, as_client=True)
+    document = PatchTarget(start, as_client=True)
     try:
-        wanted = apply(start, patch)
+        wanted = apply_patch(start, patch)
     except PatchError:
         with suppress(PatchError):
             document.apply(patch)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cases import CASES, need_cases
 from citewire.documents.document import Box, Document
-from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.pdf import read_pdf
 from pdfs import HEIGHT, WIDTH, Line, Sheet, make_pdf
 
@@ -299,7 +299,7 @@ def test_no_pdf(data: bytes) -> None:
 
 
 def test_encrypted() -> None:
-    with pytest.raises(Encrypted) as raised:
+    with pytest.raises(EncryptedDocument) as raised:
         read_pdf(make_pdf(Sheet(TEXT), locked=True), sha256="")
     assert raised.value.code == "encrypted"
 

@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from citewire.documents.html import read_html
-from citewire.verification.match import Searchable
-from citewire.verification.policy import best, findings, judge
-from citewire.verification.views import canonical
+from citewire.verification.match import SearchableText
+from citewire.verification.policy import choose_best, find_and_judge, judge_quote
+from citewire.verification.views import canonical_view
 
 SOURCE = """
 The company's revenue rose 12.5% to $3.4 million in fiscal 2019, according to the audited report. Operating
@@ -27,7 +27,7 @@ bill passed the House and, except for two articles, became law. The office ﬁle
 higher than cost. Most members can vote; only officers cannot. The café on Main Street opened at 10:30,
 as earlier work [7] has shown for paper. It cost 06. . . $5.00 in the end.
 """
-TEXT = Searchable(SOURCE)
+TEXT = SearchableText(SOURCE)
 
 HARMLESS = {
     "as it is": "revenue rose 12.5% to $3.4 million in fiscal 2019",
@@ -135,15 +135,15 @@ HARMFUL = {
 
 @pytest.mark.parametrize("quote", HARMLESS.values(), ids=HARMLESS)
 def test_harmless(quote: str) -> None:
-    finding = judge(quote, TEXT)
+    finding = judge_quote(quote, TEXT)
     assert finding.status == "verified", finding
-    assert canonical(SOURCE[finding.start : finding.end]).text == canonical(finding.found).text
+    assert canonical_view(SOURCE[finding.start : finding.end]).text == canonical_view(finding.found).text
     assert "\n" not in finding.found
 
 
 @pytest.mark.parametrize("quote", HARMFUL.values(), ids=HARMFUL)
 def test_harmful(quote: str) -> None:
-    finding = judge(quote, TEXT)
+    finding = judge_quote(quote, TEXT)
     assert finding.status in ("altered", "missed"), finding
     if finding.status == "altered":
         assert finding.diff
@@ -159,37 +159,37 @@ def test_harmful(quote: str) -> None:
     ],
 )
 def test_context(quote: str, status: str, warning: str | None) -> None:
-    finding = judge(quote, TEXT)
+    finding = judge_quote(quote, TEXT)
     assert finding.status == status
     assert (warning in " ".join(finding.warnings)) if warning else not finding.warnings
 
 
 @pytest.mark.parametrize("quote", ["", " ", "…", "[...]", "**", "- -", "[1]"])
 def test_an_empty_quote_is_skipped(quote: str) -> None:
-    assert (judge(quote, TEXT).status, judge(quote, TEXT).reason) == ("skipped", "the quote is empty")
+    assert (judge_quote(quote, TEXT).status, judge_quote(quote, TEXT).reason) == ("skipped", "the quote is empty")
 
 
 @pytest.mark.parametrize(
     "quote", ["2.5%", "5%", "able", "fire and floo", "2019, according to the audited repor", "204"]
 )
 def test_the_inside_of_a_word_or_number_is_no_hit(quote: str) -> None:
-    assert judge(quote, TEXT).status in ("missed", "altered")
+    assert judge_quote(quote, TEXT).status in ("missed", "altered")
 
 
 def test_all_places_that_are_as_good_are_counted() -> None:
-    source = Searchable("The fee is 5 dollars. Later: the fee is 5 dollars. And the fee is 6 dollars.")
-    finding = judge("the fee is 5 dollars", source)
+    source = SearchableText("The fee is 5 dollars. Later: the fee is 5 dollars. And the fee is 6 dollars.")
+    finding = judge_quote("the fee is 5 dollars", source)
     assert (finding.status, finding.places, finding.start) == ("verified", 2, 0)
-    found = findings("the fee is 5 dollars", source)
-    assert best(found, lambda each: abs(each.start - 40)).start == 29
+    found = find_and_judge("the fee is 5 dollars", source)
+    assert choose_best(found, lambda each: abs(each.start - 40)).start == 29
 
 
 def test_any_order_of_pages_and_a_whole_document() -> None:
-    assert judge(SOURCE, TEXT).status == "verified"
+    assert judge_quote(SOURCE, TEXT).status == "verified"
 
 
 def test_what_an_ellipsis_leaves_out_is_not_among_the_ranges() -> None:
-    finding = judge("The company's [own] revenue rose ... in fiscal 2019", TEXT)
+    finding = judge_quote("The company's [own] revenue rose ... in fiscal 2019", TEXT)
     said = [" ".join(SOURCE[start:end].split()) for start, end in finding.ranges]
     assert said == ["The company's revenue rose", "in fiscal 2019"]
     assert (finding.ranges[0][0], finding.ranges[-1][1]) == (finding.start, finding.end)
@@ -222,7 +222,7 @@ LONG = " ".join(f"{SOURCE} {number}" for number in range(300))
 @pytest.mark.slow
 def test_no_quote_takes_more_than_seconds(text: str, quote: str, status: str) -> None:
     """Those that would compare everything with everything run into the time limit of a test."""
-    assert judge(quote, Searchable(text)).status == status
+    assert judge_quote(quote, SearchableText(text)).status == status
 
 
 SENTENCES = [
@@ -275,7 +275,7 @@ def test_any_harmless_edits_of_a_sentence_leave_it_verified(
     quote = sentence
     for edit in edits:
         quote = edit(quote, random)
-    finding = judge(quote, TEXT)
+    finding = judge_quote(quote, TEXT)
     assert finding.status == "verified", (quote, finding)
 
 
@@ -326,7 +326,7 @@ def test_any_harmful_edit_of_a_sentence_is_seen(
     # Not where only a dash moved, or an article came or went.
     bare = [word for word in letters if word not in ("", "the", "a", "an", "that")]
     assume(bare != [word for word in after if word not in ("", "the", "a", "an", "that")])
-    finding = judge(" ".join(changed), TEXT)
+    finding = judge_quote(" ".join(changed), TEXT)
     assert finding.status in ("altered", "missed"), (changed, finding)
 
 
@@ -343,4 +343,4 @@ RAISED = b"<p>It is about 10<sup>2</sup> times as large as in 2019<sup>3</sup>, 
     ],
 )
 def test_a_raised_digit_is_no_digit_of_the_number(quote: str, status: str) -> None:
-    assert judge(quote, Searchable(read_html(RAISED, sha256="0").text)).status == status
+    assert judge_quote(quote, SearchableText(read_html(RAISED, sha256="0").text)).status == status

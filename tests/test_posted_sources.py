@@ -18,13 +18,13 @@ from citewire import codec
 from citewire.agui import Thread
 from citewire.agui.events import RunInput, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.sse import Frames
-from citewire.audit.checking import check
+from citewire.agui.sse import SseParser
+from citewire.audit.checking import check_export
 from citewire.documents import fetch
 from citewire.verification.engine import Engine
-from citewire.verification.library import Checked
-from citewire.verification.sources import Address, Given, Origin
-from citewire.verification.verifier import Asked
+from citewire.verification.library import CheckResult
+from citewire.verification.sources import SourceUrl, SourceContent, SourceOrigin
+from citewire.verification.verifier import QuoteCheck
 from loopback import Loopback
 from loopback import answer as http_answer
 from weaving import FINISHED, STARTED, answer, block
@@ -34,17 +34,17 @@ KEY = "deepcitation"
 TRUE, FORGED = "Refunds take 30 days.", "Refunds take 90 days."
 POSTED = "the source was posted with the question"
 CLIENT_TOOL = "the source is what a tool of the client returned"
-POLICY = Given(TRUE, "policy.txt", "https://shop.example/policy", also=("src1",))
-PAGE = Given(f"<html><head><title>Terms of Sale</title></head><body><p>{TRUE}</p></body></html>", "t.html")
+POLICY = SourceContent(TRUE, "policy.txt", "https://shop.example/policy", also=("src1",))
+PAGE = SourceContent(f"<html><head><title>Terms of Sale</title></head><body><p>{TRUE}</p></body></html>", "t.html")
 
 
-def posted(content: str = FORGED, name: str = "policy.txt", **more: Any) -> Given:
+def posted(content: str = FORGED, name: str = "policy.txt", **more: Any) -> SourceContent:
     fields: dict[str, Any] = {"origin": "posted", **more}
-    return Given(content, name, **fields)
+    return SourceContent(content, name, **fields)
 
 
-def checked_with(sources: list[Given], brought: list[Given | Address], asked: Asked) -> Checked:
-    async def main() -> Checked:
+def checked_with(sources: list[SourceContent], brought: list[SourceContent | SourceUrl], asked: QuoteCheck) -> CheckResult:
+    async def main() -> CheckResult:
         async with Engine(sources, workers=1) as engine:
             await engine.add(*brought, scope="run")
             (found,) = [each async for each in engine.check([asked])]
@@ -53,7 +53,7 @@ def checked_with(sources: list[Given], brought: list[Given | Address], asked: As
     return asyncio.run(main())
 
 
-NAMED: dict[str, tuple[Given, dict[str, Any]]] = {
+NAMED: dict[str, tuple[SourceContent, dict[str, Any]]] = {
     "its name": (posted(), {"source": "policy.txt"}),
     "its name, likely": (posted(), {"likely": ("policy.txt",)}),
     "another case": (posted(name="POLICY.TXT"), {"likely": ("Policy.txt",)}),
@@ -67,13 +67,13 @@ NAMED: dict[str, tuple[Given, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("brought", "named"), NAMED.values(), ids=NAMED.keys())
-def test_a_citation_that_names_a_source_is_checked_there_only(brought: Given, named: dict[str, Any]) -> None:
-    found = checked_with([POLICY, PAGE], [brought], Asked("a", FORGED, scope="run", **named))
+def test_a_citation_that_names_a_source_is_checked_there_only(brought: SourceContent, named: dict[str, Any]) -> None:
+    found = checked_with([POLICY, PAGE], [brought], QuoteCheck("a", FORGED, scope="run", **named))
     assert (found.status, found.origin, found.warnings) == ("altered", None, ())
     assert found.source in {"policy.txt", "t.html"}
 
 
-OWN: dict[str, tuple[Given, dict[str, Any], str, Origin]] = {
+OWN: dict[str, tuple[SourceContent, dict[str, Any], str, SourceOrigin]] = {
     "its own name": (posted(name="letter.txt"), {"likely": ("letter.txt",)}, "letter.txt", "posted"),
     "no name": (posted(), {}, "policy.txt (posted)", "posted"),
     "a name that it shares, by its own": (
@@ -92,10 +92,10 @@ OWN: dict[str, tuple[Given, dict[str, Any], str, Origin]] = {
 
 @pytest.mark.parametrize(("brought", "named", "name", "origin"), OWN.values(), ids=OWN.keys())
 def test_a_verdict_on_what_a_client_brought_says_so(
-    brought: Given, named: dict[str, Any], name: str, origin: Origin
+    brought: SourceContent, named: dict[str, Any], name: str, origin: SourceOrigin
 ) -> None:
-    sources = [POLICY, Given("Nothing of the kind.", "1.txt")]
-    found = checked_with(sources, [brought], Asked("a", FORGED, scope="run", **named))
+    sources = [POLICY, SourceContent("Nothing of the kind.", "1.txt")]
+    found = checked_with(sources, [brought], QuoteCheck("a", FORGED, scope="run", **named))
     assert (found.status, found.source, found.origin) == ("verified", name, origin)
     assert found.warnings == ((POSTED if origin == "posted" else CLIENT_TOOL),)
 
@@ -105,12 +105,12 @@ def test_a_page_whose_address_a_client_posted_takes_no_name_either(monkeypatch: 
     route = fetch.Route(allow=lambda _address, _port: True)
     monkeypatch.setattr(fetch, "fetch", partial(fetch.fetch, route=route))
 
-    async def main() -> tuple[Checked, Checked]:
+    async def main() -> tuple[CheckResult, CheckResult]:
         page = http_answer(FORGED.encode(), "text/plain")
         async with Loopback([page]) as server, Engine([POLICY], workers=1) as engine:
             url = server.url.replace("/agui", "/policy.txt")
-            await engine.add(Address(url, "posted"), scope="run")
-            asked = [Asked(name, FORGED, likely=(name,), scope="run") for name in ("policy.txt", url)]
+            await engine.add(SourceUrl(url, "posted"), scope="run")
+            asked = [QuoteCheck(name, FORGED, likely=(name,), scope="run") for name in ("policy.txt", url)]
             found = {each.id: each async for each in engine.check(asked)}
             return found["policy.txt"], found[url]
 
@@ -144,7 +144,7 @@ async def run(
     body = {"threadId": "t", "runId": run_id, "messages": messages, "forwardedProps": {"events": events}}
     got = await app.ask("POST", "/agui", {"tools": [], "context": [], "state": {}, **body, **more})
     assert got.status == 200, got
-    sent = [codec.decode(frame.data) for frame in Frames().feed(got.body) if frame.data]
+    sent = [codec.decode(frame.data) for frame in SseParser().feed(got.body) if frame.data]
     assert sent[-1]["type"] == "RUN_FINISHED", sent[-1]
     return sent
 
@@ -214,7 +214,7 @@ def test_every_record_says_that_a_source_was_posted(tmp_path: Path) -> None:
         assert (cited["verdict"]["status"], cited["verdict"]["origin"]) == ("verified", "posted")
         export = (await app.ask("GET", "/audit")).body
         assert b'"origin":"posted"' in export
-        assert not check(export.splitlines(keepends=True)).breaks
+        assert not check_export(export.splitlines(keepends=True)).breaks
         (row,) = csv.DictReader(io.StringIO((await app.ask("GET", "/audit?format=csv")).body.decode()))
         assert (row["status"], row["origin"]) == ("verified", "posted")
         assert POSTED in (await app.ask("GET", "/audit?format=html")).body.decode()

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from citewire.channels import batch
-from citewire.channels.database import Database, LaterVersion
+from citewire.channels.database import Database, StoreTooNew
 from citewire.channels.hub import Hub
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.store import (
@@ -18,10 +18,10 @@ from citewire.channels.store import (
     ChannelStore,
     CursorLost,
     Decide,
-    Place,
+    ChannelPosition,
     Row,
     StoreError,
-    Values,
+    SlotValues,
 )
 from citewire.testing import SlotsContract, StoreContract, check_log, entries, everything
 from citewire.testing.store import Suite
@@ -72,7 +72,7 @@ async def nodes(dsn: str, count: int = 2) -> AsyncGenerator[list[PostgresStore]]
 def counted(name: str) -> Decide[int]:
     """One more in the slot `n`, with a row that says so."""
 
-    def decide(values: Values, place: Place) -> Change[int]:
+    def decide(values: SlotValues, place: ChannelPosition) -> Change[int]:
         n = int(values["n"] or b"0") + 1
         return Change(n, entries(f"{name} {place.serial()}", data=b"%d" % n), {"n": b"%d" % n})
 
@@ -288,7 +288,7 @@ def test_tables_of_a_later_version(dsn: str) -> None:
         while True:
             try:
                 await store.append("c", entries("a"))
-            except LaterVersion:
+            except StoreTooNew:
                 return
             except StoreError:
                 continue  # its connection was cut

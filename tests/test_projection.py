@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from citewire import codec
 from citewire.agui import Thread
 from citewire.agui import events as ev
-from citewire.channels.annotation import AnnotationAction, Note
-from citewire.channels.message import Action, Draft
+from citewire.channels.annotation import AnnotationAction, AnnotationDraft
+from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Row
-from citewire.server.projection import Projection, Step
+from citewire.server.projection import Projection, ProjectionStep
 from weaving import FINISHED, STARTED, chunk, end, messages, say, start
 
 Json = dict[str, Any]
@@ -124,9 +124,9 @@ class Channel:
         self.texts: dict[str, str] = {}
         self.counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
-    def take(self, step: Step) -> None:
+    def take(self, step: ProjectionStep) -> None:
         name, sent = step.answer, step.sent
-        if isinstance(sent, Note):
+        if isinstance(sent, AnnotationDraft):
             counts = self.counts[name, sent.type.partition(":")[0]]
             assert name in self.texts
             assert sent.name
@@ -136,20 +136,20 @@ class Channel:
                 counts[sent.name] += sent.count or 1
             return
         match sent:
-            case Draft(action=Action.CREATE, data=str() as text):
+            case MessageDraft(action=Action.CREATE, data=str() as text):
                 assert name not in self.texts
                 self.texts[name] = text
-            case Draft(action=Action.UPDATE, data=str() as text):
+            case MessageDraft(action=Action.UPDATE, data=str() as text):
                 self.texts[name] = text
-            case Draft(action=Action.APPEND, data=str() as text):
+            case MessageDraft(action=Action.APPEND, data=str() as text):
                 self.texts[name] += text
             case _:
                 del self.texts[name]
 
 
-def steps_of(log: Log) -> list[Step]:
+def steps_of(log: Log) -> list[ProjectionStep]:
     projection = Projection("t", "e", "bot")
-    return [step for row in log.rows for step in projection.take(row)]
+    return [step for row in log.rows for step in projection.apply_row(row)]
 
 
 @given(st.lists(HAPPENINGS, max_size=12))

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 import citewire
 from cases import need_cases
-from citewire.documents.document import Aside, Box, Document, Kind, Page
+from citewire.documents.document import Aside, Box, Document, DocumentKind, Page
 from citewire.documents.html import read_html
 from citewire.documents.text import line_starts
-from citewire.verification.library import Checked
+from citewire.verification.library import CheckResult
 from citewire.verification.proof import (
     Proof,
-    certain_edge,
+    is_certain_edge,
     find_fragment,
-    links,
+    make_links,
     page_url,
-    possible_edge,
+    is_possible_edge,
     prove,
     prove_all,
-    selectors,
-    snippet,
+    make_selectors,
+    make_snippet,
     text_fragment,
     text_fragment_url,
 )
@@ -39,7 +39,7 @@ PAGE = (
 
 
 def page(
-    text: str, kind: Kind = "html", url: str | None = "https://a.example/p", hidden: str = ""
+    text: str, kind: DocumentKind = "html", url: str | None = "https://a.example/p", hidden: str = ""
 ) -> Document:
     at = text.index(hidden)
     asides = (Aside(at, at + len(hidden), "hidden"),) if hidden else ()
@@ -188,7 +188,7 @@ def test_chinese_has_context_up_to_marks() -> None:
     made = text_fragment(page(text), start, end)
     assert made is not None
     assert [unquote(part) for part in made.partition("text=")[2].split(",")][1] == "是五十元"
-    for edge in (certain_edge, possible_edge):
+    for edge in (is_certain_edge, is_possible_edge):
         assert find_fragment(text, made, edge) == (start, end)
 
 
@@ -222,9 +222,9 @@ def test_a_fragment_leads_to_its_range_and_nowhere_before(text: str, data: st.Da
     if made is not None:
         words = text[start:end]
         place = end - len(words.lstrip()), start + len(words.rstrip())
-        assert find_fragment(text, made, certain_edge) == place
-        assert find_fragment(text, made, possible_edge) == place
-        assert find_fragment(text, made, certain_edge, after=place[0]) is None
+        assert find_fragment(text, made, is_certain_edge) == place
+        assert find_fragment(text, made, is_possible_edge) == place
+        assert find_fragment(text, made, is_certain_edge, after=place[0]) is None
         assert re.fullmatch(r"#:~:text=[\w.~%,-]+", made)
         # No part of it runs over the end of a block or cell.
         blocks = [" ".join(block.split()) for block in re.split(r"[\n\t]", text)]
@@ -280,7 +280,7 @@ def test_a_hostile_page_costs_little() -> None:
         pytest.param("text", "https://a.example/p", None, id="not a web page"),
     ],
 )
-def test_fragment_urls(kind: Kind, url: str | None, expected: str | None) -> None:
+def test_fragment_urls(kind: DocumentKind, url: str | None, expected: str | None) -> None:
     words = "Members who can't pay in May"
     made = text_fragment_url(page(PAGE, kind, url), *span(PAGE, words))
     assert made == (expected and expected.format("Members%20who%20can%27t%20pay%20in%20May"))
@@ -297,7 +297,7 @@ def paged(url: str | None = "https://a.example/r.pdf#toc") -> Document:
 def test_selectors() -> None:
     document = paged()
     start, end = span(document.text, "<page>")
-    assert selectors(document, start, end) == (
+    assert make_selectors(document, start, end) == (
         {
             "type": "TextQuoteSelector",
             "exact": "<page>",
@@ -307,7 +307,7 @@ def test_selectors() -> None:
         {"type": "TextPositionSelector", "start": start, "end": end},
         {"type": "FragmentSelector", "conformsTo": "http://tools.ietf.org/rfc/rfc3778", "value": "page=2"},
     )
-    position, *others = selectors(page("x" * 100 + "quote" + "y" * 100), 100, 105)
+    position, *others = make_selectors(page("x" * 100 + "quote" + "y" * 100), 100, 105)
     assert (position["prefix"], position["suffix"]) == ("x" * 32, "y" * 32)
     assert [one["type"] for one in others] == ["TextPositionSelector"]
 
@@ -315,7 +315,7 @@ def test_selectors() -> None:
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 3), (4, 3), (0, 1000)])
 def test_a_range_outside_the_text_is_a_mistake(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="no range"):
-        selectors(paged(), start, end)
+        make_selectors(paged(), start, end)
 
 
 def test_the_record() -> None:
@@ -328,7 +328,7 @@ def test_the_record() -> None:
     assert msgspec.json.decode(msgspec.json.encode(proof), type=Proof) == proof
     assert prove(paged(None), 6, 24).links == ()
     assert page_url(page(PAGE), 3) is None
-    assert links(page(PAGE), *span(PAGE, "Members who can't pay in May"))[1:] == ("https://a.example/p",)
+    assert make_links(page(PAGE), *span(PAGE, "Members who can't pay in May"))[1:] == ("https://a.example/p",)
 
 
 def test_each_check_that_found_something_has_a_record() -> None:
@@ -336,7 +336,7 @@ def test_each_check_that_found_something_has_a_record() -> None:
     first, second = paged(), page(PAGE, url=None)
     box = Box(2, 1, 2, 3, 4)
     checks = [
-        Checked(
+        CheckResult(
             "a",
             "verified",
             source="x",
@@ -346,12 +346,12 @@ def test_each_check_that_found_something_has_a_record() -> None:
             sha256="1" * 64,
             ranges=((16, 20), (25, 29)),
         ),
-        Checked("b", "missed", "these words are not in the source"),
-        Checked("c", "altered", source="x", start=0, end=7, sha256="0" * 64, ranges=((0, 7),)),
-        Checked("d", "verified", source="x", start=0, end=7, sha256="2" * 64, ranges=((0, 7),)),
+        CheckResult("b", "missed", "these words are not in the source"),
+        CheckResult("c", "altered", source="x", start=0, end=7, sha256="0" * 64, ranges=((0, 7),)),
+        CheckResult("d", "verified", source="x", start=0, end=7, sha256="2" * 64, ranges=((0, 7),)),
     ]
     made = prove_all(checks, [first, second])
-    pieces = (*selectors(first, 16, 20), *selectors(first, 25, 29))
+    pieces = (*make_selectors(first, 16, 20), *make_selectors(first, 25, 29))
     assert made[0] == msgspec.structs.replace(prove(first, 16, 29), boxes=(box,), selectors=pieces)
     assert made[1:] == [None, prove(second, 0, 7), None]
 
@@ -377,15 +377,15 @@ def test_each_check_that_found_something_has_a_record() -> None:
     ],
 )
 def test_snippets(text: str, words: str, expected: str) -> None:
-    assert snippet(page(text), *span(text, words)) == f'<bdi class="cite-snippet">{expected}</bdi>'
+    assert make_snippet(page(text), *span(text, words)) == f'<bdi class="cite-snippet">{expected}</bdi>'
 
 
 def test_snippets_are_cut_at_words() -> None:
     text = " ".join(f"w{number}" for number in range(200))
-    made = snippet(page(text), *span(text, "w100 w101"))
+    made = make_snippet(page(text), *span(text, "w100 w101"))
     assert made.startswith('<bdi class="cite-snippet">…w89 w90 ')
     assert made.endswith(" w111 w112…</bdi>")
-    long = snippet(page(text * 30), 0, len(text) * 30)
+    long = make_snippet(page(text * 30), 0, len(text) * 30)
     assert " … " in long
     assert len(long) < 3000
 
@@ -394,6 +394,6 @@ def test_snippets_are_cut_at_words() -> None:
 def test_snippets_hold_no_markup_but_their_own(text: str, data: st.DataObject) -> None:
     assume(text)
     start = data.draw(st.integers(0, len(text) - 1))
-    made = snippet(page(text), start, data.draw(st.integers(start + 1, len(text))))
+    made = make_snippet(page(text), start, data.draw(st.integers(start + 1, len(text))))
     assert re.findall(r"<[^>]*>", made) == ['<bdi class="cite-snippet">', "<mark>", "</mark>", "</bdi>"]
     assert not re.search("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", unescape(made))

@@ -24,8 +24,8 @@ from app import opened_app
 from cases import ROOT
 from citewire import codec
 from citewire.agui import records
-from citewire.agui.ledger import CitationSeen, Record, VerdictReached
-from citewire.agui.records import Cited, Links
+from citewire.agui.ledger import CitationSeen, AuditRecord, VerdictReached
+from citewire.agui.records import MessageCitation, ProofUrls
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Row
@@ -37,12 +37,12 @@ from citewire.documents.load import load
 from citewire.model import Answer, Citation, Part, Point, Source, SourceRef
 from citewire.server.capability import Capability
 from citewire.server.http import NotFound, openapi, routes
-from citewire.server.journal import Journal, channel_of, frame, proof_id
+from citewire.server.journal import RunJournal, channel_of, encode_frame, proof_id
 from citewire.server.keys import Caller, Keyring
 from citewire.server.proof_links import ProofLinks
-from citewire.server.proofs import Proofs
+from citewire.server.proofs import ProofApi
 from citewire.server.versions import CheckedVersion, VersionState
-from citewire.verification.library import Checked, Library
+from citewire.verification.library import CheckResult, DocumentSet
 
 SAMPLES = ROOT / "src/citewire/samples"
 ADDRESS = "https://cite.example"
@@ -103,7 +103,7 @@ class Desk:
         self.keyring = Keyring(folder, clock=self.clock)
         self.store, self.shelf = MemoryStore(), Shelf()
         self.links = ProofLinks(self.keyring, f"{ADDRESS}/", lifetime, self.clock)
-        self.proofs = Proofs(self.links, self.store, self.shelf, self.clock)
+        self.proofs = ProofApi(self.links, self.store, self.shelf, self.clock)
         self.operations = self.proofs.operations(self.authenticate)
         self.app = Starlette(routes=routes(self.operations, _anybody))
 
@@ -133,26 +133,26 @@ class Desk:
     def key(self, **granted: list[str]) -> str:
         return self.keyring.create(Capability.of({f"thread:{name}": [*ops] for name, ops in granted.items()}))
 
-    def prove(self, document: Document, quote: str, thread: str = THREAD) -> Links:
-        return self.keep(Library([document]).check(quote), thread)
+    def prove(self, document: Document, quote: str, thread: str = THREAD) -> ProofUrls:
+        return self.keep(DocumentSet([document]).check(quote), thread)
 
-    def keep(self, checked: Checked, thread: str = THREAD) -> Links:
+    def keep(self, checked: CheckResult, thread: str = THREAD) -> ProofUrls:
         """A verdict in the log, as a run writes it."""
         links = self.links.make(thread, "m1", "key1", checked)
         source = Source("s", file_id=checked.source)
-        cited = Cited(SourceRef("s", quote=checked.quote), source)
-        verdict = records.verification(checked, cited, links, "2026-11-16T05:00:00Z")
+        cited = MessageCitation(SourceRef("s", quote=checked.quote), source)
+        verdict = records.make_verification(checked, cited, links, "2026-11-16T05:00:00Z")
         self.write(
             thread, CitationSeen("m1", "key1", {}), VerdictReached("m1", "key1", checked.quote, verdict)
         )
         return links
 
-    def write(self, thread: str, *items: Record) -> None:
+    def write(self, thread: str, *items: AuditRecord) -> None:
         async def reached(_: Sequence[VerdictReached]) -> None:
             pass
 
         async def write() -> None:
-            async with Journal(Hub(self.store), channel_of(thread), reached) as journal:
+            async with RunJournal(Hub(self.store), channel_of(thread), reached) as journal:
                 await journal.put(thread, "run1", items)
 
         asyncio.run(write())
@@ -178,7 +178,7 @@ def policy(desk: Desk) -> Document:
 
 
 @pytest.fixture(scope="module")
-def links(desk: Desk, pdf: Document) -> Links:
+def links(desk: Desk, pdf: Document) -> ProofUrls:
     return desk.prove(pdf, IN_PDF)
 
 
@@ -186,7 +186,7 @@ def links(desk: Desk, pdf: Document) -> Links:
 
 
 @pytest.mark.parametrize(("ending", "form"), FORMATS.items())
-def test_a_picture_shows_in_an_img(desk: Desk, links: Links, ending: str, form: str) -> None:
+def test_a_picture_shows_in_an_img(desk: Desk, links: ProofUrls, ending: str, form: str) -> None:
     """Whoever has the link needs no header."""
     assert links.picture is not None
     response = desk.get(links.picture.replace(".avif?", f".{ending}?"))
@@ -202,7 +202,7 @@ def test_a_picture_shows_in_an_img(desk: Desk, links: Links, ending: str, form: 
     assert yellow > 1000
 
 
-def test_a_picture_is_drawn_once_and_may_be_of_the_whole_page(desk: Desk, links: Links) -> None:
+def test_a_picture_is_drawn_once_and_may_be_of_the_whole_page(desk: Desk, links: ProofUrls) -> None:
     url = (links.picture or "").replace(".avif", ".png")
     small, before = Image.open(io.BytesIO(desk.get(url).content)), desk.shelf.draws
     again = desk.get(url)
@@ -216,7 +216,7 @@ def test_a_picture_is_drawn_once_and_may_be_of_the_whole_page(desk: Desk, links:
 @pytest.mark.parametrize("lifetime", [1, 90, DAY, 30 * DAY])
 def test_a_link_works_for_its_lifetime_and_not_much_longer(tmp_path: Path, lifetime: int) -> None:
     desk = Desk(tmp_path, lifetime)
-    page = desk.keep(Checked(None, "verified", start=0, end=3, quote="abc")).page
+    page = desk.keep(CheckResult(None, "verified", start=0, end=3, quote="abc")).page
     desk.clock.now += lifetime - 0.5
     assert desk.get(page).status_code == 200
     desk.clock.now += lifetime / 24 + 1.5
@@ -224,7 +224,7 @@ def test_a_link_works_for_its_lifetime_and_not_much_longer(tmp_path: Path, lifet
 
 
 @given(data=st.data())
-def test_a_link_that_was_changed_is_refused(desk: Desk, links: Links, data: st.DataObject) -> None:
+def test_a_link_that_was_changed_is_refused(desk: Desk, links: ProofUrls, data: st.DataObject) -> None:
     page = links.page
     at = data.draw(st.integers(page.index("/proofs/") + len("/proofs/"), len(page) - 1))
     char = data.draw(st.sampled_from([*string.ascii_letters, *string.digits, *"-_."]))
@@ -233,7 +233,7 @@ def test_a_link_that_was_changed_is_refused(desk: Desk, links: Links, data: st.D
         assert response.status_code in (401, 403, 404), response.text
 
 
-def test_a_link_is_for_one_proof(desk: Desk, pdf: Document, links: Links) -> None:
+def test_a_link_is_for_one_proof(desk: Desk, pdf: Document, links: ProofUrls) -> None:
     other = desk.prove(pdf, "A lamp is a simple thing: a base, an arm, a light.").page
     assert other.partition("?")[0] != links.page.partition("?")[0]
     assert desk.code(other.partition("?")[0] + "?" + links.page.partition("?")[2]) == (403, "bad_link")
@@ -271,7 +271,7 @@ def test_no_link_on_a_page_outlives_the_link_that_opened_it(tmp_path: Path, life
             assert desk.get(each, method=method).status_code == 410
 
 
-def test_a_picture_opens_no_page(desk: Desk, links: Links) -> None:
+def test_a_picture_opens_no_page(desk: Desk, links: ProofUrls) -> None:
     """Its signature is for pictures, in any format; that of the page is for both."""
     picture = links.picture or ""
     query = picture.partition("?")[2]
@@ -280,7 +280,7 @@ def test_a_picture_opens_no_page(desk: Desk, links: Links) -> None:
     assert desk.get(links.page.replace("?", ".png?")).status_code == 200
 
 
-def test_a_picture_is_cached_no_longer_than_its_link_works(desk: Desk, links: Links) -> None:
+def test_a_picture_is_cached_no_longer_than_its_link_works(desk: Desk, links: ProofUrls) -> None:
     now, picture = desk.clock.now, links.picture or ""
     ages: list[int] = []
     for left in (DAY, 3601, 100, 1):
@@ -292,10 +292,10 @@ def test_a_picture_is_cached_no_longer_than_its_link_works(desk: Desk, links: Li
     assert ages == [3600, 3600, 100, 1]
 
 
-def test_a_token_gets_no_picture_that_outlives_it(desk: Desk, links: Links) -> None:
+def test_a_token_gets_no_picture_that_outlives_it(desk: Desk, links: ProofUrls) -> None:
     """Whoever opens the page with a token of a minute gets a picture for a minute."""
     name = desk.key(**{THREAD: ["read"]}).partition(":")[0]
-    token = desk.keyring.token(name, Capability.of({f"thread:{THREAD}": ["read"]}), 60)
+    token = desk.keyring.issue_token(name, Capability.of({f"thread:{THREAD}": ["read"]}), 60)
     response = desk.get(links.page.partition("?")[0], token)
     [picture] = {each.partition("&")[0] for each in links_on(LexborHTMLParser(response.text))}
     assert end_of(picture) == desk.clock.now + 60
@@ -315,7 +315,7 @@ IMAGE = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
         ("text/html;q=x,,;;", "application/json"), ("text/*", "application/json"),
     ],
 )  # fmt: skip
-def test_people_see_a_page_and_programs_json(desk: Desk, links: Links, accept: str, media: str) -> None:
+def test_people_see_a_page_and_programs_json(desk: Desk, links: ProofUrls, accept: str, media: str) -> None:
     now = desk.clock.now
     desk.clock.now = end_of(links.page)
     response = desk.get(links.page, accept=accept)
@@ -325,9 +325,9 @@ def test_people_see_a_page_and_programs_json(desk: Desk, links: Links, accept: s
     assert response.headers["vary"] == "accept"
 
 
-def test_a_page_says_why_there_is_no_proof_and_what_to_do(desk: Desk, links: Links) -> None:
+def test_a_page_says_why_there_is_no_proof_and_what_to_do(desk: Desk, links: ProofUrls) -> None:
     bare, now = links.page.partition("?")[0], desk.clock.now
-    gone = desk.keep(Checked(None, "verified", start=0, end=3, quote="abc"), "gone").page
+    gone = desk.keep(CheckResult(None, "verified", start=0, end=3, quote="abc"), "gone").page
     asyncio.run(desk.store.drop(channel_of("gone")))
     other = desk.key(other=["*"])
     cases = [
@@ -353,7 +353,7 @@ def test_a_page_says_why_there_is_no_proof_and_what_to_do(desk: Desk, links: Lin
 
 @pytest.mark.parametrize(("accept", "media"), [(BROWSER, "text/plain"), (IMAGE, "application/json")])
 def test_where_there_is_no_picture_there_is_no_page(
-    desk: Desk, links: Links, accept: str, media: str
+    desk: Desk, links: ProofUrls, accept: str, media: str
 ) -> None:
     """An `<img>` gets nothing that a browser takes for a page; whoever opens its address reads a sentence."""
     now, picture = desk.clock.now, links.picture or ""
@@ -369,7 +369,7 @@ def test_where_there_is_no_picture_there_is_no_page(
 
 
 def signed(desk: Desk, thread: str = THREAD) -> str:
-    return desk.links.make(thread, "m", "k", Checked(None, "verified", start=0, end=1)).page
+    return desk.links.make(thread, "m", "k", CheckResult(None, "verified", start=0, end=1)).page
 
 
 def later(desk: Desk, make: Callable[[], str]) -> tuple[str, str]:
@@ -428,14 +428,14 @@ def test_links_follow_the_server_to_another_address(desk: Desk, before: str, aro
 def test_links_are_found_in_frames(desk: Desk) -> None:
     old, new = later(desk, lambda: signed(desk))
     sent = [codec.encode({"a": link, "b": f'<a href="{link}&x=1">'}) for link in (old, new)]
-    stored, fresh = (frame(Row("e", 1, 1, "i", "event", data, b"")) for data in sent)
+    stored, fresh = (encode_frame(Row("e", 1, 1, "i", "event", data, b"")) for data in sent)
     assert desk.links.renew(THREAD, stored) == fresh
 
 
 # --- who may see one --------------------------------------------------------------------------------------
 
 
-def test_without_a_link_it_takes_a_key_that_may_read_the_thread(desk: Desk, links: Links) -> None:
+def test_without_a_link_it_takes_a_key_that_may_read_the_thread(desk: Desk, links: ProofUrls) -> None:
     bare = links.page.partition("?")[0]
     may, must_not = desk.key(**{THREAD: ["read"]}), desk.key(**{THREAD: ["run"], "other": ["*"]})
 
@@ -561,7 +561,7 @@ def test_the_page_says_what_became_of_the_source(
 def test_a_picture_of_a_source_that_is_gone_or_has_no_looks(desk: Desk, policy: Document) -> None:
     page = desk.prove(policy, IN_HTML).page
     assert desk.code(page.replace("?", ".png?")) == (404, "not_found")
-    lost = replace(Library([policy]).check(IN_HTML), sha256="0" * 64, boxes=())
+    lost = replace(DocumentSet([policy]).check(IN_HTML), sha256="0" * 64, boxes=())
     boxes = (Box(1, 1.0, 1.0, 9.0, 9.0),)
     for sha256, refusal in (("0" * 64, (404, "not_found")), (policy.sha256, (422, "bad_document"))):
         links = desk.keep(replace(lost, boxes=boxes, sha256=sha256))
@@ -581,7 +581,7 @@ def test_no_text_becomes_an_element(desk: Desk, source: str, quote: str, reason:
     """Lone surrogates, as cut streams have them, and controls included."""
 
     def made(source: str, quote: str, reason: str, warning: str) -> LexborHTMLParser:
-        checked = Checked(None, "partial", reason, source, 1, 0, 3, "found", warnings=(warning,), quote=quote)
+        checked = CheckResult(None, "partial", reason, source, 1, 0, 3, "found", warnings=(warning,), quote=quote)
         return desk.page(desk.keep(checked, "hostile").page)
 
     page, plain = made(source, quote, reason, warning), made("a", "b", "c", "d")
@@ -594,7 +594,7 @@ def test_no_text_becomes_an_element(desk: Desk, source: str, quote: str, reason:
 def test_a_hostile_source_is_shown_as_it_is(desk: Desk) -> None:
     text = f"Lamps are {EVIL} to be mended by anybody."
     document = desk.shelf.add(text.encode(), "evil.txt", "javascript:x()")
-    checked = Library([document]).check("to be mended by anybody")
+    checked = DocumentSet([document]).check("to be mended by anybody")
     page = desk.page(desk.keep(checked).page)
 
     assert "<script>x()</script><img src=x onerror=x()>" in text_of(page, ".cite-snippet")
@@ -637,7 +637,7 @@ def test_who_may_only_run_a_thread_gets_no_new_links(tmp_path: Path) -> None:
 
     async def run(address: str, *granted: str) -> bytes:
         async with opened_app(tmp_path, key=key, public_url=address, sources=(str(SAMPLES),)) as app:
-            await app.server.catalog.read()
+            await app.server.catalog.wait_until_read()
             answer = await app.ask("POST", "/agui", asked | more, key=app.token({"thread:t": [*granted]}))
             assert answer.status == 200, answer
             return answer.body

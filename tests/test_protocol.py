@@ -10,9 +10,9 @@ import pytest
 
 from citewire.agui import events as ev
 from citewire.agui import shapes
-from citewire.agui.chunks import Chunks
-from citewire.agui.protocol import FieldError, Gate, ProtocolError, check
-from citewire.agui.retired import Retired, modern_messages
+from citewire.agui.chunks import ChunkExpander
+from citewire.agui.protocol import FieldError, ProtocolEnforcer, ProtocolError, check
+from citewire.agui.retired import RetiredEventTranslator, modernise_messages
 from citewire.errors import CitewireError
 
 Json = dict[str, Any]
@@ -397,14 +397,14 @@ def test_names_from_outside_are_harmless_in_messages() -> None:
 # What comes through
 
 
-def delivered(events: Iterable[Json], gate: Gate | None = None) -> list[Json]:
-    gate = gate or Gate()
+def delivered(events: Iterable[Json], gate: ProtocolEnforcer | None = None) -> list[Json]:
+    gate = gate or ProtocolEnforcer()
     return [ev.to_dict(event) for each in events for event in gate.admit(ev.from_dict(each))]
 
 
 def told(*events: Json) -> list[str]:
     notes: list[str] = []
-    gate = Gate(lambda code, message: notes.append(f"{code}: {message}"))
+    gate = ProtocolEnforcer(lambda code, message: notes.append(f"{code}: {message}"))
     delivered([START, *events], gate)
     return notes
 
@@ -583,7 +583,7 @@ def test_a_chunk_that_is_rejected_changes_nothing(chunks: list[Json]) -> None:
 
 
 def test_copies_of_chunk_streams_go_their_own_ways() -> None:
-    chunks = Chunks()
+    chunks = ChunkExpander()
     chunks.expand(ev.TextMessageChunk("m"))
     twin = chunks.copy()
     assert twin.expand(ev.StateSnapshot(1)) == [ev.TextMessageEnd("m"), ev.StateSnapshot(1)]
@@ -591,7 +591,7 @@ def test_copies_of_chunk_streams_go_their_own_ways() -> None:
 
 
 def test_copies_of_a_gate_go_their_own_ways() -> None:
-    gate = Gate()
+    gate = ProtocolEnforcer()
     delivered([START, text("START"), chunk("n"), e("THINKING_START")], gate)
     twin = gate.copy()
     delivered([text("END"), e("THINKING_END"), FINISH], twin)
@@ -712,7 +712,7 @@ BINARY: Json = {"type": "binary", "mimeType": "image/png", "url": "u"}
 def test_binary_parts_are_media(parts: list[Any], modern: list[Any]) -> None:
     message: Json = {"id": "m", "role": "user", "content": parts}
     before = copy.deepcopy(message)
-    assert modern_messages([message]) == [{"id": "m", "role": "user", "content": modern}]
+    assert modernise_messages([message]) == [{"id": "m", "role": "user", "content": modern}]
     assert message == before
 
 
@@ -720,14 +720,14 @@ def test_binary_parts_are_media(parts: list[Any], modern: list[Any]) -> None:
     "message", [5, None, "x", [], {}, {"content": "x"}, {"content": None}, {"content": {}}]
 )
 def test_what_is_no_old_message_stays(message: Any) -> None:
-    assert modern_messages([message]) == [message]
+    assert modernise_messages([message]) == [message]
 
 
 def test_modern_events_stay_themselves() -> None:
     for payload in (START, FINISH, text("START"), DELTA, tool("START", parentMessageId="m")):
         event = ev.from_dict(payload)
         assert isinstance(event, ev.Event)
-        assert Retired().modern(event) == event
+        assert RetiredEventTranslator().translate(event) == event
 
 
 # What the protocol does not describe
@@ -793,7 +793,7 @@ def test_modern_events_stay_themselves() -> None:
 def test_unknown_material_is_left_out(event: Json, through: Json, left_out: str) -> None:
     before = [] if event["type"] == "RUN_STARTED" else [START]
     notes: list[str] = []
-    gate = Gate(lambda code, message: notes.append(f"{code}: {message}"))
+    gate = ProtocolEnforcer(lambda code, message: notes.append(f"{code}: {message}"))
     assert delivered([*before, event], gate)[-1] == through
     assert notes == ([f"unknown_field: {event['type']} has no {left_out}"] if left_out else [])
     assert check([*before, event]) == ()

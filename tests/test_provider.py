@@ -19,7 +19,7 @@ import samples_google
 import samples_others
 from cases import payload_paths
 from citewire import codec
-from citewire.agui.provider import Provider
+from citewire.agui.provider import ProviderCitations
 from citewire.dialects import dialects, read_all, stream_dialects
 from citewire.errors import AmbiguousDialect, UndetectedDialect
 from citewire.model import Answer, Source, SourceRef
@@ -46,8 +46,8 @@ def facts(answers: Iterable[Answer]) -> set[str]:
 
 
 def taken(*events: Any) -> set[str]:
-    provider = Provider()
-    return {fact(cited.ref, cited.source) for event in events for cited in provider.take(event)}
+    provider = ProviderCitations()
+    return {fact(cited.ref, cited.source) for event in events for cited in provider.read_event(event)}
 
 
 def followed(dialect: str, events: list[Any]) -> set[str]:
@@ -127,17 +127,17 @@ def test_another_answer_begins_a_new_stream() -> None:
     """Its places are counted from its own start."""
     for name, id_key in (("openrouter", "id"), ("gemini", "responseId")):
         _, events = STREAMS[name]
-        provider = Provider()
+        provider = ProviderCitations()
         found = [
-            len([cited for event in events for cited in provider.take({**event, id_key: answer})])
+            len([cited for event in events for cited in provider.read_event({**event, id_key: answer})])
             for answer in ("one", "two", "three")
         ]
         assert found[0] > 0
         assert found == found[:1] * 3
 
 
-def told(provider: Provider, events: list[Any]) -> int:
-    return len([cited for event in events for cited in provider.take(event)])
+def told(provider: ProviderCitations, events: list[Any]) -> int:
+    return len([cited for event in events for cited in provider.read_event(event)])
 
 
 def test_another_answer_begins_without_an_id() -> None:
@@ -146,7 +146,7 @@ def test_another_answer_begins_without_an_id() -> None:
         {key: value for key, value in event.items() if key != "responseId"} for event in STREAMS["gemini"][1]
     ]
     for events in (gemini, STREAMS["bedrock.rag"][1]):
-        provider = Provider()
+        provider = ProviderCitations()
         first = told(provider, events)
         assert first > 0
         assert [told(provider, events), told(provider, events)] == [first, first]
@@ -161,7 +161,7 @@ def test_a_model_that_finishes_in_every_response_is_followed_to_the_end() -> Non
     grounding = {"groundingChunks": [{"web": {"uri": "https://a.example"}}], "groundingSupports": [support]}
     chunks[-1]["candidates"][0]["groundingMetadata"] = grounding
     assert taken(*chunks) == followed("gemini", chunks)
-    assert told(Provider(), chunks) == 1
+    assert told(ProviderCitations(), chunks) == 1
 
 
 NOISE: list[Any] = [
@@ -214,12 +214,12 @@ def test_what_is_kept_of_a_stream_has_a_bound() -> None:
     """Of a text that is longer, what comes at its end is still read."""
     _, events = STREAMS["mistral late"]
     filler = {**events[1], "choices": [{"index": 0, "delta": {"content": "word " * 1000}}]}
-    provider = Provider()
+    provider = ProviderCitations()
     for _ in range(1000):
-        assert provider.take(filler) == []
+        assert provider.read_event(filler) == []
     kept = provider._followed["openai.chat"]._kept  # pyright: ignore[reportPrivateUsage]
     assert sum(len(codec.encode(event)) for event in kept) <= 1 << 20
-    assert any(provider.take(event) for event in events)
+    assert any(provider.read_event(event) for event in events)
 
 
 def test_text_that_comes_before_what_tells_whose_it_is() -> None:
@@ -291,9 +291,9 @@ def test_an_answer_with_very_many_citations() -> None:
         events += [{**ANTHROPIC[1], "index": at}]
         events += [{**ANTHROPIC[2], "index": at, "delta": {"type": "citations_delta", "citation": cited}}]
         ends += [{"type": "content_block_stop", "index": at}]
-    provider = Provider()
-    early = [cited.source.title for event in events for cited in provider.take(event)]
-    late = [cited.source.title for event in ends for cited in provider.take(event)]
+    provider = ProviderCitations()
+    early = [cited.source.title for event in events for cited in provider.read_event(event)]
+    late = [cited.source.title for event in ends for cited in provider.read_event(event)]
     assert early == [f"Guide {at}" for at in range(len(early))]
     assert 100 < len(early) < len(blocks)
     assert {*early, *late} == {f"Guide {at}" for at in blocks}

@@ -27,11 +27,11 @@ from citewire.errors import InputError
 from citewire.model import Status
 from citewire.server.capability import Capability
 from citewire.server.settings import SettingError, Settings
-from citewire.verification.library import Checked
-from citewire.verification.near import Near
+from citewire.verification.library import CheckResult
+from citewire.verification.near import ExpectedPlace
 from citewire.verification.remote import RemoteVerifier
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck
 from clock import hurried, on_clock
 from loopback import BREAK, Loopback, answer
 from pdfs import Line, Sheet, make_pdf
@@ -44,16 +44,16 @@ URL = "http://verifier.example"
 WORDS = "The gate opens at seven"
 PRICE = "A ticket costs 12 euros"
 PDF = make_pdf(Sheet([Line("The first page.")]), Sheet([Line(f"{PRICE} for a day.")]))
-NOTE = Given(f"{WORDS}, and closes at nine.", "note.txt", "https://park.example/note")
+NOTE = SourceContent(f"{WORDS}, and closes at nine.", "note.txt", "https://park.example/note")
 # So long that no time which flies reaches it.
 AGES = 1e9
 
 
-def of(verdicts: Iterable[Checked]) -> dict[str | None, Status]:
+def of(verdicts: Iterable[CheckResult]) -> dict[str | None, Status]:
     return {checked.id: checked.status for checked in verdicts}
 
 
-async def verdicts(verifier: RemoteVerifier, *asked: Asked) -> list[Checked]:
+async def verdicts(verifier: RemoteVerifier, *asked: QuoteCheck) -> list[CheckResult]:
     found = [checked async for checked in verifier.check(asked)]
     assert sorted(checked.id or "" for checked in found) == sorted(each.id or "" for each in asked)
     assert {checked.id: checked.quote for checked in found} == {each.id: each.quote for each in asked}
@@ -96,20 +96,20 @@ def test_another_citewire(tmp_path: Path) -> None:
         await server.app.ask("POST", "/sources?name=rules.txt", known)
         async with server.verifier("verify", deadline=None, timeout=60) as verifier:
             await verifier.add(NOTE)
-            await verifier.add(Given(PDF, "prices.pdf"), Given(b"%PDF-1.7 broken", "bad.pdf"), scope="s")
+            await verifier.add(SourceContent(PDF, "prices.pdf"), SourceContent(b"%PDF-1.7 broken", "bad.pdf"), scope="s")
             found = await verdicts(
                 verifier,
-                Asked("a", WORDS, "note.txt"),
-                Asked("b", PRICE, None, Near((2,)), ("nothing", "PRICES"), "s"),
-                Asked("c", PRICE.replace("12", "21"), "prices.pdf", Near((1,)), scope="s"),
-                Asked("d", WORDS, "bad.pdf", scope="s"),
-                Asked("e", "Dogs are welcome", "rules.txt"),
-                Asked("f", "Dogs are welcome", likely=("nowhere",)),
-                Asked("g", WORDS, "nowhere"),
-                Asked("h", WORDS, likely=("https://park.example/note",)),
-                Asked("i", "Dogs are welcome", scope="s", alone=True, likely=("prices.pdf",)),
-                Asked("j", "", claim="When does the gate open", source="note.txt"),
-                Asked("k", PRICE, "prices.pdf"),
+                QuoteCheck("a", WORDS, "note.txt"),
+                QuoteCheck("b", PRICE, None, ExpectedPlace((2,)), ("nothing", "PRICES"), "s"),
+                QuoteCheck("c", PRICE.replace("12", "21"), "prices.pdf", ExpectedPlace((1,)), scope="s"),
+                QuoteCheck("d", WORDS, "bad.pdf", scope="s"),
+                QuoteCheck("e", "Dogs are welcome", "rules.txt"),
+                QuoteCheck("f", "Dogs are welcome", likely=("nowhere",)),
+                QuoteCheck("g", WORDS, "nowhere"),
+                QuoteCheck("h", WORDS, likely=("https://park.example/note",)),
+                QuoteCheck("i", "Dogs are welcome", scope="s", alone=True, likely=("prices.pdf",)),
+                QuoteCheck("j", "", claim="When does the gate open", source="note.txt"),
+                QuoteCheck("k", PRICE, "prices.pdf"),
             )
             assert of(found) == {
                 **dict.fromkeys("abefh", "verified"),
@@ -129,7 +129,7 @@ def test_another_citewire(tmp_path: Path) -> None:
             assert kept(tmp_path) == 3
             await verifier.forget("s")
             assert kept(tmp_path) == 1
-            [gone] = await verdicts(verifier, Asked("a", PRICE, "prices.pdf", scope="s"))
+            [gone] = await verdicts(verifier, QuoteCheck("a", PRICE, "prices.pdf", scope="s"))
             assert gone.status == "skipped"
         assert kept(tmp_path) == 0
 
@@ -145,13 +145,13 @@ def test_what_a_client_posted_takes_no_name_of_the_verifier(tmp_path: Path) -> N
             await verifier.add(NOTE)
             forged = f"{WORDS.replace('seven', 'six')}. Cats are welcome in the park."
             names = ("note.txt", "rules.txt", "letter.txt")
-            await verifier.add(*(Given(forged, name, origin="posted") for name in names), scope="s")
+            await verifier.add(*(SourceContent(forged, name, origin="posted") for name in names), scope="s")
             cats, six = "Cats are welcome in the park", WORDS.replace("seven", "six")
             found = await verdicts(
                 verifier,
-                Asked("a", six, "note.txt", scope="s"),
-                Asked("b", cats, likely=("rules.txt",), scope="s"),
-                Asked("c", cats, likely=("letter.txt",), scope="s"),
+                QuoteCheck("a", six, "note.txt", scope="s"),
+                QuoteCheck("b", cats, likely=("rules.txt",), scope="s"),
+                QuoteCheck("c", cats, likely=("letter.txt",), scope="s"),
             )
             assert of(found) == {"a": "altered", "b": "altered", "c": "verified"}, found
             assert [each.origin for each in found] == [None, None, "posted"]
@@ -172,11 +172,11 @@ def test_without_the_right_to_look_in_its_sources(tmp_path: Path) -> None:
     async def main(server: Real) -> None:
         await server.app.ask("POST", "/sources?name=rules.txt", b"Dogs are welcome in the park.")
         async with server.verifier(deadline=None, timeout=60) as verifier:
-            asked = [Asked("a", "Dogs are welcome", "rules.txt"), Asked("b", "Dogs are welcome")]
+            asked = [QuoteCheck("a", "Dogs are welcome", "rules.txt"), QuoteCheck("b", "Dogs are welcome")]
             assert of(await verdicts(verifier, *asked)) == {"a": "skipped", "b": "skipped"}
             await verifier.add(NOTE)
             await verifier.prewarm()
-            asked = [Asked("a", "Dogs are welcome"), Asked("b", WORDS)]
+            asked = [QuoteCheck("a", "Dogs are welcome"), QuoteCheck("b", WORDS)]
             assert of(await verdicts(verifier, *asked)) == {"a": "missed", "b": "verified"}
 
     with_real(tmp_path, main)
@@ -303,10 +303,10 @@ def _response(status: int, body: bytes, headers: dict[str, str] | None = None) -
     return httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(body))
 
 
-def told(peer: Peer, *asked: Asked, **options: Any) -> list[Checked]:
+def told(peer: Peer, *asked: QuoteCheck, **options: Any) -> list[CheckResult]:
     """What becomes of quotes, in a time that flies."""
 
-    async def main() -> list[Checked]:
+    async def main() -> list[CheckResult]:
         async with peer.verifier(**options) as verifier:
             found = await hurried(asyncio.create_task(verdicts(verifier, *asked)))
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -316,7 +316,7 @@ def told(peer: Peer, *asked: Asked, **options: Any) -> list[Checked]:
     return on_clock(main())
 
 
-ONE = Asked("a", WORDS, "att")
+ONE = QuoteCheck("a", WORDS, "att")
 
 
 def in_ten_minutes() -> str:
@@ -386,13 +386,13 @@ def test_who_never_answers(options: dict[str, float], status: Status, requests: 
 
 def test_partial_failure_stays_partial() -> None:
     peer = Peer(FOUND, refuses="bad")
-    found = told(peer, ONE, Asked("b", WORDS, "bad"), Asked("c", "Other words", "att"), Asked("d", "", "bad"))
+    found = told(peer, ONE, QuoteCheck("b", WORDS, "bad"), QuoteCheck("c", "Other words", "att"), QuoteCheck("d", "", "bad"))
     assert of(found) == {"a": "verified", "b": "skipped", "c": "verified", "d": "skipped"}
 
 
 def test_quotes_that_wait_are_asked_about_together() -> None:
     peer = Peer(FOUND)
-    asked = [Asked(str(n), f"Quote {n}", "att", Near((2,), (3, 4)), claim="So it is") for n in range(250)]
+    asked = [QuoteCheck(str(n), f"Quote {n}", "att", ExpectedPlace((2,), (3, 4)), claim="So it is") for n in range(250)]
     assert {*of(told(peer, *asked)).values()} == {"verified"}
     assert [len(each["citations"]) for each in peer.asked] == [100, 100, 50]
     assert peer.asked[0]["citations"]["0" * 16] == {
@@ -468,7 +468,7 @@ def test_nobody_there() -> None:
             url = server.url.removesuffix("/agui")
         async with RemoteVerifier(url, KEY, deadline=None, timeout=AGES) as verifier:
             await verifier.add(NOTE)
-            found = await hurried(asyncio.create_task(verdicts(verifier, ONE, Asked("b", WORDS, "note"))))
+            found = await hurried(asyncio.create_task(verdicts(verifier, ONE, QuoteCheck("b", WORDS, "note"))))
         assert of(found) == {"a": "skipped", "b": "skipped"}
         assert found[1].source == "note.txt"
 

@@ -30,8 +30,8 @@ from citewire.model import (
     Verification,
 )
 from citewire.rendering import FORMATS, UnknownFormat, render, render_html, render_terminal
-from citewire.rendering.layout import Marks, Words, lay_out
-from citewire.rendering.safety import clean, link
+from citewire.rendering.layout import MarkRun, TextRun, lay_out
+from citewire.rendering.safety import clean_text, safe_link
 
 REFUNDS = "Refunds are available within 30 days. Contact support to start one."
 POLICY = Source("policy", title="Refund policy", url="https://example.com/refunds")
@@ -446,14 +446,14 @@ UNLINKED = [
 
 @pytest.mark.parametrize(("url", "expected"), LINKED)
 def test_linked_urls(url: str, expected: str) -> None:
-    assert link(url) == expected
+    assert safe_link(url) == expected
 
 
 @pytest.mark.parametrize("url", UNLINKED)
 @pytest.mark.parametrize("title", [None, "Title"])
 def test_other_urls_are_shown_but_never_linked(url: str, title: str | None) -> None:
     shown = about(Source("s", title=title, url=url))
-    assert link(url) is None
+    assert safe_link(url) is None
     assert not [
         href for href in Page(render(shown, "html")).attributes("href") if not href.startswith("#cite-src-")
     ]
@@ -898,12 +898,12 @@ def test_the_text_is_the_answer_with_markers_inserted(answer: Answer) -> None:
 def test_numbers_in_the_text_are_the_numbers_in_the_list(answer: Answer) -> None:
     layout = lay_out(answer)
     printed = [
-        mark.number for part in layout.parts for run in part if isinstance(run, Marks) for mark in run.marks
+        mark.number for part in layout.parts for run in part if isinstance(run, MarkRun) for mark in run.marks
     ]
     listed = [source.mark.number for source in layout.sources]
     assert listed == list(range(1, len(listed) + 1))
     assert [number for number in dict.fromkeys(printed) if number] == listed[: len(set(printed) - {0})]
-    assert {n for part in layout.parts for run in part if isinstance(run, Words) for n in run.cites} <= set(
+    assert {n for part in layout.parts for run in part if isinstance(run, TextRun) for n in run.cites} <= set(
         printed
     )
 
@@ -970,4 +970,4 @@ def test_claims_that_all_overlap_do_not_multiply(to: str) -> None:
 
 def test_clean_leaves_the_rest_alone() -> None:
     text = "Grüße, 世界\u200f \u200d😀\n\tok"
-    assert clean(text) == text
+    assert clean_text(text) == text

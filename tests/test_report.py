@@ -11,12 +11,12 @@ import pytest
 import citewire
 from citewire.documents import DocumentError
 from citewire.model import Answer, Citation, Pages, Part, Point, Source, SourceRef, Span
-from citewire.verification.library import Library
+from citewire.verification.library import DocumentSet
 from citewire.verification.report import Report, verify_answer
-from citewire.verification.sources import Given
+from citewire.verification.sources import SourceContent
 from test_library import OTHER, REPORT
 
-LIBRARY = Library([REPORT, OTHER])
+LIBRARY = DocumentSet([REPORT, OTHER])
 TEXT = "The fee is low. Guests pay more. Nobody knows why this is so."
 SOURCES = (
     Source("s1", filename="report.pdf"),
@@ -106,7 +106,7 @@ def test_verify_takes_payloads_and_files(tmp_path: Path) -> None:
     payload = {"citations": {"m1": [{"id": "a", "title": "fees.txt", "snippet": "The fee is 40 dollars"}]}}
     report = citewire.verify(payload, [tmp_path / "fees.txt"])
     assert report.counts == {"verified": 1}
-    for sources in (tmp_path, str(tmp_path), [b"The fee is 40 dollars."], Given("The fee is 40 dollars.")):
+    for sources in (tmp_path, str(tmp_path), [b"The fee is 40 dollars."], SourceContent("The fee is 40 dollars.")):
         assert citewire.verify(payload, sources).counts == {"verified": 1}
     with pytest.raises(DocumentError):
         citewire.verify(payload, [tmp_path / "nothing.txt"])
@@ -130,7 +130,7 @@ MODEL = """The fee is 40 dollars [1], which is little [2].
     ],
 )
 def test_verify_takes_what_a_model_wrote(said: str | bytes, counts: dict[str, int]) -> None:
-    assert citewire.verify(said, Given("The fee is 40 dollars.", "fees.txt")).counts == counts
+    assert citewire.verify(said, SourceContent("The fee is 40 dollars.", "fees.txt")).counts == counts
 
 
 def test_verify_works_within_an_event_loop() -> None:

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from ably_server import Parts
 from ably_socket import Socket
-from citewire.channels.annotation import Note
-from citewire.channels.channels import Channels, History
+from citewire.channels.annotation import AnnotationDraft
+from citewire.channels.channels import Channels, HistoryQuery
 from citewire.channels.fold import replay
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import Draft, Who
+from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.refusal import ChannelError
 from citewire.channels.rules import Rule, Rules
 from citewire.channels.sqlite import SqliteStore
-from citewire.channels.store import ChannelStore, CursorLost, StoreError, broken_link
-from citewire.server.ably.codec import Act
+from citewire.channels.store import ChannelStore, CursorLost, StoreError, find_broken_link
+from citewire.server.ably.codec import FrameAction
 from citewire.server.journal import channel_of
 from citewire.server.retention import Retention
 from clock import LONG, clock, on_clock
@@ -95,13 +95,13 @@ class Writer:
     async def do(self, kind: str, which: int, client: str) -> None:
         self.time.now += 1
         self.count += 1
-        who = Who(client_id=client, connection_id="c", msg_serial=self.count)
+        who = Publisher(client_id=client, connection_id="c", msg_serial=self.count)
         if kind == "cut":
             self.cut = max(self.cut, self.time.now - which)
             await self.channels.trim(CHANNEL, self.cut)
             await self.check()
         elif kind == "create" or not self.made:
-            self.made += await self.channels.publish(CHANNEL, who, [Draft(data="a", id=f"m{self.count}")])
+            self.made += await self.channels.publish(CHANNEL, who, [MessageDraft(data="a", id=f"m{self.count}")])
             self.at.append(self.time.now)
         elif self.is_kept(serial := self.made[which % len(self.made)]):
             await self.about(kind, who, serial)
@@ -110,11 +110,11 @@ class Writer:
             with pytest.raises(ChannelError, match="no message has this serial"):
                 await self.about(kind, who, serial)
 
-    async def about(self, kind: str, who: Who, serial: str) -> None:
+    async def about(self, kind: str, who: Publisher, serial: str) -> None:
         if kind == "append":
-            await self.channels.append(CHANNEL, who, serial, Draft(data="+"))
+            await self.channels.append(CHANNEL, who, serial, MessageDraft(data="+"))
         else:
-            note = Note(message_serial=serial, type=kind, name=f"n{self.count % 2}", id=f"a{self.count}")
+            note = AnnotationDraft(message_serial=serial, type=kind, name=f"n{self.count % 2}", id=f"a{self.count}")
             await self.channels.annotate(CHANNEL, who, [note])
 
     def is_kept(self, serial: str) -> bool:
@@ -124,9 +124,9 @@ class Writer:
         """Nothing older is there, all that is younger is, and log and slots agree."""
         rows, floor = await self.store.read(LOG), await self.store.floor(LOG)
         assert [row.tick // 1000 for row in rows] == [each for each in self.at if each >= self.cut]
-        assert broken_link(floor.hash if floor else b"", rows) is None
+        assert find_broken_link(floor.hash if floor else b"", rows) is None
         assert await all_slots(self.store) == replay(await all_events(self.channels), 1)
-        listed = (await self.channels.history(CHANNEL, History(limit=1000))).items
+        listed = (await self.channels.history(CHANNEL, HistoryQuery(limit=1000))).items
         assert {each.serial for each in listed} == {*filter(self.is_kept, self.made)}
 
 
@@ -156,8 +156,8 @@ def test_a_channel_of_which_all_is_too_old_goes_on(kind: str) -> None:
 
     async def work(store: ChannelStore, time: Time) -> None:
         channels = Channels(store, Hub(store))
-        who = Who(client_id="ann", connection_id="c", msg_serial=1)
-        drafts = [Draft(data="x", id=f"id:{at}") for at in range(600)]
+        who = Publisher(client_id="ann", connection_id="c", msg_serial=1)
+        drafts = [MessageDraft(data="x", id=f"id:{at}") for at in range(600)]
         before = await channels.publish(CHANNEL, who, drafts)
         head = await channels.head(CHANNEL)
         time.now += DAY
@@ -171,7 +171,7 @@ def test_a_channel_of_which_all_is_too_old_goes_on(kind: str) -> None:
         async with aclosing(channels.follow(CHANNEL, head.cursor)) as rows:
             assert (await anext(rows))[0].n == 601
         with pytest.raises(CursorLost):
-            await channels.cursor(CHANNEL, before[0])
+            await channels.cursor_after(CHANNEL, before[0])
 
     with_store(work, kind)
 
@@ -188,11 +188,11 @@ def test_each_channel_by_its_rule(kind: str) -> None:
         names = ["ai:kept", "ai:x", "x", "y"]
         for day in range(4):
             for name in names:
-                await channels.publish(name, Who(), [Draft(data=str(day))])
+                await channels.publish(name, Publisher(), [MessageDraft(data=str(day))])
             await retention.sweep()
             time.now += DAY
         await retention.sweep()
-        kept = {name: (await channels.history(name, History(forwards=True))).items for name in names}
+        kept = {name: (await channels.history(name, HistoryQuery(forwards=True))).items for name in names}
         assert {name: [each.data for each in found] for name, found in kept.items()} == {
             "ai:kept": ["0", "1", "2", "3"],
             "ai:x": ["2", "3"],
@@ -215,7 +215,7 @@ def test_a_channel_that_fails_keeps_no_other_from_its_turn(caplog: pytest.LogCap
         store = Failing(time)
         channels = Channels(store, Hub(store), Rules({"*": Rule(retention="1d")}))
         for name in ("a", "b"):
-            await channels.publish(name, Who(), [Draft(data="x")])
+            await channels.publish(name, Publisher(), [MessageDraft(data="x")])
         time.now += 2 * DAY
         await Retention(store, channels, House(Scripted()).runs, clock=lambda: time.seconds).sweep()
         assert [len(await store.read(f"channel:{name}")) for name in ("a", "b")] == [1, 0]
@@ -230,21 +230,21 @@ def test_one_who_was_away_too_long_is_told_so(tmp_path: Path) -> None:
     async def main() -> None:
         parts = Parts(tmp_path)
         channels = parts.channels
-        [old] = await channels.publish(CHANNEL, Who(), [Draft(data="old")])
+        [old] = await channels.publish(CHANNEL, Publisher(), [MessageDraft(data="old")])
         first = await channels.head(CHANNEL)
-        await channels.publish(CHANNEL, Who(), [Draft(data="more")])
+        await channels.publish(CHANNEL, Publisher(), [MessageDraft(data="more")])
         last = await channels.head(CHANNEL)
         assert first
         assert last
-        await channels.append(CHANNEL, Who(), old, Draft(data="+"))
-        await channels.publish(CHANNEL, Who(), [Draft(data="new")])
+        await channels.append(CHANNEL, Publisher(), old, MessageDraft(data="+"))
+        await channels.publish(CHANNEL, Publisher(), [MessageDraft(data="new")])
         rows = await parts.store.read(LOG)
         # Two rows are too old, and so is the message of the third.
         await parts.store.trim(LOG, rows[1].cursor, [("m:", f"m:{rows[1].serial};")])
         async with Socket(parts.realtime, key=parts.key) as socket:
             attached = await socket.attach(CHANNEL, channelSerial=last.serial)
             assert "error" not in attached
-            found = (await socket.next(Act.MESSAGE))["messages"]
+            found = (await socket.next(FrameAction.MESSAGE))["messages"]
             assert [each["data"] for each in found] == ["new"]
             assert (await socket.attach("ai:other", channelSerial=first.serial))["error"]["code"] == 90003
         async with Socket(parts.realtime, key=parts.key) as socket:
@@ -264,7 +264,7 @@ def test_threads_that_are_left_alone() -> None:
         retention = Retention(house.store, channels, house.runs, 86400, lambda: time.seconds)
         for thread in ("old", "new"):
             await house.post(thread_id=thread)
-            await house.runs.idle()
+            await house.runs.wait_idle()
             time.now += DAY // 2
         await retention.sweep()
         assert [head.channel for head in await house.store.heads("run:")] == [
@@ -293,7 +293,7 @@ def test_no_thread_in_which_a_run_goes_on() -> None:
             await retention.sweep()
             assert house.runs.is_live(channel_of("t"))
             assert await house.store.head(channel_of("t"))
-        await house.runs.stop("t", "r")
+        await house.runs.stop_run("t", "r")
         time.now += DAY
         await retention.sweep()
         assert await house.store.head(channel_of("t")) is None
@@ -308,10 +308,10 @@ def test_no_thread_in_which_somebody_spoke_meanwhile() -> None:
         time = Time()
         house = House(Scripted(*WHOLE), MemoryStore(time))
         await house.post()
-        await house.runs.idle()
-        await house.runs.expire(channel_of("t"), START)
+        await house.runs.wait_idle()
+        await house.runs.expire_thread(channel_of("t"), START)
         assert await house.store.head(channel_of("t"))
-        await house.runs.expire(channel_of("t"), START + 1)
+        await house.runs.expire_thread(channel_of("t"), START + 1)
         assert await house.store.head(channel_of("t")) is None
 
     on_clock(main())
@@ -325,7 +325,7 @@ def test_the_server_looks_again_and_again() -> None:
         retention = Retention(store, channels, House(Scripted()).runs, clock=lambda: time.seconds)
         running = asyncio.create_task(retention.run())
         for _ in range(2):
-            await channels.publish("x", Who(), [Draft(data="x")])
+            await channels.publish("x", Publisher(), [MessageDraft(data="x")])
             time.now += 2 * DAY
             while await store.read("channel:x"):
                 clock().leap(60)

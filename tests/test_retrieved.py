@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.retrieved import Retrieved, in_input, in_result
+from citewire.agui.retrieved import RetrievedText, find_input_texts, find_result_texts
 
 URL = "https://e.org/a"
 PDF = b"%PDF-1.7 not really"
@@ -20,42 +20,42 @@ MCP = [{"type": "text", "text": json.dumps([{"url": URL, "title": "T", "content"
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        ("plain words", [Retrieved("plain words", title="tool")]),
+        ("plain words", [RetrievedText("plain words", title="tool")]),
         ("  \n", []),
         ("", []),
-        ("[not JSON", [Retrieved("[not JSON", title="tool")]),
-        ('"a JSON string"', [Retrieved("a JSON string", title="tool")]),
+        ("[not JSON", [RetrievedText("[not JSON", title="tool")]),
+        ('"a JSON string"', [RetrievedText("a JSON string", title="tool")]),
         ([], []),
         ({}, []),
-        (["one", "two"], [Retrieved("one", title="tool"), Retrieved("two", title="tool")]),
-        ({"text": "words"}, [Retrieved("text: words", title="tool")]),
+        (["one", "two"], [RetrievedText("one", title="tool"), RetrievedText("two", title="tool")]),
+        ({"text": "words"}, [RetrievedText("text: words", title="tool")]),
         # Escapes of JSON are not what a reader quotes.
         (
             {"result": 'He said "yes".\nThen left.', "n": 3},
-            [Retrieved('result: He said "yes".\nThen left.\nn: 3', title="tool")],
+            [RetrievedText('result: He said "yes".\nThen left.\nn: 3', title="tool")],
         ),
         # Tavily, Brave, Serper
         (
             {"query": "q", "results": [{"title": "T", "url": URL, "content": "words"}]},
-            [Retrieved("words", None, "T", URL)],
+            [RetrievedText("words", None, "T", URL)],
         ),
         (
             {"web": {"results": [{"title": "T", "url": URL, "description": "words"}]}},
-            [Retrieved("words", None, "T", URL)],
+            [RetrievedText("words", None, "T", URL)],
         ),
         (
             {"organic": [{"title": "T", "link": URL, "snippet": "words"}]},
-            [Retrieved("words", None, "T", URL)],
+            [RetrievedText("words", None, "T", URL)],
         ),
         # Exa gives the passages alone.
         (
             {"results": [{"id": URL, "url": URL, "title": "T", "highlights": ["a", "b"]}]},
-            [Retrieved("a\nb", URL, "T", URL)],
+            [RetrievedText("a\nb", URL, "T", URL)],
         ),
         # LangChain, LlamaIndex
         (
             [{"page_content": "words", "metadata": {"source": "a.pdf", "page": 3}}],
-            [Retrieved("words", None, None, "a.pdf", 3)],
+            [RetrievedText("words", None, None, "a.pdf", 3)],
         ),
         (
             [
@@ -68,21 +68,21 @@ MCP = [{"type": "text", "text": json.dumps([{"url": URL, "title": "T", "content"
                     "score": 0.5,
                 }
             ],
-            [Retrieved("words", "n1", "f.pdf", None, 2)],
+            [RetrievedText("words", "n1", "f.pdf", None, 2)],
         ),
         # Pinecone, Qdrant
         (
             {"matches": [{"id": "v", "score": 0.9, "metadata": {"text": "words", "title": "T"}}]},
-            [Retrieved("words", "v", "T")],
+            [RetrievedText("words", "v", "T")],
         ),
         # haiku.rag, OpenAI file search
         (
             [{"chunk_id": "c", "document_uri": URL, "document_title": "T", "content": "words"}],
-            [Retrieved("words", "c", "T", URL)],
+            [RetrievedText("words", "c", "T", URL)],
         ),
         (
             {"data": [{"file_id": "f", "filename": "a.pdf", "content": [{"type": "text", "text": "words"}]}]},
-            [Retrieved("words", "f", "a.pdf")],
+            [RetrievedText("words", "f", "a.pdf")],
         ),
         # Anthropic, MCP
         (
@@ -94,16 +94,16 @@ MCP = [{"type": "text", "text": json.dumps([{"url": URL, "title": "T", "content"
                     "content": [{"type": "text", "text": "words"}],
                 }
             ],
-            [Retrieved("words", None, "T", URL)],
+            [RetrievedText("words", None, "T", URL)],
         ),
         (
             {"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "words"}}]},
-            [Retrieved("words", url="file:///a")],
+            [RetrievedText("words", url="file:///a")],
         ),
-        ([{"type": "text", "text": "words"}], [Retrieved("words", title="tool")]),
-        (MCP, [Retrieved("words", None, "T", URL)]),
-        ({"content": MCP, "isError": False}, [Retrieved("words", None, "T", URL)]),
-        ([{"type": "text", "text": '{"answer": 42}'}], [Retrieved("answer: 42", title="tool")]),
+        ([{"type": "text", "text": "words"}], [RetrievedText("words", title="tool")]),
+        (MCP, [RetrievedText("words", None, "T", URL)]),
+        ({"content": MCP, "isError": False}, [RetrievedText("words", None, "T", URL)]),
+        ([{"type": "text", "text": '{"answer": 42}'}], [RetrievedText("answer: 42", title="tool")]),
         # Parts of AG-UI 1.0
         (
             [
@@ -114,13 +114,13 @@ MCP = [{"type": "text", "text": json.dumps([{"url": URL, "title": "T", "content"
                     "metadata": {"filename": "a.pdf"},
                 }
             ],
-            [Retrieved("", "d", "a.pdf", data=PDF)],
+            [RetrievedText("", "d", "a.pdf", data=PDF)],
         ),
-        ([{"type": "document", "source": {"type": "url", "value": URL}}], [Retrieved("", url=URL)]),
+        ([{"type": "document", "source": {"type": "url", "value": URL}}], [RetrievedText("", url=URL)]),
     ],
 )
 @pytest.mark.parametrize("as_text", [True, False])
-def test_spellings(content: Any, found: list[Retrieved], as_text: bool) -> None:
+def test_spellings(content: Any, found: list[RetrievedText], as_text: bool) -> None:
     """As a list or object, and as the JSON of it, which is what most agents send."""
     if as_text and not isinstance(content, str):
         content = json.dumps(content)
@@ -128,7 +128,7 @@ def test_spellings(content: Any, found: list[Retrieved], as_text: bool) -> None:
         content = [content]
         if found and found[0].title == "tool":
             return  # as an item of a list it is a text of its own
-    assert in_result(content, "tool") == found
+    assert find_result_texts(content, "tool") == found
 
 
 def test_the_input_of_a_run() -> None:
@@ -146,10 +146,10 @@ def test_the_input_of_a_run() -> None:
         7,
     ]
     context = [{"description": "policy", "value": "All sales are final."}, {"value": 3}, "x", {"value": " "}]
-    assert list(in_input(messages, context)) == [
-        Retrieved("All sales are final.", title="policy", origin="posted"),
-        Retrieved("", "d", data=PDF, origin="posted"),
-        Retrieved("words", title="T", origin="posted"),
+    assert list(find_input_texts(messages, context)) == [
+        RetrievedText("All sales are final.", title="policy", origin="posted"),
+        RetrievedText("", "d", data=PDF, origin="posted"),
+        RetrievedText("words", title="T", origin="posted"),
     ]
 
 
@@ -158,10 +158,10 @@ def test_a_walk_ends() -> None:
     deep: Any = "x"
     for _ in range(300):
         deep = {"a": [deep]}
-    assert in_result(deep) == []
-    assert in_result(json.dumps(deep), "tool") == []
+    assert find_result_texts(deep) == []
+    assert find_result_texts(json.dumps(deep), "tool") == []
     large = [{"title": str(n), "text": "words"} for n in range(50_000)]
-    assert 0 < len(in_result(large)) < 50_000
+    assert 0 < len(find_result_texts(large)) < 50_000
 
 
 JSON = st.recursive(
@@ -182,6 +182,6 @@ JSON = st.recursive(
 def test_nothing_raises(value: Any) -> None:
     for content in (value, json.dumps(value)):
         assert all(
-            each.text.strip() or each.data is not None or each.url for each in in_result(content, "tool")
+            each.text.strip() or each.data is not None or each.url for each in find_result_texts(content, "tool")
         )
-    list(in_input([value, {"role": "user", "content": value}, {"role": "tool", "content": value}], [value]))
+    list(find_input_texts([value, {"role": "user", "content": value}, {"role": "tool", "content": value}], [value]))

@@ -18,12 +18,12 @@ from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.rules import Rule, Rules, is_pattern, seconds_of
-from citewire.server.ably.codec import Act
+from citewire.server.ably.codec import FrameAction
 from citewire.server.capability import FULL
-from citewire.server.http import Call
+from citewire.server.http import ApiCall
 from citewire.server.keys import Caller
-from citewire.server.rules import RuleBook
-from citewire.server.settings import RuleFor, SettingError, Settings, read_toml
+from citewire.server.rules import RuleApi
+from citewire.server.settings import PatternRule, SettingError, Settings, read_toml
 
 MUTABLE = Rule(mutable=True)
 
@@ -77,13 +77,13 @@ def test_which_rule_counts(given_rules: dict[str, Rule], channel: str, mutable: 
 @pytest.mark.parametrize(("text", "seconds"), [("90m", 5400), ("36h", 129_600), ("30d", 2_592_000)])
 def test_times(text: str, seconds: int) -> None:
     assert seconds_of(text) == seconds
-    assert Rules({"x": Rule(retention=text)}).keeps("x") == seconds
-    assert Rules({"x": Rule(retention=text)}).keeps("y") is None
+    assert Rules({"x": Rule(retention=text)}).retention_seconds("x") == seconds
+    assert Rules({"x": Rule(retention=text)}).retention_seconds("y") is None
 
 
 # In the settings
 
-SAID = (RuleFor("support:*", Rule(True, "30d")), RuleFor("ai:x", Rule(mutable=False)))
+SAID = (PatternRule("support:*", Rule(True, "30d")), PatternRule("ai:x", Rule(mutable=False)))
 
 
 def test_rules_in_every_place(tmp_path: Path) -> None:
@@ -139,13 +139,13 @@ def run(folder: Path, main: Callable[[App], Awaitable[None]], **settings: Any) -
 async def update(socket: Socket, channel: str, number: int, serial: str) -> int | None:
     """The code with which an update is refused."""
     edit = {"action": 1, "serial": serial, "data": "new"}
-    socket.send(Act.MESSAGE, channel=channel, msgSerial=number, messages=[edit])
+    socket.send(FrameAction.MESSAGE, channel=channel, msgSerial=number, messages=[edit])
     return (await socket.done(number)).get("error", {}).get("code")
 
 
 def test_a_rule_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
     """On a connection that was open before, too; and until it is deleted, it goes before the settings."""
-    settings = {"rules": (RuleFor("support:*", MUTABLE),)}
+    settings = {"rules": (PatternRule("support:*", MUTABLE),)}
 
     async def first(app: App) -> None:
         async with Socket(app.server.realtime, key=app.key) as socket:
@@ -223,7 +223,7 @@ def test_any_process_that_reads_the_log_has_the_same_rules() -> None:
     async def main() -> None:
         store = MemoryStore()
         channels = [Channels(store, Hub(store)) for _ in range(2)]
-        one, other = (RuleBook(Hub(store), each) for each in channels)
+        one, other = (RuleApi(Hub(store), each) for each in channels)
         await one.put(call("x", MUTABLE))
         await other.put(call("x", Rule(retention="1d")))
         await one.put(call("y", MUTABLE))
@@ -235,5 +235,5 @@ def test_any_process_that_reads_the_log_has_the_same_rules() -> None:
     asyncio.run(main())
 
 
-def call(pattern: str, rule: Rule | None) -> Call:
-    return Call(Caller("app.key", FULL), {"pattern": pattern}, None, rule, Request({"type": "http"}))
+def call(pattern: str, rule: Rule | None) -> ApiCall:
+    return ApiCall(Caller("app.key", FULL), {"pattern": pattern}, None, rule, Request({"type": "http"}))

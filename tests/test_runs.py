@@ -15,23 +15,23 @@ from citewire.agui import events as ev
 from citewire.agui.events import RunInput
 from citewire.agui.middleware import Citing
 from citewire.agui.posted import without_mark
-from citewire.agui.records import Links
-from citewire.agui.sse import Frames
+from citewire.agui.records import ProofUrls
+from citewire.agui.sse import SseParser
 from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import ChannelStore, Cursor, Entry, Row
 from citewire.errors import InputError
-from citewire.server.agents import in_process
+from citewire.server.agents import wrap_agent
 from citewire.server.capability import FULL
-from citewire.server.driver import Driver
-from citewire.server.history import History
-from citewire.server.http import Conflict, NotFound, Overloaded
+from citewire.server.driver import RunDriver
+from citewire.server.history import ThreadHistory
+from citewire.server.http import Conflict, NotFound, ServerOverloaded
 from citewire.server.journal import channel_of
 from citewire.server.keys import Caller
-from citewire.server.runs import Runs
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked, each
+from citewire.server.runs import RunManager
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck, iter_quotes
 from clock import LONG, clock, on_clock
 from weaving import FINISHED, STARTED, answer, block, chunk, judged, say, start
 
@@ -49,8 +49,8 @@ class Words:
         self.may, self.asked = asyncio.Event(), asyncio.Event()
         self.may.set()
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
-        async for asked in each(quotes):
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+        async for asked in iter_quotes(quotes):
             self.asked.set()
             await self.may.wait()
             yield judged(asked)
@@ -58,7 +58,7 @@ class Words:
     async def add(self, *_: Any, scope: str | None = None) -> None: ...
     async def forget(self, scope: str) -> None: ...
     async def prewarm(self) -> None: ...
-    async def pictures(self, found: Sequence[Checked], form: Any) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: Any) -> list[bytes | None]:
         del form
         return [None] * len(found)
 
@@ -99,7 +99,7 @@ class House:
         self.store: ChannelStore = store or MemoryStore()
         self.hub = Hub(self.store)
         self.words = Words()
-        self.history = History(self.store, KEY)
+        self.history = ThreadHistory(self.store, KEY)
         citing = Citing(verifier=self.words, deadline=options.pop("deadline", 30.0))
         told: dict[str, Any] = {
             name: options.pop(name) for name in ("patience", "timeout") if name in options
@@ -108,8 +108,8 @@ class House:
         self.outcomes: list[str] = []
         self.ignored_parts: list[str] = []
         self.verdicts: list[tuple[str, str]] = []
-        driver = Driver(self.hub, self.history, in_process(agent), citing, links, self, **told)
-        self.runs = Runs(self.hub, driver, self, **kept)
+        driver = RunDriver(self.hub, self.history, wrap_agent(agent), citing, links, self, **told)
+        self.runs = RunManager(self.hub, driver, self, **kept)
 
     async def post(self, run_id: str = "r", **fields: Any) -> Events:
         return await read(await self.runs.start(posted(run_id, **fields), ME))
@@ -131,9 +131,9 @@ class House:
         return await self.store.read(CHANNEL)
 
 
-def links(thread_id: str, message_id: str, key: str, checked: Checked) -> Links:
+def links(thread_id: str, message_id: str, key: str, checked: CheckResult) -> ProofUrls:
     del checked
-    return Links(f"/proofs/{thread_id}/{message_id}/{key}", None)
+    return ProofUrls(f"/proofs/{thread_id}/{message_id}/{key}", None)
 
 
 def posted(run_id: str = "r", thread_id: str = "t", **fields: Any) -> RunInput:
@@ -143,7 +143,7 @@ def posted(run_id: str = "r", thread_id: str = "t", **fields: Any) -> RunInput:
 
 
 def decoded(frames: bytes) -> Events:
-    return [codec.decode(frame.data) for frame in Frames().feed(frames) if frame.data]
+    return [codec.decode(frame.data) for frame in SseParser().feed(frames) if frame.data]
 
 
 async def read(frames: AsyncGenerator[bytes], most: int | None = None) -> Events:
@@ -183,7 +183,7 @@ def test_a_run_is_answered_from_the_log() -> None:
         rows = await house.rows()
         assert [row.kind for row in rows][:: len(rows) - 1] == ["input", "over"]
         assert [row.data for row in rows if row.kind == "event"] == [*_lines(events)]
-        past = await house.history.at(CHANNEL)
+        past = await house.history.snapshot_at(CHANNEL)
         assert past is not None
         assert (past.status, past.run_id, past.error) == ("idle", "r", None)
         assert [message["role"] for message in past.messages] == ["user", "assistant"]
@@ -231,7 +231,7 @@ def test_an_agent_that_breaks_the_protocol(events: Events, code: str, text: str)
         takes(got)
         assert (got[-1]["type"], got[-1]["code"]) == ("RUN_ERROR", code)
         assert text_of(got) == text
-        past = await house.history.at(CHANNEL)
+        past = await house.history.snapshot_at(CHANNEL)
         assert past is not None
         assert past.status == "error"
 
@@ -269,7 +269,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
         assert (got[-1]["type"], got[-1]["code"]) == ("RUN_ERROR", "timed_out")
         assert text_of(got) == "Paris "
         assert house.outcomes == ["timed_out"]
-        past = await house.history.at(CHANNEL)
+        past = await house.history.snapshot_at(CHANNEL)
         assert past is not None
         assert (past.status, past.error) == ("error", "the run took longer than the server allows")
 
@@ -348,7 +348,7 @@ def test_who_joins_from_scratch_gets_what_came_before() -> None:
         house = House(agent)
         first = asyncio.create_task(house.post(state={"theme": "dark"}))
         await agent.held.wait()
-        frames = await house.runs.join_anew("t")
+        frames = await house.runs.join_current_run("t")
         assert frames is not None
         joining = asyncio.create_task(read(frames))
         agent.go_on.set()
@@ -374,7 +374,7 @@ def test_a_run_that_nobody_watches_is_left() -> None:
         await agent.held.wait()
         clock().leap(LONG)
         await agent.left.wait()
-        await house.runs.idle()
+        await house.runs.wait_idle()
         events = await house.post()
         takes(events)
         assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "abandoned")
@@ -408,20 +408,20 @@ def test_a_run_is_stopped_at_once() -> None:
         house = House(agent)
         reading = asyncio.create_task(house.post())
         await agent.held.wait()
-        await house.runs.stop("t", "r")
+        await house.runs.stop_run("t", "r")
         events = await reading
         takes(events)
         assert (text_of(events), events[-1]["code"]) == ("Paris ", "stopped")
         assert agent.left.is_set()
-        await house.runs.stop("t", "r")  # it has ended already
+        await house.runs.stop_run("t", "r")  # it has ended already
         with pytest.raises(NotFound):
-            await house.runs.stop("t", "other")
+            await house.runs.stop_run("t", "other")
 
         waiting = House(Scripted(*WHOLE), deadline=None)
         waiting.words.may.clear()
         reading = asyncio.create_task(waiting.post())
         await waiting.words.asked.wait()
-        await waiting.runs.stop("t", "r")
+        await waiting.runs.stop_run("t", "r")
         assert types(await reading)[-1] in ("RUN_FINISHED", "RUN_ERROR")
 
     asyncio.run(main())
@@ -437,8 +437,8 @@ def test_what_was_not_decided_in_time_is_there_later() -> None:
         thread.extend(events)
         assert thread.agui.state[KEY]["messages"]["m"]["summary"]["pending"] == 1
         house.words.may.set()
-        await house.runs.idle()
-        past = await house.history.at(CHANNEL)
+        await house.runs.wait_idle()
+        past = await house.history.snapshot_at(CHANNEL)
         assert past is not None
         summary = past.state[KEY]["messages"]["m"]["summary"]
         assert (summary["pending"], summary["verified"]) == (0, 1)
@@ -490,7 +490,7 @@ def test_a_run_that_is_watched_is_not_ended_by_another() -> None:
         await agent.held.wait()
         with pytest.raises(Conflict):
             await house.post("r2")
-        await house.runs.stop("t", "r")
+        await house.runs.stop_run("t", "r")
         await reading
 
     asyncio.run(main())
@@ -502,9 +502,9 @@ def test_there_is_room_for_so_many() -> None:
         house = House(agent, most=1)
         reading = asyncio.create_task(house.post())
         await agent.held.wait()
-        with pytest.raises(Overloaded):
+        with pytest.raises(ServerOverloaded):
             await read(await house.runs.start(posted(thread_id="other"), ME))
-        await house.runs.stop("t", "r")
+        await house.runs.stop_run("t", "r")
         await reading
 
     asyncio.run(main())
@@ -516,11 +516,11 @@ def test_a_thread_is_forgotten() -> None:
         house = House(agent)
         reading = asyncio.create_task(house.post())
         await agent.held.wait()
-        await house.runs.drop("t")
+        await house.runs.delete_thread("t")
         await asyncio.gather(reading, return_exceptions=True)
-        assert await house.history.at(CHANNEL) is None
+        assert await house.history.snapshot_at(CHANNEL) is None
         with pytest.raises(NotFound):
-            await house.runs.drop("t")
+            await house.runs.delete_thread("t")
 
     asyncio.run(main())
 
@@ -557,9 +557,9 @@ async def restarted(house: House, n: int) -> tuple[Events, Any]:
     head = await house.store.head(CHANNEL)
     assert head is not None
     rest = await read(await house.runs.join("t", Cursor(head.epoch, n)))
-    await house.runs.idle()
+    await house.runs.wait_idle()
     (over,) = [row.n for row in await house.rows() if row.kind == "over"]
-    return rest, await house.history.at(CHANNEL, over)
+    return rest, await house.history.snapshot_at(CHANNEL, over)
 
 
 ANSWERS = [
@@ -608,8 +608,8 @@ def test_a_clean_end_leaves_the_same_as_a_crash(resumes: bool) -> None:
         events = await reading
         again = House(Scripted(*WHOLE), house.store, resumes=resumes)
         await again.runs.recover()
-        await again.runs.idle()
-        past = await again.history.at(CHANNEL)
+        await again.runs.wait_idle()
+        past = await again.history.snapshot_at(CHANNEL)
         assert past is not None
         if resumes:
             assert past.messages[-1]["content"] == "Paris [1]."

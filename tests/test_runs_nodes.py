@@ -18,7 +18,7 @@ from citewire.channels.postgres import PostgresStore
 from citewire.channels.postgres_writer import LeaseLost
 from citewire.channels.store import Cursor, Entry, Row
 from citewire.server.http import Conflict, NotFound
-from citewire.server.journal import TERMINAL, framed
+from citewire.server.journal import TERMINAL, encode_frames
 from citewire.server.projection import Projection
 from clock import LONG, clock, on_clock
 from nodes import Memory, Node, Postgres, World, nodes
@@ -84,7 +84,7 @@ def test_a_run_is_joined_from_another_node(world: World) -> None:
         async with nodes(world, Scripted(*HALF, *REST), Scripted()) as (here, there):
             first = asyncio.create_task(here.post(state={"theme": "dark"}))
             await held(here)
-            frames = await there.runs.join_anew("t")
+            frames = await there.runs.join_current_run("t")
             assert frames is not None
             cursor = [row.cursor for row in await there.store.read(CHANNEL) if row.kind == "event"][1]
             joining = [
@@ -119,7 +119,7 @@ def _without_snapshots(events: Events) -> Events:
 def test_a_thread_is_followed_from_another_node(world: World) -> None:
     async def main() -> None:
         async with nodes(world, Scripted(*WHOLE), Scripted(*WHOLE)) as (here, there):
-            async with aclosing(there.runs.watch("t", None)) as frames:
+            async with aclosing(there.runs.watch_thread("t", None)) as frames:
                 await anext(frames)  # nothing yet
                 first = await here.post("r1")
                 second = _without_snapshots(await there.post("r2"))
@@ -241,11 +241,11 @@ def test_a_run_is_stopped_from_another_node(world: World) -> None:
         async with nodes(world, Scripted(*HALF), Scripted()) as (here, there):
             reading = asyncio.create_task(here.post())
             await held(here)
-            await there.runs.stop("t", "r")
+            await there.runs.stop_run("t", "r")
             assert (await reading)[-1]["code"] == "stopped"
-            await there.runs.stop("t", "r")  # it has ended already
+            await there.runs.stop_run("t", "r")  # it has ended already
             with pytest.raises(NotFound):
-                await there.runs.stop("t", "other")
+                await there.runs.stop_run("t", "other")
             assert await outcomes(there) == ["stopped"]
 
     asyncio.run(main())
@@ -258,21 +258,21 @@ def test_a_thread_is_forgotten_from_another_node(world: World) -> None:
         async with nodes(world, Scripted(*HALF), Scripted(*WHOLE), deadline=0) as (here, there):
             reading = asyncio.create_task(here.post())
             await held(here)
-            await there.runs.drop("t")
+            await there.runs.delete_thread("t")
             await asyncio.gather(reading, return_exceptions=True)
             assert await here.store.head(CHANNEL) is None
 
             there.words.may.clear()
             await there.post("r2")
             await there.words.asked.wait()
-            await here.runs.drop("t")
+            await here.runs.delete_thread("t")
             there.words.may.set()
             await there.settled()
             for node in (here, there):
                 assert await node.store.head(CHANNEL) is None
                 assert await node.store.head(f"channel:{AI}") is None
                 with pytest.raises(NotFound):
-                    await node.runs.drop("t")
+                    await node.runs.delete_thread("t")
 
     asyncio.run(main())
 
@@ -282,11 +282,11 @@ def test_a_thread_that_is_in_use_elsewhere_is_not_too_old(world: World) -> None:
         async with nodes(world, Scripted(*HALF, *REST), Scripted()) as (here, there):
             reading = asyncio.create_task(here.post())
             await held(here)
-            await there.runs.expire(CHANNEL, 10**13)
+            await there.runs.expire_thread(CHANNEL, 10**13)
             here.agent.go_on.set()
             assert types(await reading)[-1] == "RUN_FINISHED"
             await here.settled()
-            await there.runs.expire(CHANNEL, 10**13)
+            await there.runs.expire_thread(CHANNEL, 10**13)
             assert await here.store.head(CHANNEL) is None
 
     asyncio.run(main())
@@ -315,7 +315,7 @@ def test_a_node_dies(world: World, resumes: bool) -> None:
             takes(events)
             assert known == events[:SAID]
             assert events[SAID:] == await read(await there.runs.join("t", cursor))
-            past = await there.history.at(CHANNEL)
+            past = await there.history.snapshot_at(CHANNEL)
             assert past is not None
             if resumes:
                 assert (past.status, text_of(events)) == ("idle", "Paris [1].")
@@ -348,7 +348,7 @@ def test_nodes_look_after_each_other(watched: bool) -> None:
             await left(here)
             if watched:
                 await anext(await there.runs.join("t", None))
-            looking = asyncio.create_task(there.runs.look_after())
+            looking = asyncio.create_task(there.runs.watch_other_nodes())
             for dies in (False, True):
                 if dies:
                     await here.die()
@@ -386,7 +386,7 @@ def test_a_node_dies_at_any_write(resumes: bool, in_vain: bool) -> None:
             await there.bridge.recover()
             await there.settled()
             await agrees(there)
-            past = await there.history.at(CHANNEL)
+            past = await there.history.snapshot_at(CHANNEL)
             assert past is not None
             if resumes or survived:
                 assert (past.status, past.messages[-1]["content"]) == ("idle", "Paris [1].")
@@ -406,7 +406,7 @@ def test_a_node_dies_at_any_write(resumes: bool, in_vain: bool) -> None:
 async def to_the_end(node: Node) -> Events:
     """What one who follows a thread gets up to the end of its run: what was posted, after the first event."""
     seen: Events = []
-    async with aclosing(node.runs.watch("t", None)) as frames:
+    async with aclosing(node.runs.watch_thread("t", None)) as frames:
         while not seen or seen[-1]["type"] not in TERMINAL:
             seen += decoded(await anext(frames))
     return seen
@@ -451,7 +451,7 @@ def test_a_node_that_was_cut_off_writes_nothing_of_what_it_has_lost(dsn: str) ->
             await there.runs.recover()
             rows = await there.store.read(CHANNEL)
             here.agent.go_on.set()
-            await here.runs.idle()
+            await here.runs.wait_idle()
             with suppress(LeaseLost):  # whoever comes first is told, if the run has not been
                 await here.store.append("behind", [Entry("x", "x", b"")])
             assert await outcomes(there) == ["interrupted"]
@@ -493,12 +493,12 @@ def test_a_database_that_stays_away() -> None:
             world.members[0].is_cut = True
             here.agent.go_on.set()
             assert (await reading)[-1]["code"] == "store_failed"
-            await here.runs.idle()
+            await here.runs.wait_idle()
             clock().leap(LONG)
-            await here.runs.look()
+            await here.runs.settle_dead_nodes()
             world.members[0].is_cut = False
             clock().leap(LONG)
-            await here.runs.look()
+            await here.runs.settle_dead_nodes()
             assert await outcomes(here) == ["interrupted"]
             takes(await here.post())
 
@@ -548,7 +548,7 @@ def test_what_is_cited_on_another_node_while_something_is_decided_late(world: Wo
             here.words.may.clear()
             await here.post()
             await here.words.asked.wait()
-            await here.bridge.idle()
+            await here.bridge.wait_idle()
             await there.cite((await there.only()).serial, snippet=QUOTE)
             await there.settled()
             await agrees(there)
@@ -566,7 +566,7 @@ def test_a_thread_goes_from_node_to_node(world: World) -> None:
             for at in range(6):
                 node = made[at % 3]
                 node.agent.events = (STARTED, *answer(f"Paris {at}.", f"m{at}"), FINISHED)
-                past = await node.history.at(CHANNEL)
+                past = await node.history.snapshot_at(CHANNEL)
                 kept: dict[str, Any] = {"messages": past.messages, "state": past.state} if past else {}
                 await node.post(f"r{at}", **codec.decode(codec.encode(kept)))
                 await node.cite((await cited(node, at)).serial, snippet=QUOTE)
@@ -583,7 +583,7 @@ async def cited(node: Node, at: int) -> Message:
     """The message of an answer, once it is told."""
     await node.settled()
     while len(said := await node.said()) <= at:
-        await node.bridge.idle()
+        await node.bridge.wait_idle()
         await asyncio.sleep(0)
     return said[at]
 
@@ -614,7 +614,7 @@ def test_whoever_reads_the_log_sees_nothing_of_what_nodes_ask() -> None:
         async with nodes(Memory(), Scripted(*WHOLE)) as (plain,):
             events = await plain.post()
             rows = await plain.store.read(CHANNEL)
-            folded = await plain.history.at(CHANNEL)
+            folded = await plain.history.snapshot_at(CHANNEL)
         async with nodes(Memory(), Scripted()) as (node,):
             for at, row in enumerate(rows):
                 data = codec.encode({"what": "watched", "runId": "r", "by": "x"})
@@ -622,7 +622,7 @@ def test_whoever_reads_the_log_sees_nothing_of_what_nodes_ask() -> None:
                 await node.store.append(CHANNEL, pair)
             await node.runs.recover()
             assert await node.post() == events
-            past = await node.history.at(CHANNEL)
+            past = await node.history.snapshot_at(CHANNEL)
             assert folded is not None
             assert past == replace(folded, cursor=past.cursor if past else folded.cursor)
             mixed = await node.store.read(CHANNEL)
@@ -641,11 +641,11 @@ def audited(rows: Sequence[Row]) -> Any:
 
 def projected(rows: Sequence[Row]) -> Any:
     projection = Projection("t", "e", "bot")
-    return [(step.answer, step.sent) for row in rows for step in projection.take(row)]
+    return [(step.answer, step.sent) for row in rows for step in projection.apply_row(row)]
 
 
 def sent(rows: Sequence[Row]) -> Any:
-    return decoded(framed(rows))
+    return decoded(encode_frames(rows))
 
 
 # --- a database that breaks ---------------------------------------------------------------------------------

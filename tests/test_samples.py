@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cases import ROOT
 from citewire.documents import Document, load
-from citewire.verification.library import Library
+from citewire.verification.library import DocumentSet
 
 SAMPLES = ROOT / "src/citewire/samples"
 PAGES = {"handbook.md": 1, "refund-policy.html": 1, "report.pdf": 6, "warranty.docx": 1}
@@ -55,8 +55,8 @@ def documents() -> dict[str, Document]:
 
 
 @pytest.fixture(scope="module")
-def library(documents: dict[str, Document]) -> Library:
-    return Library(documents.values())
+def library(documents: dict[str, Document]) -> DocumentSet:
+    return DocumentSet(documents.values())
 
 
 def test_they_read_without_problems_and_are_small(documents: dict[str, Document]) -> None:
@@ -68,14 +68,14 @@ def test_they_read_without_problems_and_are_small(documents: dict[str, Document]
 @pytest.mark.parametrize(
     ("place", "words"), [(place, words) for place, each in SAID.items() for words in each]
 )
-def test_what_they_say_is_verified(library: Library, place: tuple[str, int], words: str) -> None:
+def test_what_they_say_is_verified(library: DocumentSet, place: tuple[str, int], words: str) -> None:
     """Without the source being named: no other sample says the same."""
     checked = library.check(words)
     assert (checked.status, checked.source, checked.page) == ("verified", *place), checked
 
 
 @pytest.mark.parametrize(("name", "words"), ALTERED)
-def test_what_they_do_not_say_is_altered(library: Library, name: str, words: str) -> None:
+def test_what_they_do_not_say_is_altered(library: DocumentSet, name: str, words: str) -> None:
     checked = library.check(words)
     assert (checked.status, checked.source) == ("altered", name), checked
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from app import Answer, App, listening, opened_app
 from citewire.agui.events import RunInput
-from citewire.agui.sse import Frames
+from citewire.agui.sse import SseParser
 from citewire.documents import fetch
 from citewire.server import logs
 from clock import LONG, Clock, clock, hurried
@@ -178,7 +178,7 @@ def test_no_id_is_a_frame_of_its_own(tmp_path: Path, name: str) -> None:
             assert all(re.fullmatch(r"[0-9a-f]+:\d+", each) for each in ids)
             assert all(line.startswith(("id: ", "data: {")) for line in frames)
             assert b"\r" not in found.body
-            events = [json.loads(frame.data) for frame in Frames().feed(found.body) if frame.data]
+            events = [json.loads(frame.data) for frame in SseParser().feed(found.body) if frame.data]
             assert events[0]["threadId"] == name
         harmless(await app.ask("DELETE", f"/threads/{quote(name, safe='')}"))
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from citewire.server.capability import FULL, Capability
 from citewire.server.keys import Caller, Keyring, NoKeys, check_binding
-from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, Refused, TokenExpired
+from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, AccessRefused, TokenExpired
 from citewire.server.secret import Secret
 from citewire.server.vault import KeyringError
 
@@ -126,9 +126,9 @@ def test_nonsense_is_refused(door: Door, authorization: str) -> None:
 
 @given(st.text(), st.sampled_from(["", "Basic ", "Bearer ", "Bearer x.", "Basic Og=="]))
 def test_any_text_is_refused(shared: Door, text: str, before: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(AccessRefused):
         shared.keyring.caller(before + text)
-    with pytest.raises(Refused):
+    with pytest.raises(AccessRefused):
         shared.keyring.caller(None, text)
 
 
@@ -152,7 +152,7 @@ def test_a_revoked_key_is_refused_at_once_and_everywhere(door: Door, tmp_path: P
             keyring.caller(None, token)
         assert not keyring.has_keys()
         with pytest.raises(KeyringError):
-            keyring.token(NAME, FULL, HOUR)
+            keyring.issue_token(NAME, FULL, HOUR)
 
 
 def test_a_name_is_given_once(door: Door) -> None:
@@ -442,7 +442,7 @@ def test_a_changed_letter_is_refused(shared: Door, at: int, letter: str) -> None
         bad = changed(good, at, letter)
         # Blanks around a header's value are no part of it.
         if bad.strip() != good:
-            with pytest.raises(Refused):
+            with pytest.raises(AccessRefused):
                 shared.keyring.caller(f"Bearer {bad}")
 
 
@@ -452,7 +452,7 @@ def test_every_last_letter_but_one_is_refused(shared: Door) -> None:
     assert wrapped.endswith("==")
     for good, end in ((shared.signed(), ""), (wrapped.rstrip("="), "==")):
         for letter in set(string.ascii_letters + string.digits + "-_+/") - {good[-1]}:
-            with pytest.raises(Refused):
+            with pytest.raises(AccessRefused):
                 shared.bearer(good[:-1] + letter + end)
         assert shared.bearer(good + end)
 
@@ -461,7 +461,7 @@ def test_every_last_letter_but_one_is_refused(shared: Door) -> None:
 
 
 def test_a_session_is_a_short_token_with_less(door: Door) -> None:
-    session = door.keyring.token(
+    session = door.keyring.issue_token(
         NAME, Capability.of({"thread:*": ["read"], "verify": ["verify"]}), HOUR, "page"
     )
     assert door.keyring.caller(None, session) == Caller(NAME, READ, "page", NOW + HOUR)
@@ -516,13 +516,13 @@ def test_purposes_and_messages_do_not_run_together() -> None:
 
 def test_a_development_key_is_made_once(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path)
-    key = keyring.development()
+    key = keyring.create_development_key()
     assert key is not None
     assert keyring.caller(None, key).may("anything", "[meta]at:all")
-    assert keyring.development() is None
-    assert Keyring(tmp_path).development() is None
+    assert keyring.create_development_key() is None
+    assert Keyring(tmp_path).create_development_key() is None
     keyring.revoke(key.partition(":")[0])
-    assert keyring.development() is not None
+    assert keyring.create_development_key() is not None
 
 
 def test_others_reach_no_server_without_keys(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from starlette.requests import Request
 from ably_socket import Socket
 from app import HOST, App, opened_app
 from citewire.channels.memory import MemoryStore
-from citewire.server.ably.codec import Act
+from citewire.server.ably.codec import FrameAction
 from citewire.server.capability import FULL, Capability
 from citewire.server.keys import Caller, Keyring
-from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, Refused, TokenExpired
+from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, AccessRefused, TokenExpired
 from citewire.server.secret import Secret
 from citewire.server.sessions import PageName, Sessions
 from citewire.server.settings import Settings
@@ -236,7 +236,7 @@ def test_whatever_else_is_in_the_cookie_is_refused(
     scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/"}
     cookie = f"citewire_session_8787={text}".encode("latin-1", "replace")
     request = Request({**scope, "headers": [(b"host", HOST.encode()), (b"cookie", cookie)]})
-    with pytest.raises(Refused):
+    with pytest.raises(AccessRefused):
         office.sessions.caller(request)
 
 
@@ -413,7 +413,7 @@ def test_a_session_is_nothing_but_a_cookie(tmp_path: Path) -> None:
                 assert answer.status == 401, (path, answer)
             for parameter in ("access_token", "accessToken", "key"):
                 async with Socket(app.server.realtime, **{parameter: value}) as socket:
-                    assert socket.connected["action"] == Act.ERROR
+                    assert socket.connected["action"] == FrameAction.ERROR
 
     run(tmp_path, main)
 
@@ -436,13 +436,13 @@ def test_a_token_that_the_server_issued_ends_on_time(tmp_path: Path) -> None:
     clock = Clock()
     keyring = Keyring(tmp_path, clock=clock)
     keyring.create(name="shop.all")
-    token = keyring.token("shop.all", FULL, 10.25, "ann")
+    token = keyring.issue_token("shop.all", FULL, 10.25, "ann")
     clock.now += 10.249
     assert keyring.caller(None, token).client_id == "ann"
     clock.now += 0.001
     with pytest.raises(TokenExpired):
         keyring.caller(None, token)
-    assert keyring.caller(None, keyring.token("shop.all", FULL, 86_400))
+    assert keyring.caller(None, keyring.issue_token("shop.all", FULL, 86_400))
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from citewire.edits import Sentences, join_parts, split_refs, take_markers_out, with_claims
+from citewire.edits import Sentences, join_parts, split_refs, remove_markers, derive_claims
 from citewire.model import Answer, Citation, Native, Part, Point, SourceRef, Span
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from strategies import answers, texts
 
 
@@ -67,7 +67,7 @@ def marked(text: str, *markers: str, claim: str = "") -> Answer:
     ],
 )
 def test_take_markers_out(text: str, markers: list[str], left: str, points: list[int]) -> None:
-    bare = take_markers_out(marked(text, *markers))
+    bare = remove_markers(marked(text, *markers))
     assert bare.text == left
     assert [citation.marker for citation in bare.citations] == [None] * len(markers)
     assert [citation.insert_at for citation in bare.citations] == [Point(0, at) for at in points]
@@ -75,7 +75,7 @@ def test_take_markers_out(text: str, markers: list[str], left: str, points: list
 
 def test_a_claim_moves_with_its_text() -> None:
     before = marked("One [1]. Two [2]. Three.", "[1]", "[2]", claim="One [1]. Two")
-    after = take_markers_out(before)
+    after = remove_markers(before)
     assert [after.covered(citation.claim) for citation in after.citations if citation.claim] == [
         "One. Two"
     ] * 2
@@ -84,12 +84,12 @@ def test_a_claim_moves_with_its_text() -> None:
 def test_a_point_that_is_there_stays() -> None:
     answer = marked("One [1]. Two.", "[1]")
     answer = replace(answer, citations=(replace(answer.citations[0], insert_at=Point(0, 13)),))
-    assert take_markers_out(answer).citations[0].insert_at == Point(0, 9)
+    assert remove_markers(answer).citations[0].insert_at == Point(0, 9)
 
 
 def test_only_the_named_markers_leave() -> None:
     answer = marked("One [1]. Two [2].", "[1]", "[2]")
-    after = take_markers_out(answer, {answer.citations[0].marker})
+    after = remove_markers(answer, {answer.citations[0].marker})
     assert after.text == "One. Two [2]."
     second = after.citations[1].marker
     assert second is not None
@@ -100,11 +100,11 @@ def test_markers_that_overlap_leave_together() -> None:
     answer = Answer(
         (Part("One [1]. Two."),), (Citation("a", marker=Span(0, 4, 7)), Citation("b", marker=Span(0, 3, 6)))
     )
-    assert take_markers_out(answer).text == "One. Two."
+    assert remove_markers(answer).text == "One. Two."
 
 
 def inserted(answer: Answer, *, padded: bool) -> Answer:
-    fitting = Fitting(answer, "test")
+    fitting = Adaptation(answer, "test")
     fitting.insert_markers(lambda citation: f"[^{citation.id}]", padded=padded)
     return fitting.answer
 
@@ -130,7 +130,7 @@ def test_insert_markers(text: str, at: int, plain: str, padded: str) -> None:
 @given(answer=answers(), refused=st.sets(st.sampled_from(["c1", "c2", "k"])))
 def test_inserting_and_taking_out_undo_each_other(padded: bool, answer: Answer, refused: set[str]) -> None:
     answer = answer if answer.parts else replace(answer, citations=())
-    fitting = Fitting(answer, "test")
+    fitting = Adaptation(answer, "test")
     fitting.insert_markers(
         lambda citation: None if citation.id in refused else f"[^{citation.id}]", padded=padded
     )
@@ -143,7 +143,7 @@ def test_inserting_and_taking_out_undo_each_other(padded: bool, answer: Answer, 
     assert len(new) == len([loss for loss in fitting.losses if loss.field == "marker"])
     assert all(marked.covered(marker).startswith("[^") for marker in new)
 
-    restored = take_markers_out(marked, {*new})
+    restored = remove_markers(marked, {*new})
     assert restored.parts == answer.parts
     for before, after in zip(answer.citations, restored.citations, strict=True):
         assert after.claim == before.claim
@@ -201,7 +201,7 @@ def test_inserted_markers_read_as_they_were_written(answer: Answer) -> None:
 def test_sentence_before(text: str, sentence: str | None) -> None:
     at = text.index("|")
     text = text.replace("|", "", 1)
-    found = Sentences(text).before(Point(3, at))
+    found = Sentences(text).sentence_before(Point(3, at))
     assert (found and text[found.start : found.end]) == sentence
     assert found is None or found.part == 3
 
@@ -210,7 +210,7 @@ def test_sentence_before(text: str, sentence: str | None) -> None:
 def test_a_sentence_ends_at_its_point(text: str) -> None:
     sentences = Sentences(text)
     for at in range(len(text) + 1):
-        found = sentences.before(Point(0, at))
+        found = sentences.sentence_before(Point(0, at))
         if found:
             sentence = text[found.start : found.end]
             assert sentence.strip() == sentence != ""
@@ -221,13 +221,13 @@ def test_sentences_without_end_finish() -> None:
     text = "word " * 200_000
     sentences = Sentences(text)
     for at in range(0, len(text), 50):
-        sentences.before(Point(0, at))
+        sentences.sentence_before(Point(0, at))
 
 
 @given(answers())
 def test_derived_claims_are_marked_as_such(answer: Answer) -> None:
     answer = answer if answer.parts else replace(answer, citations=())
-    claimed = with_claims(answer, lambda citation: citation.id != "k")
+    claimed = derive_claims(answer, lambda citation: citation.id != "k")
     for before, after in zip(answer.citations, claimed.citations, strict=True):
         if before.claim or before.insert_at is None or before.id == "k" or after.claim is None:
             assert after is before
@@ -269,16 +269,16 @@ def test_split_refs_never_gives_an_id_twice() -> None:
 
 
 def test_a_loss_is_named_once_with_its_first_reason() -> None:
-    fitting = Fitting(Answer(), "test")
+    fitting = Adaptation(Answer(), "test")
     for reason in ("first", "second"):
-        fitting.lose("claim", reason, citation="a")
-        fitting.lose("claim", reason, citation="b")
+        fitting.record_loss("claim", reason, citation="a")
+        fitting.record_loss("claim", reason, citation="b")
     assert list(map(str, fitting.losses)) == ["claim of a: first", "claim of b: first"]
 
 
 def test_losses_speak_of_citations_by_their_first_id() -> None:
     answer = Answer((Part("One"),), (Citation("a", (SourceRef("s1"), SourceRef("s2"))),))
-    fitting = Fitting(answer, "test")
+    fitting = Adaptation(answer, "test")
     fitting.split_refs()
-    fitting.lose("claim", "no place", citation="a.2")
+    fitting.record_loss("claim", "no place", citation="a.2")
     assert [(loss.field, loss.citation) for loss in fitting.losses] == [("refs", "a"), ("claim", "a")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from citewire.agui import events
 from citewire.agui.events import EventError
-from citewire.agui.sse import MAX_FRAME, PING, Frame, Frames, FrameTooLarge, frame, records
+from citewire.agui.sse import MAX_FRAME, PING, SseFrame, SseParser, FrameTooLarge, encode_frame, split_event_log
 from citewire.errors import CitewireError, InputError
 
 Json = dict[str, Any]
@@ -21,16 +21,16 @@ STREAM = (
     b"data:one\ndata: two\nretry: 10\n\n: ping\n\nid: 2\n\n" + 'data: "héé 😀 "\n\ndata: last'.encode()
 )
 FOUND = [
-    Frame(b'{"a":1}', "1", "message"),
-    Frame(b"one\ntwo"),
-    Frame(b"", "2"),
-    Frame('"héé 😀 "'.encode()),
-    Frame(b"last"),
+    SseFrame(b'{"a":1}', "1", "message"),
+    SseFrame(b"one\ntwo"),
+    SseFrame(b"", "2"),
+    SseFrame('"héé 😀 "'.encode()),
+    SseFrame(b"last"),
 ]
 
 
-def read(*pieces: bytes, limit: int = MAX_FRAME) -> list[Frame]:
-    frames = Frames(limit)
+def read(*pieces: bytes, limit: int = MAX_FRAME) -> list[SseFrame]:
+    frames = SseParser(limit)
     return [found for piece in pieces for found in frames.feed(piece)] + frames.finish()
 
 
@@ -81,20 +81,20 @@ def test_byte_by_byte(newline: bytes) -> None:
 
 def test_a_frame_is_given_with_its_last_byte() -> None:
     """A CR alone may be all that comes for a while: its LF is not waited for."""
-    frames = Frames()
-    assert frames.feed(b"data: x\r\n\r") == [Frame(b"x")]
-    assert frames.feed(b"\ndata: y\r\n\r\n") == [Frame(b"y")]
+    frames = SseParser()
+    assert frames.feed(b"data: x\r\n\r") == [SseFrame(b"x")]
+    assert frames.feed(b"\ndata: y\r\n\r\n") == [SseFrame(b"y")]
 
 
 def test_bytes_that_are_no_utf8_are_replaced_and_flagged() -> None:
     assert read(b"data: a\xffb\n\ndata: \xed\xa0\x80\n\n") == [
-        Frame("a\ufffdb".encode(), replaced=True),
-        Frame("\ufffd\ufffd\ufffd".encode(), replaced=True),
+        SseFrame("a\ufffdb".encode(), replaced=True),
+        SseFrame("\ufffd\ufffd\ufffd".encode(), replaced=True),
     ]
 
 
 def test_an_id_with_nul_is_ignored() -> None:
-    assert read(b"id: a\0b\ndata: x\n\n") == [Frame(b"x")]
+    assert read(b"id: a\0b\ndata: x\n\n") == [SseFrame(b"x")]
 
 
 def test_a_frame_has_a_limit() -> None:
@@ -112,12 +112,12 @@ def test_many_short_lines_have_the_same_limit() -> None:
 
 
 def test_what_is_not_kept_has_no_limit() -> None:
-    assert read(*[b": a comment\n"] * 100, b"data: x\n\n", limit=50) == [Frame(b"x")]
+    assert read(*[b": a comment\n"] * 100, b"data: x\n\n", limit=50) == [SseFrame(b"x")]
 
 
 def test_frames_before_one_that_is_too_large_are_given() -> None:
-    frames = Frames(limit=20)
-    assert frames.feed(b"data: a\n\ndata: b\n\ndata: " + b"x" * 30) == [Frame(b"a"), Frame(b"b")]
+    frames = SseParser(limit=20)
+    assert frames.feed(b"data: a\n\ndata: b\n\ndata: " + b"x" * 30) == [SseFrame(b"a"), SseFrame(b"b")]
     for _ in range(2):
         with pytest.raises(FrameTooLarge):
             frames.feed(b"data: c\n\n")
@@ -128,7 +128,7 @@ def test_frames_before_one_that_is_too_large_are_given() -> None:
 def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
     """10 MB in pieces of a kilobyte: copying the whole for each piece would be 50 GB."""
     piece = b"x" * 1024
-    frames = Frames()
+    frames = SseParser()
     began = time.process_time()
     frames.feed(b"data: ")
     for _ in range(MAX_FRAME // 1024 - 1):
@@ -142,16 +142,16 @@ EVENT = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "a\nb\u2028�
 
 
 def test_writes_a_frame() -> None:
-    written = frame(events.from_dict(EVENT), "7")
+    written = encode_frame(events.from_dict(EVENT), "7")
     assert written == b"id: 7\ndata: %b\n\n" % events.encode(events.from_dict(EVENT))
     assert b"\r" not in written
-    assert read(written) == [Frame(events.encode(events.from_dict(EVENT)), "7")]
+    assert read(written) == [SseFrame(events.encode(events.from_dict(EVENT)), "7")]
 
 
 def test_writes_json_of_several_lines() -> None:
     """An unknown event keeps its bytes, and they may hold line breaks."""
     unknown = events.decode(b'{\r\n "type":\n"NEW",\r"x": 1}')
-    written = frame(unknown)
+    written = encode_frame(unknown)
     assert written == b'data: {\ndata:  "type":\ndata: "NEW",\ndata: "x": 1}\n\n'
     assert json.loads(read(written)[0].data) == {"type": "NEW", "x": 1}
 
@@ -159,12 +159,12 @@ def test_writes_json_of_several_lines() -> None:
 @pytest.mark.parametrize("event_id", ["a\nb", "a\rdata: x", "a\0", "\ud800"])
 def test_refuses_ids_that_break_the_frame(event_id: str) -> None:
     with pytest.raises(InputError, match="the id of an event"):
-        frame(events.from_dict(EVENT), event_id)
+        encode_frame(events.from_dict(EVENT), event_id)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0")))
 def test_ids_come_back(event_id: str) -> None:
-    assert [found.id for found in read(frame(events.from_dict(EVENT), event_id))] == [event_id]
+    assert [found.id for found in read(encode_frame(events.from_dict(EVENT), event_id))] == [event_id]
 
 
 LOG: list[Json] = [
@@ -189,13 +189,13 @@ LOG: list[Json] = [
 )  # fmt: skip
 def test_reads_logs(data: str) -> None:
     assert [
-        events.to_dict(events.decode(record)) for record in records(data.encode().splitlines(keepends=True))
+        events.to_dict(events.decode(record)) for record in split_event_log(data.encode().splitlines(keepends=True))
     ] == LOG
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\n", b"\xef\xbb\xbf", b"[]", b": nothing yet", b"id: 1\n\n"])
 def test_reads_empty_logs(data: bytes) -> None:
-    assert list(records(data.splitlines(keepends=True))) == []
+    assert list(split_event_log(data.splitlines(keepends=True))) == []
 
 
 FIRST = json.dumps(LOG[0])
@@ -212,7 +212,7 @@ FIRST = json.dumps(LOG[0])
     ],
 )
 def test_what_is_no_event_is_given_too(data: str, last: bytes) -> None:
-    first, second = records(data.encode().splitlines(keepends=True))
+    first, second = split_event_log(data.encode().splitlines(keepends=True))
     assert events.decode(first).type == "RUN_STARTED"
     assert second == last
 
@@ -227,4 +227,4 @@ def test_what_is_no_event_is_given_too(data: str, last: bytes) -> None:
 )
 def test_what_is_no_log_is_refused(data: bytes, error: type[CitewireError]) -> None:
     with pytest.raises(error):
-        list(records(data.splitlines(keepends=True)))
+        list(split_event_log(data.splitlines(keepends=True)))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citewire.agui import state
-from citewire.agui.state import SharedState, without_ours
-from citewire.patch import Document, PatchError
+from citewire.agui.state import SharedState, remove_own_state
+from citewire.patch import PatchTarget, PatchError
 
 KEY = "deepcitation"
 CITED = {"type": "document", "fullPhrase": "words"}
@@ -25,7 +25,7 @@ class Client:
     """A client: what it is sent it applies, and complains where it cannot."""
 
     def __init__(self, value: Any) -> None:
-        self.document = Document(value, as_client=True)
+        self.document = PatchTarget(value, as_client=True)
 
     def apply(self, operations: list[Any]) -> None:
         self.document.apply(operations)
@@ -81,11 +81,11 @@ def test_a_state_that_cannot_hold_ours_gets_it_later(snapshot: Any) -> None:
     shared = SharedState({}, KEY)
     shared.patch(state.message_patches("m"))
     shared.flush()
-    shared.take_snapshot(snapshot)
+    shared.apply_snapshot(snapshot)
     assert shared.flush() == []
     shared.patch(state.status_patches("m", "complete"))
     assert shared.flush() == []
-    shared.take_snapshot({"a": 1})
+    shared.apply_snapshot({"a": 1})
     client = Client({"a": 1})
     client.apply(shared.flush())
     assert client.value["a"] == 1
@@ -102,7 +102,7 @@ def test_on_the_agents_citations_we_only_add_to_extra() -> None:
     theirs = {"id": "x", "title": "T", "extra": {"score": 2}}
     shared, client = SharedState({}, KEY), Client({})
     delta = [{"op": "add", "path": "/citations", "value": {"m": [theirs]}}]
-    shared.take_delta(delta)
+    shared.apply_delta(delta)
     client.apply(delta)
     assert list(shared.agent_entries()) == [("m", [theirs])]
     shared.list_citation("m", entry("k"))
@@ -110,15 +110,15 @@ def test_on_the_agents_citations_we_only_add_to_extra() -> None:
     client.apply(shared.flush())
     noted = {**theirs, "extra": {"score": 2, "citewire": {"status": "verified"}}}
     assert client.value == {"citations": {"m": [noted]}}
-    assert without_ours(client.value) == {"citations": {"m": [theirs]}}
+    assert remove_own_state(client.value) == {"citations": {"m": [theirs]}}
 
 
 def test_what_goes_back_to_the_agent_is_its_own() -> None:
     posted: Any = {"a": 1, KEY: {"messages": {}}, "citations": {"m": [entry("k")], "n": [{"id": "x"}]}}
-    assert without_ours(posted) == {"a": 1, "citations": {"n": [{"id": "x"}]}}
-    assert without_ours({"citations": {"m": [entry("k")]}}) == {}
-    assert without_ours({"citations": {}}) == {"citations": {}}
-    assert without_ours(None) is None
+    assert remove_own_state(posted) == {"a": 1, "citations": {"n": [{"id": "x"}]}}
+    assert remove_own_state({"citations": {"m": [entry("k")]}}) == {}
+    assert remove_own_state({"citations": {}}) == {"citations": {}}
+    assert remove_own_state(None) is None
 
 
 def test_a_message_that_moves_takes_all_of_its_own_along() -> None:
@@ -126,7 +126,7 @@ def test_a_message_that_moves_takes_all_of_its_own_along() -> None:
     shared.patch(state.message_patches("old"))
     shared.list_citation("old", entry("k"))
     client.apply(shared.flush())
-    shared.move("old", "new")
+    shared.rename_message("old", "new")
     client.apply(shared.flush())
     assert list(client.value[KEY]["messages"]) == ["new"]
     assert client.value[KEY]["messages"]["new"]["messageId"] == "new"
@@ -216,7 +216,7 @@ def test_any_interleaving_leaves_the_agents_and_completes_ours(steps: list[tuple
         elif step == "flush":
             client.apply(shared.flush())
         elif step == "snapshot":
-            shared.take_snapshot(value)
+            shared.apply_snapshot(value)
             client.document.replace(value)
             alone.document.replace(value)
         elif step in {"set", "lists", "wipe"}:
@@ -226,10 +226,10 @@ def test_any_interleaving_leaves_the_agents_and_completes_ours(steps: list[tuple
                     each.apply(delta)
                 except PatchError:
                     assert step == "wipe"
-            shared.take_delta(delta)
+            shared.apply_delta(delta)
     client.apply(shared.flush())
     # Nothing tells an empty object that was there from the one that ours needed.
-    assert {"citations": {}} | without_ours(client.value) == {"citations": {}} | alone.value
+    assert {"citations": {}} | remove_own_state(client.value) == {"citations": {}} | alone.value
     if messages:
-        assert client.value[KEY] == shared.record
-        assert {name: set(each["citations"]) for name, each in shared.record["messages"].items()} == messages
+        assert client.value[KEY] == shared.own_record
+        assert {name: set(each["citations"]) for name, each in shared.own_record["messages"].items()} == messages

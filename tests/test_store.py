@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from citewire.channels.memory import MemoryStore
 from citewire.channels.serial import serial_of, tick_after, tick_of
 from citewire.channels.sqlite import SqliteStore, migrate
-from citewire.channels.sqlite_log import SqliteLog, steps
+from citewire.channels.sqlite_log import SqliteLog, load_sqlite_migrations
 from citewire.channels.store import (
     BATCH_BYTES,
     BATCH_ENTRIES,
@@ -33,7 +33,7 @@ from citewire.channels.store import (
     StoreBusy,
     StoreError,
     StoreInUse,
-    broken_link,
+    find_broken_link,
     new_head,
     next_row,
 )
@@ -91,12 +91,12 @@ def test_a_changed_row_breaks_the_chain(field: str) -> None:
     for name in "abc":
         row, head = next_row(head, Entry(name + "1", "1k", b"1d"), 1)
         rows.append(row)
-    assert broken_link(rows[0].before, rows) is None
+    assert find_broken_link(rows[0].before, rows) is None
     values = {name: getattr(rows[1], name) for name in Row.__struct_fields__}
     values[field] = values[field] + (
         b"x" if isinstance(values[field], bytes) else 1 if field in {"n", "tick"} else "x"
     )
-    assert broken_link(rows[0].before, [rows[0], Row(**values), rows[2]]) is not None
+    assert find_broken_link(rows[0].before, [rows[0], Row(**values), rows[2]]) is not None
 
 
 def test_the_second_writer_of_a_folder_is_told_so(tmp_path: Path) -> None:
@@ -335,13 +335,13 @@ def test_migration(tmp_path: Path) -> None:
 
     def after(*more: str) -> tuple[int, list[str]]:
         with closing(sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)) as db:
-            migrate(db, [*steps(), *more])
+            migrate(db, [*load_sqlite_migrations(), *more])
         with closing(sqlite3.connect(tmp_path / "log.sqlite")) as db:
             columns = [name for _, name, *_ in db.execute("PRAGMA table_info (channel)")]
             return db.execute("PRAGMA user_version").fetchone()[0], columns
 
     before = asyncio.run(rows())
-    known, step = len(steps()), "ALTER TABLE channel ADD COLUMN more INTEGER;"
+    known, step = len(load_sqlite_migrations()), "ALTER TABLE channel ADD COLUMN more INTEGER;"
     columns = after()[1]
     with pytest.raises(sqlite3.Error):
         after(step + "ALTER TABLE nothing ADD COLUMN x;")
@@ -356,7 +356,7 @@ def test_migration(tmp_path: Path) -> None:
 def test_data_of_the_first_versions(tmp_path: Path) -> None:
     """Their chain is made anew as they are opened, and goes on."""
     with closing(sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)) as db:
-        migrate(db, steps()[:2])
+        migrate(db, load_sqlite_migrations()[:2])
         for no, name in enumerate(["c", "d"], 1):
             db.execute("INSERT INTO channel VALUES (?, ?, ?)", (no, name, f"e{no}"))
             for n in range(1, 200):
@@ -439,7 +439,7 @@ def test_durable_settings(tmp_path: Path) -> None:
         await store.close()
         return found
 
-    assert asyncio.run(run()) == ["wal", 2, len(steps())]
+    assert asyncio.run(run()) == ["wal", 2, len(load_sqlite_migrations())]
 
 
 # Four lanes append two entries at a time, each from where the last process was heard to be, and say what is

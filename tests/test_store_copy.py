@@ -57,7 +57,7 @@ async def _used(folder: Path) -> Kept:
     async with opened_app(folder) as app:
         for name, data in (("policy.txt", POLICY.encode()), ("warranty.pdf", PDF)):
             assert (await app.ask("POST", f"/sources?name={name}", data)).status == 201
-        await app.server.catalog.read()
+        await app.server.catalog.wait_until_read()
         for thread, text in (("lamps", "May I return a lamp?"), ("gone", "What warranty has a lamp?")):
             assert (await app.ask("POST", "/agui", asked(thread, text=text))).status == 200
         assert (await app.ask("DELETE", "/threads/gone")).status == 204
@@ -181,7 +181,7 @@ def test_a_node_goes_on_with_it(kept: Kept, folder: Path, dsn: str, tmp_path: Pa
 
     async def main() -> None:
         async with opened_app(tmp_path / "node", store=dsn, key=kept.key) as app:
-            await app.server.catalog.read()
+            await app.server.catalog.wait_until_read()
             assert await answers(app, kept.key) == kept.answers
             assert await answers(app, kept.token) == kept.answers
             for link in kept.links:
@@ -392,7 +392,7 @@ def test_an_interrupted_copy_never_was(how: str, folder: Path, monkeypatch: pyte
                         raise KeyboardInterrupt
 
         with pytest.raises((StoreError, KeyboardInterrupt)):
-            asyncio.run(copying.copy(folder, folder, server.dsn, tell))
+            asyncio.run(copying.copy_to_postgres(folder, folder, server.dsn, tell))
         assert len(told) == 3
         assert count(server.dsn) == NOTHING
         assert copied(folder, server.dsn).startswith("copied: ")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from citewire.channels.refusal import ChannelError
-from citewire.channels.summary import METHODS, SUMMARY_BYTES, Hidden, Step, fold, method_of, of_client
+from citewire.channels.summary import METHODS, SUMMARY_BYTES, HiddenClient, SummaryStep, fold_step, method_of, summarize_client
 
 UP, DOWN, CROSS = "👍", "👎", "❌"
 
@@ -28,13 +28,13 @@ class Sum:
     def __init__(self, method: str, shown: int = 100) -> None:
         self.type, self.method, self.shown = f"x:{method}", METHODS[method], shown
         self.summary: bytes | None = None
-        self.hidden: dict[tuple[str | None, str], Hidden] = {}
+        self.hidden: dict[tuple[str | None, str], HiddenClient] = {}
 
     def say(self, say: Say) -> bool:
         """Whether it changed anything."""
-        step = Step(self.type, self.method, say.name, say.client, say.n, say.delete)
+        step = SummaryStep(self.type, self.method, say.name, say.client, say.n, say.delete)
         key = (say.client, "" if self.method.moves else say.name)
-        folded = fold(self.summary, self.hidden.get(key), step, self.shown)
+        folded = fold_step(self.summary, self.hidden.get(key), step, self.shown)
         if folded is None:
             return False
         self.summary = folded.summary
@@ -246,7 +246,7 @@ def test_like_the_model(method: str, said: list[Say], shown: int) -> None:
 def check_client(summed: Sum, client: str, counts: dict[str, dict[str | None, int]]) -> None:
     """One client's summary has its groups, hidden or not, and nobody else."""
     hidden = [each for (who, _), each in summed.hidden.items() if who == client]
-    mine = of_client(summed.summary, client, hidden).get(summed.type, {})
+    mine = summarize_client(summed.summary, client, hidden).get(summed.type, {})
     if not summed.method.named:
         mine = {"": mine} if mine else {}
     assert mine.keys() == {name for name, here in counts.items() if here.get(client)}

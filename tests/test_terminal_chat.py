@@ -18,7 +18,7 @@ import pytest
 
 from cases import ROOT
 from citewire.agui.events import from_dict
-from citewire.agui.sse import frame
+from citewire.agui.sse import encode_frame
 from loopback import EVENTS, HOLD, Loopback, answer
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ def say(content: str, name: str = "m1") -> Json:
 
 
 def stream(*events: Json) -> bytes:
-    return b"".join(frame(from_dict(event)) for event in events)
+    return b"".join(encode_frame(from_dict(event)) for event in events)
 
 
 async def start(*arguments: str) -> Process:

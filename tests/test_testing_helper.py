@@ -13,10 +13,10 @@ import citewire
 from citewire.errors import UndetectedDialect
 from citewire.model import Answer, Citation, Part, Problem, Source, SourceRef, Span, Status
 from citewire.testing import assert_citations_verified
-from citewire.verification.sources import Given
+from citewire.verification.sources import SourceContent
 from test_house import run_python
 
-SOURCE = Given("Sales rose by 12 percent in 2023. The costs fell by a third.", name="report.txt")
+SOURCE = SourceContent("Sales rose by 12 percent in 2023. The costs fell by a third.", name="report.txt")
 
 
 def answer(*quotes: str | None) -> Answer:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.text import Found, Offsets, Unit, for_log
+from citewire.text import ResolvedSpan, Offsets, Unit, one_line
 from strategies import ALPHABET, json_values
 
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")
@@ -98,24 +98,24 @@ def test_an_offset_within_a_character_is_moved_to_its_start(unit: Unit, text: st
         start = counted(text[:at], unit)
         for inside in range(1, counted(character, unit)):
             assert offsets.from_unit(start + inside, unit) == (at, False)
-            assert offsets.point(start + inside, unit) == Found(at, at, True)
-            assert offsets.span(start, start + inside, unit) == Found(at, at + 1, True)
-            assert offsets.span(start + inside, offsets.length(unit), unit) == Found(at, len(text), True)
+            assert offsets.point(start + inside, unit) == ResolvedSpan(at, at, True)
+            assert offsets.span(start, start + inside, unit) == ResolvedSpan(at, at + 1, True)
+            assert offsets.span(start + inside, offsets.length(unit), unit) == ResolvedSpan(at, len(text), True)
 
 
 @pytest.mark.parametrize(
     ("text", "start", "end", "unit", "found"),
     [
-        ("abc", 0, 3, "utf16", Found(0, 3, False)),
-        ("abc", 2, 2, "utf8", Found(2, 2, False)),
-        ("", 0, 0, "utf8", Found(0, 0, False)),
-        ("a👍b", 0, 3, "utf16", Found(0, 2, False)),
-        ("a👍b", 1, 5, "utf8", Found(1, 2, False)),
-        ("a👍b", 0, 2, "utf16", Found(0, 2, True)),
-        ("a👍b", 2, 4, "utf16", Found(1, 3, True)),
-        ("a👍b", 2, 2, "utf16", Found(1, 2, True)),
-        ("a👍b", 2, 4, "utf8", Found(1, 2, True)),
-        ("a中b", 0, 3, "utf8", Found(0, 2, True)),
+        ("abc", 0, 3, "utf16", ResolvedSpan(0, 3, False)),
+        ("abc", 2, 2, "utf8", ResolvedSpan(2, 2, False)),
+        ("", 0, 0, "utf8", ResolvedSpan(0, 0, False)),
+        ("a👍b", 0, 3, "utf16", ResolvedSpan(0, 2, False)),
+        ("a👍b", 1, 5, "utf8", ResolvedSpan(1, 2, False)),
+        ("a👍b", 0, 2, "utf16", ResolvedSpan(0, 2, True)),
+        ("a👍b", 2, 4, "utf16", ResolvedSpan(1, 3, True)),
+        ("a👍b", 2, 2, "utf16", ResolvedSpan(1, 2, True)),
+        ("a👍b", 2, 4, "utf8", ResolvedSpan(1, 2, True)),
+        ("a中b", 0, 3, "utf8", ResolvedSpan(0, 2, True)),
         ("abc", 0, 4, "codepoints", None),
         ("a👍b", 0, 5, "utf16", None),
         ("a👍b", 0, 7, "utf8", None),
@@ -127,23 +127,23 @@ def test_an_offset_within_a_character_is_moved_to_its_start(unit: Unit, text: st
         ("", 0, 1, "utf16", None),
     ],
 )
-def test_span(text: str, start: int, end: int, unit: Unit, found: Found | None) -> None:
+def test_span(text: str, start: int, end: int, unit: Unit, found: ResolvedSpan | None) -> None:
     assert Offsets(text).span(start, end, unit) == found
 
 
 @pytest.mark.parametrize(
     ("text", "offset", "unit", "found"),
     [
-        ("abc", 3, "utf8", Found(3, 3, False)),
-        ("a👍b", 3, "utf16", Found(2, 2, False)),
-        ("a👍b", 2, "utf16", Found(1, 1, True)),
-        ("a👍b", 3, "utf8", Found(1, 1, True)),
+        ("abc", 3, "utf8", ResolvedSpan(3, 3, False)),
+        ("a👍b", 3, "utf16", ResolvedSpan(2, 2, False)),
+        ("a👍b", 2, "utf16", ResolvedSpan(1, 1, True)),
+        ("a👍b", 3, "utf8", ResolvedSpan(1, 1, True)),
         ("abc", 4, "utf8", None),
         ("abc", -1, "codepoints", None),
         ("a👍b", 5, "utf16", None),
     ],
 )
-def test_point(text: str, offset: int, unit: Unit, found: Found | None) -> None:
+def test_point(text: str, offset: int, unit: Unit, found: ResolvedSpan | None) -> None:
     assert Offsets(text).point(offset, unit) == found
 
 
@@ -153,34 +153,34 @@ RISE = "Profit rose 12% 📈 in Q3"
 @pytest.mark.parametrize(
     ("text", "start", "end", "unit", "covered", "found"),
     [
-        pytest.param(RISE, 18, 23, "codepoints", "in Q3", Found(18, 23, False), id="as said"),
-        pytest.param(RISE, 19, 24, "codepoints", "in Q3", Found(18, 23, True), id="was UTF-16"),
-        pytest.param(RISE, 21, 26, "codepoints", "in Q3", Found(18, 23, True), id="was UTF-8"),
-        pytest.param(RISE, 18, 23, "utf8", "in Q3", Found(18, 23, True), id="was code points"),
-        pytest.param(RISE, 3, 8, "utf16", "in Q3", Found(18, 23, True), id="was anywhere"),
-        pytest.param(RISE, 90, 95, "utf16", "in Q3", Found(18, 23, True), id="was out of range"),
-        pytest.param(RISE, -9, -4, "utf8", "in Q3", Found(18, 23, True), id="was negative"),
-        pytest.param(RISE, 23, 18, "codepoints", "in Q3", Found(18, 23, True), id="was reversed"),
-        pytest.param(RISE, 16, 18, "utf16", "📈", Found(16, 17, False), id="astral"),
-        pytest.param(RISE, 16, 17, "utf16", "📈", Found(16, 17, True), id="half of a pair"),
-        pytest.param("one two one two", 9, 12, "utf8", "two ", Found(4, 8, True), id="the only one"),
-        pytest.param("word word word", 6, 10, "utf8", "word", Found(5, 9, True), id="the nearest"),
-        pytest.param("word word word", 9, 13, "utf8", "word", Found(10, 14, True), id="the nearest after"),
+        pytest.param(RISE, 18, 23, "codepoints", "in Q3", ResolvedSpan(18, 23, False), id="as said"),
+        pytest.param(RISE, 19, 24, "codepoints", "in Q3", ResolvedSpan(18, 23, True), id="was UTF-16"),
+        pytest.param(RISE, 21, 26, "codepoints", "in Q3", ResolvedSpan(18, 23, True), id="was UTF-8"),
+        pytest.param(RISE, 18, 23, "utf8", "in Q3", ResolvedSpan(18, 23, True), id="was code points"),
+        pytest.param(RISE, 3, 8, "utf16", "in Q3", ResolvedSpan(18, 23, True), id="was anywhere"),
+        pytest.param(RISE, 90, 95, "utf16", "in Q3", ResolvedSpan(18, 23, True), id="was out of range"),
+        pytest.param(RISE, -9, -4, "utf8", "in Q3", ResolvedSpan(18, 23, True), id="was negative"),
+        pytest.param(RISE, 23, 18, "codepoints", "in Q3", ResolvedSpan(18, 23, True), id="was reversed"),
+        pytest.param(RISE, 16, 18, "utf16", "📈", ResolvedSpan(16, 17, False), id="astral"),
+        pytest.param(RISE, 16, 17, "utf16", "📈", ResolvedSpan(16, 17, True), id="half of a pair"),
+        pytest.param("one two one two", 9, 12, "utf8", "two ", ResolvedSpan(4, 8, True), id="the only one"),
+        pytest.param("word word word", 6, 10, "utf8", "word", ResolvedSpan(5, 9, True), id="the nearest"),
+        pytest.param("word word word", 9, 13, "utf8", "word", ResolvedSpan(10, 14, True), id="the nearest after"),
         pytest.param(RISE, 0, 6, "utf16", "Losses", None, id="nowhere"),
         pytest.param("a **b** c", 0, 2, "utf16", "**", None, id="punctuation"),
         pytest.param("a **** b ****", 4, 8, "utf16", "****", None, id="longer punctuation"),
         pytest.param("the fox and the hen", 1, 4, "utf16", "the", None, id="short"),
-        pytest.param("the fox and the hen", 0, 3, "utf16", "the", Found(0, 3, False), id="short, in place"),
-        pytest.param("a **b** c", 2, 4, "utf16", "**", Found(2, 4, False), id="punctuation, in place"),
+        pytest.param("the fox and the hen", 0, 3, "utf16", "the", ResolvedSpan(0, 3, False), id="short, in place"),
+        pytest.param("a **b** c", 2, 4, "utf16", "**", ResolvedSpan(2, 4, False), id="punctuation, in place"),
         pytest.param(
-            "a 👍 **b** c", 5, 7, "codepoints", "**", Found(4, 6, True), id="another unit, no search"
+            "a 👍 **b** c", 5, 7, "codepoints", "**", ResolvedSpan(4, 6, True), id="another unit, no search"
         ),
-        pytest.param("abc", 1, 1, "utf16", "", Found(1, 1, False), id="empty"),
+        pytest.param("abc", 1, 1, "utf16", "", ResolvedSpan(1, 1, False), id="empty"),
         pytest.param("abc", 1, 2, "utf16", "", None, id="empty, but not there"),
     ],
 )
-def test_covering(text: str, start: int, end: int, unit: Unit, covered: str, found: Found | None) -> None:
-    assert Offsets(text).covering(start, end, unit, covered) == found
+def test_covering(text: str, start: int, end: int, unit: Unit, covered: str, found: ResolvedSpan | None) -> None:
+    assert Offsets(text).find_covered(start, end, unit, covered) == found
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -188,7 +188,7 @@ def test_the_nearest_is_near_in_the_unit_of_the_payload(unit: Unit) -> None:
     """One off in bytes is one off, however many bytes the text in front of it has."""
     text = "📈" * 100 + "same words" + "📈" * 50 + "same words"
     start = Offsets(text).to_unit(100, unit) + 1
-    assert Offsets(text).covering(start, start + 10, unit, "same words") == Found(100, 110, True)
+    assert Offsets(text).find_covered(start, start + 10, unit, "same words") == ResolvedSpan(100, 110, True)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -197,8 +197,8 @@ def test_what_is_where_it_should_be_is_not_repaired(unit: Unit, text: str, data:
     first, last = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2)))
     offsets = Offsets(text)
     start, end = offsets.to_unit(first, unit), offsets.to_unit(last, unit)
-    assert offsets.span(start, end, unit) == Found(first, last, False)
-    assert offsets.covering(start, end, unit, text[first:last]) == Found(first, last, False)
+    assert offsets.span(start, end, unit) == ResolvedSpan(first, last, False)
+    assert offsets.find_covered(start, end, unit, text[first:last]) == ResolvedSpan(first, last, False)
 
 
 @given(
@@ -211,7 +211,7 @@ def test_what_is_where_it_should_be_is_not_repaired(unit: Unit, text: str, data:
 def test_covering_gives_the_covered_text_or_nothing(
     text: str, start: int, end: int, unit: Unit, covered: str
 ) -> None:
-    found = Offsets(text).covering(start, end, unit, covered)
+    found = Offsets(text).find_covered(start, end, unit, covered)
     assert found is None or text[found.start : found.end] == covered
 
 
@@ -231,12 +231,12 @@ def test_covering_gives_the_covered_text_or_nothing(
     ],
 )
 def test_nearest(text: str, needle: str, near: int, at: int | None) -> None:
-    assert Offsets(text).nearest(needle, near) == at
+    assert Offsets(text).find_nearest(needle, near) == at
 
 
 @given(st.text("ab ", max_size=30), st.text("ab ", min_size=4, max_size=5), st.integers(-5, 35))
 def test_nearest_is_the_nearest(text: str, needle: str, near: int) -> None:
-    found = Offsets(text).nearest(needle, near)
+    found = Offsets(text).find_nearest(needle, near)
     places = [at for at in range(len(text)) if text.startswith(needle, at)] if needle.strip() else []
     inside = min(max(near, 0), len(text))
     assert (found is None) == (not places)
@@ -248,8 +248,8 @@ def test_many_misses_finish() -> None:
     text = "lorem ipsum dolor " * 60_000 + "here it is"
     offsets = Offsets(text)
     for number in range(20_000):
-        assert offsets.nearest(f"nowhere {number}", number * 50) is None
-    assert offsets.nearest("here it is", len(text) - 500) == len(text) - 10
+        assert offsets.find_nearest(f"nowhere {number}", number * 50) is None
+    assert offsets.find_nearest("here it is", len(text) - 500) == len(text) - 10
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_many_misses_finish() -> None:
 def test_misses_that_nearly_match_finish(needle: str) -> None:
     offsets = Offsets("a" * 1_000_000)
     for _ in range(200):
-        assert offsets.nearest(needle, 1_000_000) is None
+        assert offsets.find_nearest(needle, 1_000_000) is None
 
 
 def test_many_conversions_finish() -> None:
@@ -295,7 +295,7 @@ def test_many_conversions_finish() -> None:
     ],
 )
 def test_for_log(value: object, line: str) -> None:
-    assert for_log(value) == line
+    assert one_line(value) == line
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_for_log(value: object, line: str) -> None:
     ],
 )
 def test_for_log_is_cut_to_its_limit(value: str, limit: int, line: str) -> None:
-    assert for_log(value, limit) == line
+    assert one_line(value, limit) == line
 
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -327,7 +327,7 @@ values: st.SearchStrategy[Any] = hostile | st.text(every_character) | st.binary(
 
 @given(values, st.integers(0, 30) | st.just(1000))
 def test_nothing_unsafe_comes_out_of_for_log(value: Any, limit: int) -> None:
-    line = for_log(value, limit)
+    line = one_line(value, limit)
     assert len(line) <= limit
     assert [character for character in line if is_unsafe(character)] == []
 
@@ -343,9 +343,9 @@ def test_nothing_unsafe_comes_out_of_for_log(value: Any, limit: int) -> None:
     ],
 )
 def test_for_log_of_a_megabyte(hostile: Callable[[], object]) -> None:
-    assert len(for_log(hostile())) <= 1000
+    assert len(one_line(hostile())) <= 1000
 
 
 def test_for_log_of_a_number_too_long_to_print() -> None:
     """`repr` refuses such numbers, and a log line must not be what fails."""
-    assert len(for_log(10**5000)) <= 1000
+    assert len(one_line(10**5000)) <= 1000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from citewire.documents.document import Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.text import LINE, ROW, SPACE, Draft, decode, read_markdown, read_text
+from citewire.documents.text import GAP_LINE, GAP_ROW, GAP_SPACE, TextBuilder, decode, read_markdown, read_text
 
 SENTENCE = "Größe: 5 % – „naïve“ 中文 😀.\nZweite Zeile.\n"
 LATIN = "Der Preis beträgt 5 € – „naïve“ Käufer.\n"
@@ -143,14 +143,14 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 def test_a_draft_writes_the_strongest_gap_and_only_between_texts() -> None:
-    draft = Draft()
-    draft.separate(ROW)
+    draft = TextBuilder()
+    draft.separate(GAP_ROW)
     with draft.aside("note"), draft.element("outer"), draft.element("inner"):
         draft.write("a")
-        draft.separate(LINE)
-        draft.separate(SPACE)
+        draft.separate(GAP_LINE)
+        draft.separate(GAP_SPACE)
     with draft.element("nothing"):
-        draft.separate(ROW)
+        draft.separate(GAP_ROW)
     with draft.element("last"):
         draft.write("b")
     draft.end_page("one")

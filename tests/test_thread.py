@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from agui_streams import Streams
 from calls import count_calls
 from citewire.agui import events as ev
-from citewire.agui.citations import is_entry, normalised
-from citewire.agui.growing import Listing
-from citewire.agui.thread import Gone, Thread
+from citewire.agui.citations import is_citation_list, normalise_citations
+from citewire.agui.growing import ListSnapshot
+from citewire.agui.thread import NotInLog, Thread
 from citewire.frozen import FrozenDict
 
 Json = dict[str, Any]
@@ -207,7 +207,7 @@ def test_a_short_history_loses_no_view(taken: list[Step], history: int, look: bo
     assert min(history, short.number) <= short.number - floor <= max(2 * history, 1)
     for number in range(-1, floor):
         for reach in (short.at, short.fork, short.entries):
-            with pytest.raises(Gone) as caught:
+            with pytest.raises(NotInLog) as caught:
                 reach(number)
             assert caught.value.code == "not_in_log"
     for number in range(floor, short.number + 1):
@@ -219,7 +219,7 @@ def test_a_short_history_loses_no_view(taken: list[Step], history: int, look: bo
 def has(thread: Thread, number: int) -> bool:
     try:
         thread.at(number)
-    except Gone:
+    except NotInLog:
         return False
     return True
 
@@ -241,7 +241,7 @@ def test_extending_is_applying_one_by_one(taken: list[Step]) -> None:
     thread = thread_of(taken)
     again = Thread(clock=count().__next__, clear_removed=True)
     entries = list(thread.entries())
-    events = [entry for entry in entries if isinstance(entry, ev.Event | ev.Unknown | ev.Malformed)]
+    events = [entry for entry in entries if isinstance(entry, ev.Event | ev.UnknownEvent | ev.MalformedEvent)]
     if len(events) == len(entries):
         assert again.extend(events) == len(events)
         assert repr(views(again)) == repr(views(thread))
@@ -261,9 +261,9 @@ def test_numbers() -> None:
     assert list(thread.entries(4)) == [ev.from_dict(DONE)] * 2
     assert list(thread.entries(6)) == []
     for number in (7, -1):
-        with pytest.raises(Gone):
+        with pytest.raises(NotInLog):
             thread.at(number)
-        with pytest.raises(Gone):
+        with pytest.raises(NotInLog):
             thread.fork(number)
 
 
@@ -282,7 +282,7 @@ def test_before_a_message() -> None:
     for name, number in numbers.items():
         assert thread.before(name) == thread.at(number)
         assert name not in [message["id"] for message in thread.before(name).agui.messages]
-    with pytest.raises(Gone) as caught:
+    with pytest.raises(NotInLog) as caught:
         thread.before("nobody")
     assert caught.value.code == "not_in_log"
 
@@ -827,7 +827,7 @@ def test_nothing_in_a_view_can_be_changed() -> None:
         elif isinstance(container, list):
             with pytest.raises(TypeError):
                 cast("list[Any]", container).append(1)
-        elif isinstance(container, Listing | tuple):
+        elif isinstance(container, ListSnapshot | tuple):
             assert not hasattr(cast("object", container), "append")
         else:
             return
@@ -912,8 +912,8 @@ def test_citations_are_those_of_the_state_however_it_came_about(entry: Any, take
             f"#{thread.number}",
         )
         cited = thread.contract.state["citations"].get("m1")
-        if isinstance(last, ev.StateSnapshot | ev.StateDelta) and not failed and is_entry(cited):
-            assert thread.contract.messages[-1].get("citations") == normalised(cited)
+        if isinstance(last, ev.StateSnapshot | ev.StateDelta) and not failed and is_citation_list(cited):
+            assert thread.contract.messages[-1].get("citations") == normalise_citations(cited)
 
 
 listed_ids = st.sampled_from([{"id": "a"}, {"id": "c1"}, {"id": "c2"}, {"title": "t"}, "x"])
@@ -933,7 +933,7 @@ def test_made_up_ids_move_when_theirs_is_taken(entry: list[Any], taken: list[Jso
     for each in taken:
         thread.apply(patch(each))
         cited = thread.contract.state["citations"]["m1"]
-        assert thread.contract.messages[0]["citations"] == normalised(cited)
+        assert thread.contract.messages[0]["citations"] == normalise_citations(cited)
 
 
 def test_citations_of_a_state_that_this_side_set() -> None:
@@ -1040,7 +1040,7 @@ def test_the_log_is_bounded_by_the_history() -> None:
     for _ in range(50):
         thread.extend(say("x", "nobody") if number % 2 else e("NEW", n=number) for number in range(100))
     assert thread.number == 5002
-    with pytest.raises(Gone):
+    with pytest.raises(NotInLog):
         thread.entries(thread.number - 201)
     assert len(thread.entries(thread.number - 100)) == 100
 
@@ -1065,7 +1065,7 @@ def test_the_log_is_bounded_in_bytes(event: Json) -> None:
     thread = thread_of([applying(RUN), applying(text("START"))])
     thread.extend([ev.from_dict(event)] * 100)
     assert thread.number == 102
-    with pytest.raises(Gone):
+    with pytest.raises(NotInLog):
         thread.entries(0)
     assert thread.contract.messages[0]["id"] == "m1"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.tokens import tokens
-from citewire.verification.views import canonical
+from citewire.verification.tokens import tokenize
+from citewire.verification.views import canonical_view
 
 SAME = {
     "groups": ("1,204", "1204", "1 204", "1'204", "\uff11\uff12\uff10\uff14"),
@@ -59,7 +59,7 @@ DIFFERENT = {
 
 
 def _keys(text: str) -> list[str]:
-    return [token.key for token in tokens(canonical(text).text)]
+    return [token.key for token in tokenize(canonical_view(text).text)]
 
 
 @pytest.mark.parametrize("spellings", SAME.values(), ids=SAME)
@@ -76,8 +76,8 @@ def test_different(spellings: tuple[str, ...]) -> None:
 
 @given(st.text(max_size=60))
 def test_tokens_stand_in_order_and_have_a_key(text: str) -> None:
-    view = canonical(text).text
-    found = tokens(view)
+    view = canonical_view(text).text
+    found = tokenize(view)
     assert all(token.key and 0 <= token.start < token.end <= len(view) for token in found)
     assert [token.start for token in found] == sorted(token.start for token in found)
 

@@ -65,7 +65,7 @@ async def proven(folder: Path, **settings: Any) -> AsyncGenerator[Proven]:
         if not settings.get("sources"):
             sent = await app.ask("POST", "/sources?name=fee.txt", FEE.encode())
             assert sent.status == 201, sent
-        await app.server.catalog.read()
+        await app.server.catalog.wait_until_read()
         yield Proven(app, folder, await ask(app))
 
 
@@ -95,7 +95,7 @@ async def test_a_source_that_is_the_same(here: Proven) -> None:
 @scenario
 async def test_an_upload_that_was_replaced_and_came_back(here: Proven) -> None:
     await here.app.ask("POST", "/sources?name=fee.txt", OTHER.encode())
-    await here.app.server.catalog.read()
+    await here.app.server.catalog.wait_until_read()
     said = await here.said()
     assert is_proof(said)
     assert "has changed since it was checked on 20" in said[2]["Version"]
@@ -109,7 +109,7 @@ async def test_another_source_with_the_same_bytes_is_another_source(here: Proven
     """Of the one that was cited it is said that it has changed, whoever else has its bytes."""
     await here.app.ask("POST", "/sources?name=copy.txt", FEE.encode())
     await here.app.ask("POST", "/sources?name=fee.txt", OTHER.encode())
-    await here.app.server.catalog.read()
+    await here.app.server.catalog.wait_until_read()
     said = await here.said()
     assert is_proof(said)
     assert "has changed" in said[2]["Version"]

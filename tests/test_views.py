@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.views import View, canonical
+from citewire.verification.views import TextView, canonical_view
 from strategies import any_text
 
 # Text with what the pass has rules for, more often than chance has it.
@@ -51,10 +51,10 @@ ODD = st.text(
     ],
 )
 def test_canonical(text: str, expected: str) -> None:
-    assert canonical(text).text == expected
+    assert canonical_view(text).text == expected
 
 
-def check(text: str, view: View) -> None:
+def check(text: str, view: TextView) -> None:
     assert len(view.text) == len(view.starts) == len(view.ends)
     assert all(0 <= start < end <= len(text) for start, end in zip(view.starts, view.ends, strict=True))
     assert list(view.starts) == sorted(view.starts)
@@ -63,26 +63,26 @@ def check(text: str, view: View) -> None:
 
 @given(st.one_of(ODD, any_text))
 def test_every_character_knows_where_it_comes_from(text: str) -> None:
-    view = canonical(text)
+    view = canonical_view(text)
     check(text, view)
-    check(text, view.letters())
+    check(text, view.letters_only())
 
 
 @given(ODD)
 def test_a_canonical_text_stays_as_it_is(text: str) -> None:
-    once = canonical(text).text
-    assert canonical(once).text == once
+    once = canonical_view(text).text
+    assert canonical_view(once).text == once
 
 
 @given(st.text(st.sampled_from("abc \n-é“ß"), max_size=40), st.data())
 def test_a_range_maps_back_to_text_that_reads_the_same(text: str, data: st.DataObject) -> None:
     """Where it starts and ends with a letter: what a blank or a hyphen becomes depends on its neighbours."""
-    view = canonical(text)
+    view = canonical_view(text)
     letters = [at for at, char in enumerate(view.text) if char.isalpha()]
     if not letters:
         return
     first, last = sorted((data.draw(st.sampled_from(letters)), data.draw(st.sampled_from(letters))))
     start, end = view.to_source(first, last + 1)
-    assert view.text[first : last + 1] in canonical(text[start:end]).text
+    assert view.text[first : last + 1] in canonical_view(text[start:end]).text
     assert view.from_source(start, end)[0] <= first
     assert view.from_source(start, end)[1] >= last + 1

@@ -15,15 +15,15 @@ from agui_node import RealClient
 from citewire import keys
 from citewire.agui import CitationMiddleware, check
 from citewire.agui.events import coerce, to_dict
-from citewire.agui.records import Links
-from citewire.agui.state import INITIAL_DEEPCITATION_STATE, without_ours
+from citewire.agui.records import ProofUrls
+from citewire.agui.state import INITIAL_DEEPCITATION_STATE, remove_own_state
 from citewire.agui.weaving import CitationSeen, ReviewGiven, VerdictReached
 from citewire.documents.document import Box
 from citewire.documents.text import read_text
 from citewire.errors import CitewireError, InputError
 from citewire.model import Lines, Source, SourceRef
-from citewire.verification.library import Checked, Library
-from citewire.verification.verifier import Asked
+from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.verifier import QuoteCheck
 from weaving import (
     FINISHED,
     KEY,
@@ -51,7 +51,7 @@ SHOWN = "Paris [1], not Italy [2]."
 TEXT = SHOWN + block(FRANCE, ITALY)
 
 
-def undecided(_: Asked) -> None:
+def undecided(_: QuoteCheck) -> None:
     """Nobody knows."""
 
 
@@ -231,7 +231,7 @@ def test_whatever_the_agent_does_to_the_state(
             alone = dict(event["snapshot"])
         elif event["type"] == "STATE_DELTA" and event["delta"][0]["path"] == "/a":
             alone["a"] = event["delta"][0]["value"]
-    for each in (alone, kept := dict(without_ours(woven.client.state))):
+    for each in (alone, kept := dict(remove_own_state(woven.client.state))):
         each.pop(KEY, None)
         each.pop("citations", None)
     assert kept == alone
@@ -319,9 +319,9 @@ def test_a_run_that_fails_in_the_middle_of_a_message() -> None:
 @pytest.mark.parametrize("terminal", [{**FINISHED, "usage": None}, {"type": "RUN_ERROR", "message": 3}])
 def test_a_terminal_event_is_held_even_if_it_is_malformed(terminal: dict[str, Any]) -> None:
     weaver = Run([STARTED, *answer(TEXT)], decide=undecided).weaver
-    assert weaver.take(coerce(terminal)) == []
-    assert weaver.has_to_wait
-    assert to_dict(weaver.release()[-1]) == terminal
+    assert weaver.process_event(coerce(terminal)) == []
+    assert weaver.is_waiting
+    assert to_dict(weaver.release_terminal_event()[-1]) == terminal
 
 
 def test_several_messages_at_once() -> None:
@@ -343,8 +343,8 @@ def test_several_runs_in_one_stream() -> None:
 def test_a_verdict_between_runs_waits_for_the_next() -> None:
     woven = run(*answer(TEXT), decide=undecided)
     weaver = woven.weaver
-    assert [weaver.judge(judged(asked)) for asked in woven.asked] == [[], []]
-    more = [sent for event in (STARTED, FINISHED) for sent in weaver.take(coerce(event))] + weaver.release()
+    assert [weaver.apply_verdict(judged(asked)) for asked in woven.asked] == [[], []]
+    more = [sent for event in (STARTED, FINISHED) for sent in weaver.process_event(coerce(event))] + weaver.release_terminal_event()
     client = Client([*woven.sent, *more])
     assert client.message()["status"] == "complete"
 
@@ -411,8 +411,8 @@ def test_what_was_not_decided_is_decided_in_the_next_run() -> None:
 
 
 def test_a_verdict_that_says_pending_leaves_it_so() -> None:
-    def late(asked: Asked) -> Checked:
-        return Checked(asked.id, "pending", "deadline")
+    def late(asked: QuoteCheck) -> CheckResult:
+        return CheckResult(asked.id, "pending", "deadline")
 
     client = run(*answer(TEXT), decide=late).client
     assert (client.message()["status"], counts(client)) == ("verifying", {"total": 2, "pending": 2})
@@ -421,15 +421,15 @@ def test_a_verdict_that_says_pending_leaves_it_so() -> None:
 def test_verdicts_that_nobody_asked_for_do_no_harm() -> None:
     woven = run(*answer(TEXT))
     for name in (None, "", "m\nnone", woven.asked[0].id):
-        assert woven.weaver.judge(Checked(name, "verified")) == []
+        assert woven.weaver.apply_verdict(CheckResult(name, "verified")) == []
 
 
 def test_a_verifier_that_fails_in_the_middle_of_the_text() -> None:
     """What comes later is still checked, and the message says what happened."""
     woven = Run([STARTED, start(), say(f"{SHOWN}{block(FRANCE, ITALY)}")], decide=undecided, at_once=False)
     weaver = woven.weaver
-    sent = [*weaver.fail("the verifier failed: boom")]
-    assert not weaver.has_to_wait
+    sent = [*weaver.fail_pending("the verifier failed: boom")]
+    assert not weaver.is_waiting
     client = Client([*woven.sent, *sent])
     assert (client.message()["status"], client.message()["error"]) == ("error", "the verifier failed: boom")
     assert counts(client) == {"total": 2, "pending": 2}
@@ -625,12 +625,12 @@ def test_what_is_still_undecided_is_not_let_go() -> None:
     assert [client.message(name)["status"] for name in client.record["messages"]] == ["complete", "complete"]
 
 
-def boxed(asked: Asked) -> Checked:
-    return Checked(asked.id, "verified", start=0, end=1, boxes=(Box(1, 0, 0, 1, 1),))
+def boxed(asked: QuoteCheck) -> CheckResult:
+    return CheckResult(asked.id, "verified", start=0, end=1, boxes=(Box(1, 0, 0, 1, 1),))
 
 
-def links(message: str, key: str, checked: Checked) -> Links:
-    return Links(f"/proof/{message}/{key}", f"/proof/{key}.png" if checked.boxes else None)
+def links(message: str, key: str, checked: CheckResult) -> ProofUrls:
+    return ProofUrls(f"/proof/{message}/{key}", f"/proof/{key}.png" if checked.boxes else None)
 
 
 def test_a_proof_that_somebody_serves() -> None:
@@ -643,10 +643,10 @@ def test_a_proof_that_somebody_serves() -> None:
 def test_a_picture_that_is_drawn_comes_later() -> None:
     woven = Run([STARTED, *answer(TEXT)], decide=boxed)
     weaver, name = woven.weaver, woven.asked[0].id or ""
-    assert weaver.has_to_wait
-    sent = [*weaver.show(name, "data:image/avif;base64,AA"), *weaver.show("none", "x")]
-    sent += weaver.show(woven.asked[1].id or "", None)
-    assert not weaver.has_to_wait
+    assert weaver.is_waiting
+    sent = [*weaver.add_picture(name, "data:image/avif;base64,AA"), *weaver.add_picture("none", "x")]
+    sent += weaver.add_picture(woven.asked[1].id or "", None)
+    assert not weaver.is_waiting
     client = Client([*woven.sent, *sent])
     first, second = client.message()["verifications"].values()
     assert (first["evidence"], "evidence" in second) == ({"src": "data:image/avif;base64,AA"}, False)
@@ -659,7 +659,7 @@ def test_a_picture_that_is_drawn_comes_later() -> None:
 
 def test_a_picture_for_a_message_that_was_let_go_does_no_harm() -> None:
     woven = Run([STARTED, *answer(TEXT, "a"), *answer(TEXT, "b")], decide=boxed, keep_last=1)
-    sent = [event for asked in woven.asked for event in woven.weaver.show(asked.id or "", "data:,")]
+    sent = [event for asked in woven.asked for event in woven.weaver.add_picture(asked.id or "", "data:,")]
     assert Client([*woven.sent, *sent]).message("b")["status"] == "complete"
 
 
@@ -685,7 +685,7 @@ def test_what_is_recorded() -> None:
     review, *rest = woven.records
     assert review == ReviewGiven("m", "k", {"event": "citation_reviewed", "at": 5})
     assert [type(each) for each in rest] == [CitationSeen] * 2 + [VerdictReached] * 2
-    assert without_ours(woven.client.state) == {}
+    assert remove_own_state(woven.client.state) == {}
     assert woven.client.record["reviews"] == reviews
 
 
@@ -742,9 +742,9 @@ def test_what_is_quoted_is_looked_for_though_nothing_says_where() -> None:
 
 def test_the_lines_that_a_citation_names_are_compared() -> None:
     text = "Seas rose.\n" * 20 + FRANCE
-    library = Library([read_text(text.encode(), sha256="0")])
+    library = DocumentSet([read_text(text.encode(), sha256="0")])
 
-    def decide(asked: Asked) -> Checked:
+    def decide(asked: QuoteCheck) -> CheckResult:
         return library.check(asked.quote, near=asked.near, name=asked.id)
 
     entries = [{"id": 1, "full_phrase": FRANCE, "page_id": "page_number_1_index_0", "line_ids": [6, 1]}]
@@ -841,7 +841,7 @@ def test_citations_in_the_state() -> None:
     first, second, third = client.state["citations"]["m"]
     assert first["extra"]["score"] == 1
     assert [each["extra"]["citewire"]["status"] for each in (first, second)] == ["verified", "missed"]
-    assert (third, without_ours(client.state)["citations"]["m"]) == (7, theirs)
+    assert (third, remove_own_state(client.state)["citations"]["m"]) == (7, theirs)
     assert (client.message()["status"], counts(client)["total"]) == ("complete", 2)
     numbers = [each["citationNumber"] for each in client.message()["citations"].values()]
     assert numbers == [1, 2]
@@ -977,7 +977,7 @@ def test_closed_messages_hold_no_text_and_lists_are_drained() -> None:
         [],
         None,
     )
-    assert [to_dict(event) for event in weaver.release()] == []
+    assert [to_dict(event) for event in weaver.release_terminal_event()] == []
 
 
 @given(

@@ -169,7 +169,7 @@ def test_who_leaves_comes_back(tmp_path: Path) -> None:
             left = await talk.over()
             assert (left["failed"]["name"], left["view"]["status"]) == ("AbortError", "idle")
             house.go_on()
-            await house.app.server.runs.idle()
+            await house.app.server.runs.wait_idle()
             joined = await house.page.done("join", thread="t")
             assert joined["view"]["messages"][-1]["content"] == VISIBLE
 

@@ -16,8 +16,8 @@ from agui_streams import Streams
 from cases import CASES, need_cases
 from citewire.agui import Thread
 from citewire.agui.events import write_json
-from citewire.agui.sse import Frames
-from citewire.patch import PatchError, apply
+from citewire.agui.sse import SseParser
+from citewire.patch import PatchError, apply_patch
 from matching import matches
 from web_node import asked
 from web_streams import Broken
@@ -191,7 +191,7 @@ def test_patches() -> None:
     ]
     for request, answer in zip(requests, asked(requests), strict=True):
         try:
-            assert answer["value"] == apply(document, request["operations"]), request
+            assert answer["value"] == apply_patch(document, request["operations"]), request
         except PatchError:
             assert "error" in answer, request
             assert answer["value"] == document
@@ -207,7 +207,7 @@ def test_frames_are_read_however_they_are_cut() -> None:
     """As Python reads them, but for the last one: what was cut off comes again after the cursor."""
     random = Random(3)
     expected = [
-        {"data": frame.data.decode(), "id": frame.id, "event": frame.event} for frame in Frames().feed(SSE)
+        {"data": frame.data.decode(), "id": frame.id, "event": frame.event} for frame in SseParser().feed(SSE)
     ]
     assert len(expected) == 7
     cuts = [list(range(len(SSE) + 1)), [0, len(SSE)]]

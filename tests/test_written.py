@@ -13,8 +13,8 @@ from citewire.agui import Thread
 from citewire.agui.events import RunInput, to_dict
 from citewire.agui.middleware import Citing
 from citewire.agui.posted import is_posted
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked, each
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck, iter_quotes
 from test_runs import TEXT, Words
 from weaving import FINISHED, KEY, STARTED, answer, block, messages, snapshot
 
@@ -29,9 +29,9 @@ class Counting(Words):
         super().__init__()
         self.quotes: list[str] = []
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
-        async def counted() -> AsyncIterator[Asked]:
-            async for asked in each(quotes):
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+        async def counted() -> AsyncIterator[QuoteCheck]:
+            async for asked in iter_quotes(quotes):
                 self.quotes.append(asked.quote)
                 yield asked
 

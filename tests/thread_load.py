@@ -20,7 +20,7 @@ import httpx2
 
 from ably_load import Server, rest
 from citewire import codec
-from citewire.agui.sse import Frames
+from citewire.agui.sse import SseParser
 from citewire.dialects.base import is_list, is_object
 
 Json = dict[str, Any]
@@ -88,7 +88,7 @@ class Asker:
     async def _stream(
         self, client: httpx2.AsyncClient, server: Server, body: Json
     ) -> AsyncGenerator[tuple[str, bytes]]:
-        frames = Frames()
+        frames = SseParser()
         async with client.stream("POST", "/agui", json=body) as response:
             response.raise_for_status()
             async for piece in response.aiter_bytes():

@@ -8,16 +8,16 @@ from typing import Any
 
 from citewire.agui import Thread, check
 from citewire.agui.events import AnyEvent, RunInput, coerce, to_dict
-from citewire.agui.retrieved import Retrieved
-from citewire.agui.weaving import Options, Record, Time, Weaver
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked
+from citewire.agui.retrieved import RetrievedText
+from citewire.agui.weaving import Options, AuditRecord, Clock, CitationAnnotator
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck
 
 KEY = "deepcitation"
 RUN = {"threadId": "t", "runId": "r"}
 STARTED, FINISHED = {"type": "RUN_STARTED", **RUN}, {"type": "RUN_FINISHED", **RUN}
 KNOWN = "Paris is the capital of France. Costs fell by a third. It rains."
-TIME = Time(lambda: 0.0, lambda: "now")
+TIME = Clock(lambda: 0.0, lambda: "now")
 
 
 def block(*quotes: str, source: str = "doc1") -> str:
@@ -60,11 +60,11 @@ def messages(*found: Any) -> dict[str, Any]:
     return {"type": "MESSAGES_SNAPSHOT", "messages": list(found)}
 
 
-def judged(asked: Asked, known: str = KNOWN) -> Checked:
+def judged(asked: QuoteCheck, known: str = KNOWN) -> CheckResult:
     """A verdict by looking the words up."""
     if not asked.quote:
-        return Checked(asked.id, "skipped", "nothing quoted")
-    return Checked(asked.id, "verified" if asked.quote in known else "missed", source="doc1")
+        return CheckResult(asked.id, "skipped", "nothing quoted")
+    return CheckResult(asked.id, "verified" if asked.quote in known else "missed", source="doc1")
 
 
 class Client:
@@ -114,7 +114,7 @@ class Client:
         ]
 
 
-Decide = Callable[[Asked], Checked | None]
+Decide = Callable[[QuoteCheck], CheckResult | None]
 
 
 class Run:
@@ -135,23 +135,23 @@ class Run:
         given = RunInput(
             thread_id="t", run_id="r", messages=list(earlier), state=state, context=list(context)
         )
-        self.weaver = Weaver(given, Options(**options), TIME)
-        self.asked: list[Asked] = []
-        self._waiting: list[Asked] = []
-        self.records: list[Record] = []
-        self.sources: list[Retrieved] = []
+        self.weaver = CitationAnnotator(given, Options(**options), TIME)
+        self.asked: list[QuoteCheck] = []
+        self._waiting: list[QuoteCheck] = []
+        self.records: list[AuditRecord] = []
+        self.sources: list[RetrievedText] = []
         self._drain()
         for event in stream:
-            self.sent += self.weaver.take(coerce(event))
+            self.sent += self.weaver.process_event(coerce(event))
             self._drain()
             if at_once or self.weaver.held is not None:
                 self.judge()
             if self.weaver.held is not None:
-                self.sent += self.weaver.release()
+                self.sent += self.weaver.release_terminal_event()
         self.sent += self.weaver.finish()
         self._drain()
         self.judge()
-        self.sent += self.weaver.release()
+        self.sent += self.weaver.release_terminal_event()
         self._state = state
 
     @cached_property
@@ -163,7 +163,7 @@ class Run:
         for asked in waiting:
             checked = self._decide(asked)
             if checked is not None:
-                self.sent += self.weaver.judge(checked)
+                self.sent += self.weaver.apply_verdict(checked)
                 self._drain()
 
     def _drain(self) -> None:

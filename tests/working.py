@@ -17,15 +17,15 @@ from msgspec import Struct
 from citewire.channels.hub import Hub
 from citewire.channels.postgres import PostgresStore
 from citewire.documents.cache import Cache
-from citewire.librarian import Index
+from citewire.librarian import PassageIndex
 from citewire.server.blobs_postgres import PostgresBlobs
 from citewire.server.catalog import Catalog
-from citewire.server.jobs.queue import Queue
+from citewire.server.jobs.queue import JobQueue
 from citewire.server.jobs.verifier import JobVerifier
 from citewire.server.settings import Settings
 from citewire.verification.engine import Engine
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked, in_order
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck, check_in_order
 from pdfs import Line, Sheet, make_pdf
 from serving import DEADLINE, SCRIPT, descendants, environment
 
@@ -94,8 +94,8 @@ class Node(Struct, frozen=True):
             await draft.write(data)
             await self.catalog.upload(draft, name, "")
 
-    async def check(self, *quotes: Asked) -> list[Checked]:
-        return [checked async for checked in in_order(self.verifier, quotes)]
+    async def check(self, *quotes: QuoteCheck) -> list[CheckResult]:
+        return [checked async for checked in check_in_order(self.verifier, quotes)]
 
     async def one(self, sql: str, *values: object) -> Any:
         """The one value that a statement gives."""
@@ -129,11 +129,11 @@ async def node(dsn: str, folder: Path) -> AsyncGenerator[Node]:
         hub = Hub(store)
         stack.callback(hub.close)
         engine = await stack.enter_async_context(Engine(cache=Cache(folder / "cache"), workers=1))
-        index = Index(folder.with_suffix(".sqlite"))
+        index = PassageIndex(folder.with_suffix(".sqlite"))
         stack.callback(index.close)
         blobs = PostgresBlobs(folder / "sources", store.db, "sources")
         catalog = await stack.enter_async_context(Catalog(hub, blobs, engine, index, Settings()))
-        queue = await stack.enter_async_context(Queue.open(dsn))
+        queue = await stack.enter_async_context(JobQueue.open(dsn))
         verifier = JobVerifier(queue, engine, lambda: catalog.position)
         yield Node(await stack.enter_async_context(verifier), catalog, engine, store)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from citewire.agui.events import AnyEvent, RunInput, TextMessageContent
 from citewire.documents import load
-from citewire.librarian import Index, Librarian
+from citewire.librarian import PassageIndex, Librarian
 
 SAMPLES = Path(str(files("citewire") / "samples"))
 # Seconds from one piece of text to the next.
 PACE = 0.15
 
-_index = Index()
+_index = PassageIndex()
 for _sample in sorted(SAMPLES.iterdir()):
     _index.add(_sample.name, load(_sample))
 

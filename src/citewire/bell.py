@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class Wakeup:
     """Wakes everybody who waits for news."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
         self._awaited = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake those who wait now."""
         if self._awaited:
             self._rung.set()

@@ -10,7 +10,7 @@ import msgspec
 
 from citewire.errors import DecodeError, OutputError
 
-__all__ = ["decode", "decode_cut", "encode", "prepare", "pretty"]
+__all__ = ["decode", "decode_with_surrogates", "encode", "prepare_types", "pretty"]
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
@@ -31,7 +31,7 @@ def decode(data: bytes | str) -> Any:
         raise _decode_error(str(exc)) from exc
 
 
-def decode_cut(data: bytes) -> Any:
+def decode_with_surrogates(data: bytes) -> Any:
     """As `decode`, for JSON whose text may be cut within a surrogate pair, as streamed text can be."""
     try:
         return decode(data)
@@ -79,7 +79,7 @@ def encode(value: Any) -> bytes:
         raise OutputError("a value in it has no JSON form", detail=exc) from exc
 
 
-def prepare(*kinds: Any) -> None:
+def prepare_types(*kinds: Any) -> None:
     """Have msgspec look at types which threads decode: where several come to one for the first time at once,
     version 0.22 crashes the process."""
     for kind in kinds:

@@ -21,12 +21,12 @@ from citewire.model import Answer, Citation, Part, Point, Span
 __all__ = [
     "Sentences",
     "insert_markers",
-    "is_edge",
+    "needs_no_space",
     "join_parts",
-    "place_for_marker",
+    "find_marker_point",
     "split_refs",
-    "take_markers_out",
-    "with_claims",
+    "remove_markers",
+    "derive_claims",
 ]
 
 PART_BREAK = "\n\n"
@@ -78,7 +78,7 @@ class _Edit(NamedTuple):
     text: str
 
 
-class _Edited:
+class _EditedText:
     """A text after a list of edits in order, and where its old offsets went."""
 
     def __init__(self, text: str, edits: list[_Edit]) -> None:
@@ -119,7 +119,7 @@ class _Edited:
 _EDGE = frozenset(" \t\n\r.,;:!?)]}\"'»”’…。，、")
 
 
-def take_markers_out(answer: Answer, spans: set[Span | None] | None = None) -> Answer:
+def remove_markers(answer: Answer, spans: set[Span | None] | None = None) -> Answer:
     """The answer without the text of its markers (of `spans` only, when given).
 
     One space before a marker goes with it where that leaves the sentence whole. Each citation keeps
@@ -131,7 +131,7 @@ def take_markers_out(answer: Answer, spans: set[Span | None] | None = None) -> A
         if span is not None:
             by_part[span.part].append(span)
     edited = {
-        part: _Edited(answer.parts[part].text, _removals(answer.parts[part].text, out))
+        part: _EditedText(answer.parts[part].text, _removals(answer.parts[part].text, out))
         for part, out in by_part.items()
     }
     parts = tuple(
@@ -149,7 +149,7 @@ def _removals(text: str, spans: list[Span]) -> list[_Edit]:
     for number in range(len(merged) - 1, -1, -1):
         start, end = merged[number]
         floor = merged[number - 1][1] if number else 0
-        at_edge = at_edge if end == next_start else is_edge(text, end)
+        at_edge = at_edge if end == next_start else needs_no_space(text, end)
         next_start = start
         if at_edge and start > floor and text[start - 1] == " ":
             start -= 1
@@ -168,7 +168,7 @@ def _merge(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _without_marker(citation: Citation, leaving: set[Span | None], edited: dict[int, _Edited]) -> Citation:
+def _without_marker(citation: Citation, leaving: set[Span | None], edited: dict[int, _EditedText]) -> Citation:
     changes: dict[str, Any] = {}
     marker, point, claim = citation.marker, citation.insert_at, citation.claim
     if marker is not None and marker in leaving:
@@ -184,7 +184,7 @@ def _without_marker(citation: Citation, leaving: set[Span | None], edited: dict[
     return replace(citation, **changes) if changes else citation
 
 
-def place_for_marker(citation: Citation) -> Point | None:
+def find_marker_point(citation: Citation) -> Point | None:
     """Where a citation's marker belongs: at its point, else behind its claim."""
     if citation.insert_at is not None:
         return citation.insert_at
@@ -193,7 +193,7 @@ def place_for_marker(citation: Citation) -> Point | None:
 
 def insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]], padded: bool) -> Answer:
     """The answer with markers written in: by part, where, for which citation, and what."""
-    edited: dict[int, _Edited] = {}
+    edited: dict[int, _EditedText] = {}
     markers: dict[int, Span] = {}
     for number, places in wanted.items():
         text = answer.parts[number].text
@@ -205,7 +205,7 @@ def insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]]
             start = at + shift + len(pad)
             markers[citation] = Span(number, start, start + len(marker))
             shift += len(pad) + len(marker)
-        edited[number] = _Edited(text, edits)
+        edited[number] = _EditedText(text, edits)
     parts = tuple(
         replace(part, text=edited[number].text) if number in edited else part
         for number, part in enumerate(answer.parts)
@@ -219,15 +219,15 @@ def insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]]
 
 def _needs_pad(text: str, at: int, padded: bool) -> bool:
     """A space that `take_markers_out` will take away again, so that the two undo each other."""
-    return is_edge(text, at) and (padded or text[at - 1 : at] == " ")
+    return needs_no_space(text, at) and (padded or text[at - 1 : at] == " ")
 
 
-def is_edge(text: str, at: int) -> bool:
+def needs_no_space(text: str, at: int) -> bool:
     """Whether what stands at `at` needs no room in front of it: the end, white space, punctuation."""
     return at == len(text) or text[at] in _EDGE
 
 
-def _with_marker(citation: Citation, marker: Span | None, edited: dict[int, _Edited]) -> Citation:
+def _with_marker(citation: Citation, marker: Span | None, edited: dict[int, _EditedText]) -> Citation:
     changes: dict[str, Any] = {}
     if marker is not None:
         # The point has become the marker.
@@ -241,7 +241,7 @@ def _with_marker(citation: Citation, marker: Span | None, edited: dict[int, _Edi
     return replace(citation, **changes) if changes else citation
 
 
-def _moved_claim(citation: Citation, edited: dict[int, _Edited]) -> dict[str, Any]:
+def _moved_claim(citation: Citation, edited: dict[int, _EditedText]) -> dict[str, Any]:
     claim = citation.claim
     return {} if claim is None or claim.part not in edited else {"claim": edited[claim.part].span(claim)}
 
@@ -255,7 +255,7 @@ _SENTENCE_END = re.compile(
 _LIST_MARK = re.compile(r"\s*(?:(?:[-*•+>#]+|\d{1,3}[.)])(?:\s+|\Z))?")
 
 
-def with_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
+def derive_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
     """The answer with a claim, origin `derived`, for every citation in `which` that has only a point."""
     sentences = [Sentences(part.text) for part in answer.parts]
 
@@ -263,7 +263,7 @@ def with_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
         point = citation.insert_at
         if point is None or citation.claim is not None or not which(citation):
             return citation
-        claim = sentences[point.part].before(point)
+        claim = sentences[point.part].sentence_before(point)
         return replace(citation, claim=claim, span_origin="derived") if claim else citation
 
     return replace(answer, citations=tuple(map(derived, answer.citations)))
@@ -279,7 +279,7 @@ class Sentences:
     def _starts(self) -> list[int]:
         return [0, *(boundary.end() for boundary in _SENTENCE_END.finditer(self._text))]
 
-    def before(self, point: Point) -> Span | None:
+    def sentence_before(self, point: Point) -> Span | None:
         """The sentence that ends at `point`, without the mark of a list item."""
         text, low = self._text, max(0, point.at - _SENTENCE)
         end = low + len(text[low : point.at].rstrip())

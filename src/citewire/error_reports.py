@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from citewire.errors import CitewireError
 from citewire.redaction import redact
-from citewire.text import for_log
+from citewire.text import one_line
 
 __all__ = ["ErrorReport", "report_detail", "report_error", "report_unexpected"]
 
@@ -69,9 +69,9 @@ def report_unexpected(
 def report_detail(detail: str, logger: logging.Logger, *, code: str, message: str) -> ErrorReport:
     """As `report_error`, of a detail that has no exception; without one nothing is logged."""
     if not detail:
-        return ErrorReport(code, for_log(message, _MESSAGE))
+        return ErrorReport(code, one_line(message, _MESSAGE))
     error_id = token_hex(8)
-    said, shown = for_log(message, _MESSAGE), redact(for_log(detail, _DETAIL))
+    said, shown = one_line(message, _MESSAGE), redact(one_line(detail, _DETAIL))
     fields = {"error_id": error_id, "code": code}
     logger.warning("%s (error id %s): %s", said, error_id, shown, extra={"fields": fields})
     return ErrorReport(code, _with_id(said, error_id), error_id)

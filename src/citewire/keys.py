@@ -12,7 +12,7 @@ from hashlib import sha1
 
 from citewire.model import Lines, Pages, Source, SourceRef, Times
 
-__all__ = ["Keys", "key", "key_v2"]
+__all__ = ["CitationKeys", "key", "key_v2"]
 
 _LENGTH = 16
 
@@ -27,7 +27,7 @@ def key_v2(ref: SourceRef, source: Source) -> str:
     return _digest_v2((source.file_id or source.id, *_fields(ref, source)))
 
 
-class Keys:
+class CitationKeys:
     """The keys of one thread, handed out in the order in which citations appear."""
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from citewire.errors import InputError
 from citewire.frozen import drop_item, drop_member, freeze, insert_item, set_item, set_member
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["Document", "PatchError", "apply", "escape", "parse_pointer"]
+__all__ = ["PatchTarget", "PatchError", "apply_patch", "escape_token", "parse_pointer"]
 
 _BAD_ESCAPE = re.compile("~(?![01])")
 # No list is longer than a number of this many digits.
@@ -33,7 +33,7 @@ class PatchError(InputError):
     code = "bad_patch"
 
 
-def escape(key: str) -> str:
+def escape_token(key: str) -> str:
     """`key` as one token of a pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
@@ -67,14 +67,14 @@ def _client_pointer(pointer: str) -> list[str]:
     return tokens
 
 
-def apply(document: Any, operations: Iterable[Any]) -> Any:
+def apply_patch(document: Any, operations: Iterable[Any]) -> Any:
     """`document` after all `operations`; what they touch is copied once, however often they do."""
-    patched = Document(document)
+    patched = PatchTarget(document)
     patched.apply(operations)
     return patched.value
 
 
-class Document:
+class PatchTarget:
     """A JSON value that is patched in place where nobody else holds it.
 
     With `frozen` it is frozen, and so is whatever a patch puts into it.
@@ -142,7 +142,7 @@ class Document:
             case "test":
                 return self._test(path, _value(fields))
             case unknown:
-                raise PatchError(f"unknown operation {for_log(unknown, 40)}", _text(path))
+                raise PatchError(f"unknown operation {one_line(unknown, 40)}", _format_pointer(path))
 
     def _spend(self, value: Any, path: list[str]) -> None:
         """Count what is copied: copies of copies would double a document with every operation."""
@@ -155,7 +155,7 @@ class Document:
             elif isinstance(inner, list):
                 left.extend(cast("list[Any]", inner))
         if left:
-            raise PatchError("too much was copied", _text(path))
+            raise PatchError("too much was copied", _format_pointer(path))
 
     def _pointer(self, fields: dict[str, Any], key: str) -> list[str]:
         pointer = fields.get(key)
@@ -165,16 +165,16 @@ class Document:
 
     def _test(self, path: list[str], value: Any) -> Any:
         try:
-            same = _same(self._get(path), value)
+            same = _json_equal(self._get(path), value)
         except RecursionError as exc:
-            raise PatchError("nested too deeply to compare", _text(path)) from exc
+            raise PatchError("nested too deeply to compare", _format_pointer(path)) from exc
         if not same:
-            raise PatchError("the test failed", _text(path))
+            raise PatchError("the test failed", _format_pointer(path))
         return self._value
 
     def _move(self, source: list[str], target: list[str]) -> Any:
         if target[: len(source)] == source and len(target) > len(source):
-            raise PatchError("a value cannot move into itself", _text(target))
+            raise PatchError("a value cannot move into itself", _format_pointer(target))
         value = self._get(source)
         self._value = self._remove(source)
         return self._put(target, value, "move")
@@ -189,18 +189,18 @@ class Document:
         if isinstance(parent, dict):
             if token in parent:
                 return cast("Any", parent[token])
-            raise PatchError("a non-existent key", _text(path))
+            raise PatchError("a non-existent key", _format_pointer(path))
         if isinstance(parent, list):
             items = cast("list[Any]", parent)
             return items[self._index(token, len(items) - 1, path)]
-        raise PatchError("there is nothing at this path", _text(path))
+        raise PatchError("there is nothing at this path", _format_pointer(path))
 
     def _index(self, token: str, last: int, path: list[str]) -> int:
         """An array index: digits without leading zeros, at most `last`."""
         digits = token.isascii() and token.isdigit() and len(token) <= _LONGEST_INDEX
         if digits and (len(token) == 1 or not token.startswith("0")) and int(token) <= last:
             return int(token)
-        raise PatchError(f"{token!r} is not an index of this list", _text(path))
+        raise PatchError(f"{token!r} is not an index of this list", _format_pointer(path))
 
     def _put(self, path: list[str], value: Any, op: str) -> Any:
         if not path:
@@ -223,7 +223,7 @@ class Document:
         if key in copy:
             self._undo.append(partial(set_member, copy, key, copy[key]))
         elif op == "replace":
-            raise PatchError("there is nothing to replace", _text(path))
+            raise PatchError("there is nothing to replace", _format_pointer(path))
         else:
             self._undo.append(partial(drop_member, copy, key))
         set_member(copy, key, value)
@@ -263,7 +263,7 @@ class Document:
         if id(container) in self._owned:
             return container
         if not isinstance(container, dict | list):
-            raise PatchError("the parent is neither an object nor a list", _text(path))
+            raise PatchError("the parent is neither an object nor a list", _format_pointer(path))
         kind = cast("type[dict[str, Any] | list[Any]]", type(cast("object", container)))
         copy = kind(cast("Any", container))
         self._owned[id(copy)] = copy
@@ -297,18 +297,18 @@ def _value(fields: dict[str, Any]) -> Any:
     return fields["value"]
 
 
-def _text(path: list[str]) -> str:
-    return "".join(f"/{escape(token)}" for token in path)
+def _format_pointer(path: list[str]) -> str:
+    return "".join(f"/{escape_token(token)}" for token in path)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _json_equal(left: Any, right: Any) -> bool:
     """Equal as JSON: numbers by value, but true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
         ours, theirs = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
-        return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in ours)
+        return ours.keys() == theirs.keys() and all(_json_equal(ours[key], theirs[key]) for key in ours)
     if isinstance(left, list) and isinstance(right, list):
         items, others = cast("list[Any]", left), cast("list[Any]", right)
-        return len(items) == len(others) and all(map(_same, items, others))
+        return len(items) == len(others) and all(map(_json_equal, items, others))
     return left == right

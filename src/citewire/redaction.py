@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_plus
 
-__all__ = ["HIDDEN", "is_secret", "redact"]
+__all__ = ["HIDDEN", "is_secret_name", "redact"]
 
 HIDDEN = "…"
 """What stands where a secret was."""
@@ -58,13 +58,13 @@ def _without_parameters(text: str) -> str:
         kept.append(text[at : match.end()])
         at = match.end()
         # The value of any other one may be a URL with parameters of its own.
-        if is_secret(match[1]) and (value := _VALUE.match(text, at)):
+        if is_secret_name(match[1]) and (value := _VALUE.match(text, at)):
             kept.append(HIDDEN)
             at = value.end()
     return "".join(kept) + text[at:]
 
 
-def is_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether what goes by this name, as a field or a parameter of a URL, is nobody's business."""
     # A server takes %6bey for key.
     return unquote_plus(name).strip().lower() in _NAMES

@@ -19,10 +19,10 @@ from msgspec.structs import astuple, replace
 from citewire.edits import (
     insert_markers,
     join_parts,
-    place_for_marker,
+    find_marker_point,
     split_refs,
-    take_markers_out,
-    with_claims,
+    remove_markers,
+    derive_claims,
 )
 from citewire.errors import ShapeError
 from citewire.model import (
@@ -37,9 +37,9 @@ from citewire.model import (
     SpanOrigin,
 )
 
-__all__ = ["Fitting", "Room", "hashable"]
+__all__ = ["Adaptation", "SupportedFields", "to_hashable"]
 
-Room = frozenset[str]
+SupportedFields = frozenset[str]
 """What a dialect has a place for: `claim`, `marker`, `insert_at`, `ordinal`, `verification`, `answer.id`,
 `refs.quote`, `refs.locator.pages`, `source.title`, …"""
 
@@ -49,7 +49,7 @@ _SOURCE_FIELDS = ("url", "title", "filename", "file_id", "record_id", "index", "
 _PLACES = ("claim", "marker", "insert_at")
 
 
-class Fitting:
+class Adaptation:
     """An answer on its way into a dialect, and what it has lost so far."""
 
     def __init__(self, answer: Answer, dialect: str) -> None:
@@ -66,17 +66,17 @@ class Fitting:
         # Citations whose point is only where their marker was: losing it loses nothing more.
         self._points_of_markers: set[str | None] = set()
 
-    def fork(self) -> Fitting:
+    def fork(self) -> Adaptation:
         """Another one with the same answer and losses, to try something with."""
-        other = Fitting(self.answer, self.dialect)
+        other = Adaptation(self.answer, self.dialect)
         vars(other).update({name: copy(value) for name, value in vars(self).items()})
         return other
 
-    def become(self, other: Fitting) -> None:
+    def adopt(self, other: Adaptation) -> None:
         """Take over what was tried with a fork, which is not to be used after that."""
         vars(self).update(vars(other))
 
-    def lose(
+    def record_loss(
         self, field: str, reason: str, *, citation: str | None = None, source: str | None = None
     ) -> None:
         """Name something that will not read back as it was; the first reason is the one that counts."""
@@ -96,37 +96,37 @@ class Fitting:
         used = {ref.source_id for citation in self.answer.citations for ref in citation.refs}
         return [source for source in self.sources.values() if source.id in used]
 
-    def need_text(self) -> None:
+    def require_text(self) -> None:
         """Where the text is not known an empty one stands in, and places in it are lost."""
         if not self.answer.parts:
             self.map_citations(self._without_places)
-            self.lose("parts", "the text is not known: an empty one stands in")
+            self.record_loss("parts", "the text is not known: an empty one stands in")
             self.answer = replace(self.answer, parts=(Part(""),))
 
     def _without_places(self, citation: Citation) -> Citation:
         for field in _PLACES:
             if getattr(citation, field) is not None:
-                self.lose(field, "the text of the answer is not known", citation=citation.id)
+                self.record_loss(field, "the text of the answer is not known", citation=citation.id)
         return replace(citation, claim=None, marker=None, insert_at=None)
 
     def join_parts(self) -> None:
         """One text instead of several parts."""
         if len(self.answer.parts) != 1:
             if len(self.answer.parts) > 1:
-                self.lose("parts", f"{len(self.answer.parts)} parts become one text")
+                self.record_loss("parts", f"{len(self.answer.parts)} parts become one text")
             self.answer = join_parts(self.answer)
 
-    def need_refs(self) -> None:
+    def require_refs(self) -> None:
         """A citation that points nowhere is left out."""
-        self.map_citations(self._if_it_points)
+        self.map_citations(self._drop_without_refs)
 
-    def _if_it_points(self, citation: Citation) -> Citation | None:
+    def _drop_without_refs(self, citation: Citation) -> Citation | None:
         if citation.refs:
             return citation
-        self.lose("citation", "points to no source", citation=citation.id)
+        self.record_loss("citation", "points to no source", citation=citation.id)
         return None
 
-    def refuse_sources(self, why: Callable[[Citation, Source], str | None]) -> None:
+    def drop_sources(self, why: Callable[[Citation, Source], str | None]) -> None:
         """Citations lose the sources that `why` has a reason against, and go when none is left."""
 
         def fitted(citation: Citation) -> Citation | None:
@@ -136,7 +136,7 @@ class Fitting:
                 if reason is None:
                     kept.append(ref)
                 else:
-                    self.lose("citation", reason, citation=citation.id, source=ref.source_id)
+                    self.record_loss("citation", reason, citation=citation.id, source=ref.source_id)
             if len(kept) == len(citation.refs):
                 return citation
             return replace(citation, refs=tuple(kept)) if kept else None
@@ -147,7 +147,7 @@ class Fitting:
         """One citation per source."""
         split = [citation for citation in self.answer.citations if len(citation.refs) > 1]
         for citation in split:
-            self.lose("refs", f"{len(citation.refs)} sources become a citation each", citation=citation.id)
+            self.record_loss("refs", f"{len(citation.refs)} sources become a citation each", citation=citation.id)
         if split:
             before = {citation.id for citation in self.answer.citations}
             self.answer = split_refs(self.answer)
@@ -159,7 +159,7 @@ class Fitting:
                     self._first_ids[citation.id] = owner
             self._split |= {citation.id for citation in split}
 
-    def take_markers_out(self, stays: Callable[[Citation, str], bool] | None = None) -> None:
+    def remove_markers(self, stays: Callable[[Citation, str], bool] | None = None) -> None:
         """Markers leave the text; a point stays where each was. `stays` says which may remain."""
         parts = self.answer.parts
         leaving = [
@@ -172,10 +172,10 @@ class Fitting:
         spans = {citation.marker for citation in leaving}
         for citation in self.answer.citations:
             if citation.marker in spans:
-                self.lose("marker", "taken out of the text", citation=citation.id)
+                self.record_loss("marker", "taken out of the text", citation=citation.id)
                 if citation.insert_at is None:
                     self._points_of_markers.add(self._first_ids.get(citation.id, citation.id))
-        self.answer = take_markers_out(self.answer, spans)
+        self.answer = remove_markers(self.answer, spans)
 
     def derive_claims(self, which: Callable[[Citation], bool]) -> None:
         """A claim for every citation in `which` that has only a point: the sentence before it."""
@@ -185,34 +185,34 @@ class Fitting:
         def derived(old: Citation, new: Citation) -> Citation:
             if new is old:
                 return old
-            self.lose("claim", "derived: the sentence before the marker", citation=old.id)
+            self.record_loss("claim", "derived: the sentence before the marker", citation=old.id)
             # The dialect cannot say that it is derived; the loss does.
             return replace(new, span_origin=old.span_origin)
 
-        claimed = with_claims(self.answer, which).citations
+        claimed = derive_claims(self.answer, which).citations
         self.answer = replace(self.answer, citations=tuple(map(derived, self.answer.citations, claimed)))
 
-    def markers_become_claims(self) -> None:
+    def turn_markers_into_claims(self) -> None:
         """For dialects without markers: they leave the text, and the sentence before becomes the claim."""
         marked = {citation.id for citation in self.answer.citations if citation.marker}
-        self.take_markers_out()
+        self.remove_markers()
         self.derive_claims(lambda citation: citation.id in marked)
 
     def insert_markers(self, label: Callable[[Citation], str | None], *, padded: bool = False) -> None:
         """A marker in the text for every citation that has a place but none; `label` may refuse."""
         wanted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         for number, citation in enumerate(self.answer.citations):
-            point = place_for_marker(citation)
+            point = find_marker_point(citation)
             text = label(citation) if point and citation.marker is None else None
             if point and text is not None:
                 wanted[point.part].append((point.at, number, text))
-                self.lose("marker", "written into the text", citation=citation.id)
+                self.record_loss("marker", "written into the text", citation=citation.id)
         if wanted:
             self.answer = insert_markers(self.answer, wanted, padded)
 
     def finish(
         self,
-        room: Room,
+        room: SupportedFields,
         *,
         kind: Callable[[Source], SourceKind],
         origin: Callable[[Citation], SpanOrigin],
@@ -231,16 +231,16 @@ class Fitting:
             self._regroup(group(self.answer), why)
         self._merge_sources()
         if not keep_ids:
-            self.rename([f"c{number}" for number in range(1, len(self.answer.citations) + 1)])
+            self.rename_citations([f"c{number}" for number in range(1, len(self.answer.citations) + 1)])
         if "answer.id" not in room and self.answer.id is not None:
-            self.lose("answer.id", self._no_place)
+            self.record_loss("answer.id", self._no_place_reason)
             self.answer = replace(self.answer, id=None)
         return self.answer
 
     def _regroup(self, groups: list[list[Citation]], why: str) -> None:
         order = tuple(citation for group in groups for citation in group)
         if any(map(is_not, order, self.answer.citations)):
-            self.lose("order", why)
+            self.record_loss("order", why)
         self.answer = replace(self.answer, citations=order)
         self._sizes = [len(group) for group in groups]
 
@@ -250,17 +250,17 @@ class Fitting:
         return [self.answer.citations[end - size : end] for end, size in zip(ends, self._sizes, strict=True)]
 
     @property
-    def _no_place(self) -> str:
+    def _no_place_reason(self) -> str:
         return f"{self.dialect} has no place for it"
 
-    def _drop_from_citations(self, room: Room, origin: Callable[[Citation], SpanOrigin]) -> None:
-        foreign = _Foreign(field for field in _CITATION_FIELDS if field not in room)
-        of_refs = _Foreign(field for field in _REF_FIELDS if f"refs.{field}" not in room)
+    def _drop_from_citations(self, room: SupportedFields, origin: Callable[[Citation], SpanOrigin]) -> None:
+        foreign = _UnsupportedFields(field for field in _CITATION_FIELDS if field not in room)
+        of_refs = _UnsupportedFields(field for field in _REF_FIELDS if f"refs.{field}" not in room)
 
         def fitted(citation: Citation) -> Citation:
             changes: dict[str, Any] = {}
-            for field in foreign.said_by(citation):
-                self.lose(field, self._no_place, citation=citation.id)
+            for field in foreign.set_fields(citation):
+                self.record_loss(field, self._no_place_reason, citation=citation.id)
                 changes[field] = None
             refs = [self._fit_ref(ref, of_refs, room, citation.id) for ref in citation.refs]
             if any(map(is_not, refs, citation.refs)):
@@ -269,48 +269,48 @@ class Fitting:
             seen_as = origin(fit)
             if seen_as == fit.span_origin:
                 return fit
-            self.lose("span_origin", f"{fit.span_origin} will read as {seen_as}", citation=citation.id)
+            self.record_loss("span_origin", f"{fit.span_origin} will read as {seen_as}", citation=citation.id)
             return replace(fit, span_origin=seen_as)
 
         self.map_citations(fitted)
 
-    def _fit_ref(self, ref: SourceRef, foreign: _Foreign, room: Room, citation: str) -> SourceRef:
+    def _fit_ref(self, ref: SourceRef, foreign: _UnsupportedFields, room: SupportedFields, citation: str) -> SourceRef:
         changes: dict[str, Any] = {}
-        for field in foreign.said_by(ref):
-            self.lose(f"refs.{field}", self._no_place, citation=citation)
+        for field in foreign.set_fields(ref):
+            self.record_loss(f"refs.{field}", self._no_place_reason, citation=citation)
             changes[field] = None
         if ref.locator is not None and f"refs.locator.{locator_kind(ref.locator)}" not in room:
             reason = f"{self.dialect} has no place for {locator_kind(ref.locator)}"
-            self.lose("refs.locator", reason, citation=citation)
+            self.record_loss("refs.locator", reason, citation=citation)
             changes["locator"] = None
         return replace(ref, **changes) if changes else ref
 
-    def _drop_from_sources(self, room: Room, kind: Callable[[Source], SourceKind]) -> None:
-        foreign = _Foreign(field for field in _SOURCE_FIELDS if f"source.{field}" not in room)
+    def _drop_from_sources(self, room: SupportedFields, kind: Callable[[Source], SourceKind]) -> None:
+        foreign = _UnsupportedFields(field for field in _SOURCE_FIELDS if f"source.{field}" not in room)
         used = {ref.source_id for citation in self.answer.citations for ref in citation.refs}
         sources: list[Source] = []
         for source in self.sources.values():
             if source.id in used:
                 sources.append(self._fit_source(source, foreign, room, kind))
             else:
-                self.lose("source", "no citation points to it", source=source.id)
+                self.record_loss("source", "no citation points to it", source=source.id)
         self.answer = replace(self.answer, sources=tuple(sources))
 
     def _fit_source(
-        self, source: Source, foreign: _Foreign, room: Room, kind: Callable[[Source], SourceKind]
+        self, source: Source, foreign: _UnsupportedFields, room: SupportedFields, kind: Callable[[Source], SourceKind]
     ) -> Source:
         changes: dict[str, Any] = {}
-        for field in foreign.said_by(source):
-            self.lose(f"source.{field}", self._no_place, source=source.id)
+        for field in foreign.set_fields(source):
+            self.record_loss(f"source.{field}", self._no_place_reason, source=source.id)
             changes[field] = None
         if source.metadata and "source.metadata" not in room:
-            self.lose("source.metadata", self._no_place, source=source.id)
+            self.record_loss("source.metadata", self._no_place_reason, source=source.id)
             changes["metadata"] = {}
         fit = replace(source, **changes) if changes else source
         seen_as = kind(fit)
         if seen_as == fit.kind:
             return fit
-        self.lose("source.kind", f"{fit.kind} will read as {seen_as}", source=source.id)
+        self.record_loss("source.kind", f"{fit.kind} will read as {seen_as}", source=source.id)
         return replace(fit, kind=seen_as)
 
     def _merge_sources(self) -> None:
@@ -329,15 +329,15 @@ class Fitting:
                     name = seen[identity] = f"s{len(merged) + 1}"
                     merged.append(source if source.id == name else replace(source, id=name))
                     if name != source.id:
-                        self.lose("source.id", f"will read as {name}", source=source.id)
+                        self.record_loss("source.id", f"will read as {name}", source=source.id)
                 else:
-                    self.lose("source", f"cannot be told from {name}", source=source.id)
+                    self.record_loss("source", f"cannot be told from {name}", source=source.id)
                 names[source.id] = name
         if any(old != new for old, new in names.items()):
             self.map_citations(lambda citation: _renamed_refs(citation, names))
         self.answer = replace(self.answer, sources=tuple(merged))
 
-    def rename(self, names: list[str]) -> None:
+    def rename_citations(self, names: list[str]) -> None:
         """The citations under new ids, in order; losses keep speaking of the old ones."""
         self.losses = [loss for loss in self.losses if loss.field != "id"]
         first_ids: dict[str | None, str] = {}
@@ -352,7 +352,7 @@ class Fitting:
         self.answer = replace(self.answer, citations=tuple(renamed))
 
 
-class _Foreign:
+class _UnsupportedFields:
     """Fields that a dialect has no place for. Most values have none of them, which is known at a glance."""
 
     def __init__(self, fields: Iterable[str]) -> None:
@@ -361,7 +361,7 @@ class _Foreign:
         self._values = attrgetter(*self._fields) if len(self._fields) > 1 else None
         self._nothing = (None,) * len(self._fields)
 
-    def said_by(self, value: Citation | SourceRef | Source) -> tuple[str, ...]:
+    def set_fields(self, value: Citation | SourceRef | Source) -> tuple[str, ...]:
         if self._values is not None and self._values(value) == self._nothing:
             return ()
         return tuple(field for field in self._fields if getattr(value, field) is not None)
@@ -375,10 +375,10 @@ def locator_kind(locator: Locator) -> str:
 def source_identity(source: Source) -> tuple[Any, ...]:
     """What makes a source the same as another: everything but its id and what was kept of it."""
     values = astuple(source)[1:-1]
-    return (*values[:-1], hashable(values[-1]))
+    return (*values[:-1], to_hashable(values[-1]))
 
 
-def hashable(metadata: dict[str, Any] | None) -> str | None:
+def to_hashable(metadata: dict[str, Any] | None) -> str | None:
     """Metadata as something to compare by. Raises `ShapeError` for what has no end."""
     try:
         return repr(metadata) if metadata else None

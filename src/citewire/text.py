@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-__all__ = ["Found", "Offsets", "Unit", "common_prefix", "for_log"]
+__all__ = ["ResolvedSpan", "Offsets", "Unit", "common_prefix_length", "one_line"]
 
 Unit = Literal["codepoints", "utf16", "utf8"]
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")
@@ -31,7 +31,7 @@ _NEAR = 2048
 _SHORTEST_SEARCH = 4
 
 
-class Found(NamedTuple):
+class ResolvedSpan(NamedTuple):
     """A span in code points; `repaired` when it is not where the payload said."""
 
     start: int
@@ -108,7 +108,7 @@ class Offsets:
             edge -= 1
         return first + len(data[:edge].decode("utf-8", "surrogatepass")), edge == rest
 
-    def span(self, start: int, end: int, unit: Unit) -> Found | None:
+    def span(self, start: int, end: int, unit: Unit) -> ResolvedSpan | None:
         """The span in code points, or None where it is reversed or leaves the text.
 
         A span that cuts a character in two is widened to hold it, and says so.
@@ -117,27 +117,27 @@ class Offsets:
             return None
         first, first_whole = self.from_unit(start, unit)
         last, last_whole = self.from_unit(end, unit)
-        return Found(first, last if last_whole else last + 1, not (first_whole and last_whole))
+        return ResolvedSpan(first, last if last_whole else last + 1, not (first_whole and last_whole))
 
-    def point(self, offset: int, unit: Unit) -> Found | None:
+    def point(self, offset: int, unit: Unit) -> ResolvedSpan | None:
         """The point in code points as an empty span, or None where it is outside the text."""
         if not 0 <= offset <= self.length(unit):
             return None
         at, whole = self.from_unit(offset, unit)
-        return Found(at, at, not whole)
+        return ResolvedSpan(at, at, not whole)
 
-    def covering(self, start: int, end: int, unit: Unit, covered: str) -> Found | None:
+    def find_covered(self, start: int, end: int, unit: Unit, covered: str) -> ResolvedSpan | None:
         """The span that holds exactly `covered`: where the offsets say, else in another unit,
         else the nearest occurrence. None when `covered` is nowhere to be found."""
         for candidate in sorted(UNITS, key=lambda other: other != unit):
             found = self.span(start, end, candidate)
             if found and self.text[found.start : found.end] == covered:
-                return Found(found.start, found.end, found.repaired or candidate != unit)
+                return ResolvedSpan(found.start, found.end, found.repaired or candidate != unit)
         near = self.from_unit(min(max(start, 0), self.length(unit)), unit)[0]
-        at = self.nearest(covered, near)
-        return None if at is None else Found(at, at + len(covered), repaired=True)
+        at = self.find_nearest(covered, near)
+        return None if at is None else ResolvedSpan(at, at + len(covered), repaired=True)
 
-    def only(self, needle: str) -> int | None:
+    def find_unique(self, needle: str) -> int | None:
         """Where `needle` stands, if it does so just once and there is still time to look."""
         if not self._searches_left or not needle:
             return None
@@ -145,7 +145,7 @@ class Offsets:
         at = self.text.find(needle)
         return at if at >= 0 and self.text.find(needle, at + 1) < 0 else None
 
-    def nearest(self, needle: str, near: int) -> int | None:
+    def find_nearest(self, needle: str, near: int) -> int | None:
         """Where `needle` stands closest to `near`. None for what is too short to be told apart."""
         if len(needle) < _SHORTEST_SEARCH or not any(char.isalnum() for char in needle):
             return None
@@ -167,7 +167,7 @@ def _byte_length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def common_prefix(one: str, other: str) -> int:
+def common_prefix_length(one: str, other: str) -> int:
     """How many characters two texts have in common at their start."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -200,7 +200,7 @@ def _repr(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def for_log(value: object, limit: int = 1000) -> str:
+def one_line(value: object, limit: int = 1000) -> str:
     """`value` on one line, harmless in a log or terminal, at most `limit` characters."""
     text = value if isinstance(value, str) else _repr(value)
     line = _ANSI.sub("", text[: limit * _LOG_SCAN])

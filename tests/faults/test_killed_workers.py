@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ably_load import seed
-from citewire.verification.near import Near
-from citewire.verification.verifier import Asked
+from citewire.verification.near import ExpectedPlace
+from citewire.verification.verifier import QuoteCheck
 from postgres import Postgres, need_postgres
 from soak import scaled
 from working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
@@ -39,10 +39,10 @@ def test_workers_are_killed_in_their_jobs(tmp_path: Path) -> None:
             while not over.is_set():
                 turn += 1
                 # Another page to look near is another question.
-                near = Near(pages=(1 + turn * ASKERS + asker,))
+                near = ExpectedPlace(pages=(1 + turn * ASKERS + asker,))
                 wrong = turn % 2
                 quotes = [
-                    Asked(f"{n}", f"The fee of member {n} is {n + 40 + wrong} dollars", near=near)
+                    QuoteCheck(f"{n}", f"The fee of member {n} is {n + 40 + wrong} dollars", near=near)
                     for n in range(turn % 20 + 1)
                 ]
                 checked = await one.check(*quotes)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from citewire.dialects import read as read_payload
 from citewire.dialects import write as write_payload
-from citewire.dialects.base import Json, get_at, is_list, is_object, kept_native
+from citewire.dialects.base import Json, get_at, is_list, is_object, native_for
 from citewire.errors import ShapeError
 from citewire.model import Answer, Native, Written
 from citewire.text import Unit
@@ -76,7 +76,7 @@ def write(answer: Answer) -> Written:
     Raises `ShapeError` as `citewire.write` does.
     """
     written = write_payload(answer, _DIALECT)
-    native = kept_native(answer.native, _DIALECT)
+    native = native_for(answer.native, _DIALECT)
     message = native.kept if native else None
     if native and message is not None and written.payload == native.raw:
         return replace(written, payload=message)

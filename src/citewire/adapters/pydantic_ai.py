@@ -14,7 +14,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from citewire.dialects import check_answer
-from citewire.dialects.base import Problems, Sources, kept_native
+from citewire.dialects.base import ProblemList, SourceRegistry, native_for
 from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
@@ -28,7 +28,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting, Room
+from citewire.shape import Adaptation, SupportedFields
 
 try:
     from pydantic_ai import messages as ai
@@ -41,7 +41,7 @@ except ImportError as error:
 __all__ = ["NAME", "ROOM", "read", "write"]
 
 NAME = "pydantic-ai"
-ROOM: Room = frozenset({"claim", "marker", "refs.quote", "source.file_id", "source.title", "source.url"})
+ROOM: SupportedFields = frozenset({"claim", "marker", "refs.quote", "source.file_id", "source.title", "source.url"})
 
 _Texts = tuple[TextPart, ...]
 
@@ -54,7 +54,7 @@ def read(response: ModelResponse) -> Answer:
     """
     if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ShapeError(f"a {type(response).__name__} is no ModelResponse")
-    sources, problems = Sources(), Problems()
+    sources, problems = SourceRegistry(), ProblemList()
     parts: list[Part] = []
     citations: list[Citation] = []
     places = (at for at, part in enumerate(response.parts) if isinstance(part, TextPart))
@@ -64,7 +64,7 @@ def read(response: ModelResponse) -> Answer:
             for at, cited in enumerate(text.citations or ()):
                 path = partial("$.parts[{}].citations[{}]".format, place, at)
                 name = f"c{len(citations) + 1}"
-                span = problems.guard(path, _span, cited, text, len(parts), offset)
+                span = problems.try_read(path, _span, cited, text, len(parts), offset)
                 if span or cited.anchor is None:
                     citations.append(_citation(name, cited, span, len(parts), sources))
             offset += len(text.content)
@@ -94,7 +94,7 @@ def _span(cited: ai.Citation, text: TextPart, part: int, offset: int) -> Span | 
     return Span(part, offset + anchor.start, offset + anchor.end)
 
 
-def _citation(name: str, cited: ai.Citation, span: Span | None, part: int, sources: Sources) -> Citation:
+def _citation(name: str, cited: ai.Citation, span: Span | None, part: int, sources: SourceRegistry) -> Citation:
     is_marker = isinstance(cited.anchor, ai.MarkerCitationAnchor)
     return Citation(
         name,
@@ -106,7 +106,7 @@ def _citation(name: str, cited: ai.Citation, span: Span | None, part: int, sourc
     )
 
 
-def _refs(source: CitationSource, sources: Sources) -> Iterator[SourceRef]:
+def _refs(source: CitationSource, sources: SourceRegistry) -> Iterator[SourceRef]:
     """One for each excerpt, and one where there is none."""
     match source:
         case ai.WebCitationSource():
@@ -123,15 +123,15 @@ def write(answer: Answer) -> Written:
     Raises `ShapeError` as `citewire.write` does.
     """
     check_answer(answer)
-    kept = kept_native(answer.native, NAME)
+    kept = native_for(answer.native, NAME)
     response: ModelResponse = kept.raw if kept else ModelResponse(parts=[])
-    fitting = Fitting(answer, NAME)
+    fitting = Adaptation(answer, NAME)
     if answer.citations:
-        fitting.need_text()
+        fitting.require_text()
     if len(answer.parts) not in (0, 1, len(list(_runs(response.parts)))):
         fitting.join_parts()  # Texts that touch are read as one.
-    fitting.need_refs()
-    fitting.take_markers_out(stays=lambda citation, marker: bool(marker) and not citation.claim)
+    fitting.require_refs()
+    fitting.remove_markers(stays=lambda citation, marker: bool(marker) and not citation.claim)
     fitting.derive_claims(lambda citation: not citation.marker)
     fitting.map_citations(lambda citation: _with_some_length(citation, fitting))
     _fit_sources(fitting)
@@ -143,25 +143,25 @@ def write(answer: Answer) -> Written:
     return Written(_with_texts(response, texts), tuple(fitting.losses))
 
 
-def _with_some_length(citation: Citation, fitting: Fitting) -> Citation:
+def _with_some_length(citation: Citation, fitting: Adaptation) -> Citation:
     """An anchor is never empty, which a marker is once another that it overlapped was taken out."""
     empty: dict[str, None] = {}
     for field, span in (("claim", citation.claim), ("marker", citation.marker)):
         if span and span.start == span.end:
-            fitting.lose(field, "it is empty, and an anchor is not", citation=citation.id)
+            fitting.record_loss(field, "it is empty, and an anchor is not", citation=citation.id)
             empty[field] = None
     return replace(citation, **empty) if empty else citation
 
 
-def _fit_sources(fitting: Fitting) -> None:
+def _fit_sources(fitting: Adaptation) -> None:
     """A page has an address, a document an id or a title; neither has both."""
     for source in fitting.cited_sources():
         if source.url is not None and source.file_id is not None:
-            fitting.lose("source.file_id", "a web source has an address only", source=source.id)
+            fitting.record_loss("source.file_id", "a web source has an address only", source=source.id)
             fitting.sources[source.id] = replace(source, file_id=None)
         if source.url is None and not source.file_id and not source.title:
             title = source.label or "untitled"
-            fitting.lose("source.title", f"required: written as {title}", source=source.id)
+            fitting.record_loss("source.title", f"required: written as {title}", source=source.id)
             fitting.sources[source.id] = replace(source, title=title)
 
 
@@ -177,16 +177,16 @@ def _by_part(answer: Answer) -> list[list[Citation]]:
     """The citations of each part; one without a place is where it was, or in the last."""
     groups: list[list[Citation]] = [[] for _ in answer.parts]
     for citation in answer.citations:
-        span, native = citation.claim or citation.marker, kept_native(citation.native, NAME)
+        span, native = citation.claim or citation.marker, native_for(citation.native, NAME)
         part = span.part if span else min(native.at if native else len(groups), len(groups) - 1)
         groups[part].append(citation)
     return groups
 
 
-def _texts(part: Part, citations: Sequence[Citation], fitting: Fitting) -> _Texts:
+def _texts(part: Part, citations: Sequence[Citation], fitting: Adaptation) -> _Texts:
     cited = [_cited(citation, fitting.answer) for citation in citations]
     new = TextPart(part.text, citations=cited or None)
-    native = kept_native(part.native, NAME)
+    native = native_for(part.native, NAME)
     if native is None:
         return (new,)
     old: _Texts = native.raw
@@ -194,7 +194,7 @@ def _texts(part: Part, citations: Sequence[Citation], fitting: Fitting) -> _Text
         return old
     first, *others = old
     if others:
-        fitting.lose("parts", f"{len(old)} text parts become one, without what else they said")
+        fitting.record_loss("parts", f"{len(old)} text parts become one, without what else they said")
         return (new,)
     # What the provider said of its citations is no longer about these.
     details = {key: value for key, value in (first.provider_details or {}).items() if key != "citations"}

@@ -23,15 +23,15 @@ from msgspec import UNSET, UnsetType
 
 from citewire.agui.contract import Contract
 from citewire.agui.events import AnyEvent, Json, coerce
-from citewire.agui.protocol import Gate
-from citewire.agui.runs import Reader, Run, Span
-from citewire.agui.sources import BaseAgent, Connectable, RunRequest, Source, ask, close, give, one_by_one
+from citewire.agui.protocol import ProtocolEnforcer
+from citewire.agui.runs import LogEventReader, Run, LogRange
+from citewire.agui.sources import BaseAgent, Connectable, RunRequest, AgentPort, start_run, close_if_supported, set_agent_messages, iterate_events
 from citewire.agui.thread import Thread
 from citewire.agui.transport import StreamEnded
-from citewire.bell import Bell
+from citewire.bell import Wakeup
 from citewire.error_reports import report_error
 from citewire.errors import CitewireError
-from citewire.text import for_log
+from citewire.text import one_line
 
 __all__ = ["Agent", "AgentError", "CannotConnect", "CannotRegenerate", "OpenInterrupts"]
 
@@ -87,7 +87,7 @@ class Agent:
     """
 
     def __init__(
-        self, source: Source, thread: Thread | None = None, *, strict: bool = False, **options: Any
+        self, source: AgentPort, thread: Thread | None = None, *, strict: bool = False, **options: Any
     ) -> None:
         held = getattr(source, "messages", ())
         if thread is None:
@@ -98,16 +98,16 @@ class Agent:
         self.source, self.thread = source, thread
         if isinstance(source, BaseAgent):
             source.on_problem = thread.note
-        self._gate = Gate() if strict else None
-        self._bell = Bell()
-        self._life, self._span = Span(0), Span(0)
+        self._gate = ProtocolEnforcer() if strict else None
+        self._bell = Wakeup()
+        self._life, self._span = LogRange(0), LogRange(0)
         self._span.end(0)
         self._task: asyncio.Task[None] | None = None
         # The last one, and those before it that take their time to end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered: list[Json] | UnsetType | None = None
         if (messages := list(thread.agui.messages)) != list(held):
-            give(source, messages)
+            set_agent_messages(source, messages)
         if thread.contract.is_loading:
             thread.stop()  # a fork in the middle of a run: nobody drives it here
 
@@ -130,7 +130,7 @@ class Agent:
         as the protocol has them, or for each id the payload or `{"status": …, "payload": …}`. Raises
         `OpenInterrupts`, before anything is changed, unless all of them are answered.
         """
-        answers = self._checked(UNSET if resume is None else _entries(resume))
+        answers = self._check_answers(UNSET if resume is None else _entries(resume))
         self._end_run()
         if state is not None:
             held = self.contract.state
@@ -146,7 +146,7 @@ class Agent:
         """Run again as the last time, without saying anything again. None where it runs, or never did."""
         if self._answered is None or self.is_loading:
             return None
-        return self._ask(self._checked(self._answered))
+        return self._ask(self._check_answers(self._answered))
 
     def regenerate(self, index: int) -> Run:
         """Ask anew for the answer at `index` of the contract's messages: what follows its question is cut.
@@ -154,9 +154,9 @@ class Agent:
         An agent that keeps the thread itself may bring the old answer back, as LangGraph's does (ag-ui#2109),
         unless its source is given a new `thread_id` before.
         """
-        question, answers = self._question(index), self._checked(UNSET)
+        question, answers = self._find_question(index), self._check_answers(UNSET)
         self.thread.cut(question)
-        give(self.source, list(self.thread.agui.messages))
+        set_agent_messages(self.source, list(self.thread.agui.messages))
         return self._ask(answers)
 
     def attach(self, events: AsyncIterable[Any] | Iterable[Any] | None = None) -> Run:
@@ -165,7 +165,7 @@ class Agent:
         They are taken as they come. A peer that gives a run from its start doubles one that was seen before,
         so attach to a run once, and `reconnect` when it breaks off.
         """
-        connect = self._connectable().connect if events is None else lambda: one_by_one(events)
+        connect = self._connectable().connect if events is None else lambda: iterate_events(events)
         return self._start(connect)
 
     def reconnect(self) -> Run:
@@ -192,8 +192,8 @@ class Agent:
         """Stop, end all iterations, and close the source where it can be closed."""
         await self.stop()
         self._life.end(self.thread.number)
-        self._bell.ring()
-        await close(self.source)
+        self._bell.notify()
+        await close_if_supported(self.source)
 
     async def __aenter__(self) -> Self:
         return self
@@ -202,26 +202,26 @@ class Agent:
         await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        return Reader(self.thread, self.thread.number, self._life, self._bell)
+        return LogEventReader(self.thread, self.thread.number, self._life, self._bell)
 
     def _connectable(self) -> Connectable:
         if not hasattr(self.source, "connect"):
             raise CannotConnect(f"a {type(self.source).__name__} cannot join a run")
         return cast("Connectable", self.source)
 
-    def _checked(self, answers: list[Json] | UnsetType) -> list[Json] | UnsetType:
+    def _check_answers(self, answers: list[Json] | UnsetType) -> list[Json] | UnsetType:
         """`answers`, where a run can start with them. Nothing has been changed when this raises."""
         self._loop()
         given = {answer.get("interruptId"): answer.get("status") for answer in answers or ()}
         pending = self.thread.agui.pending_interrupts
         if missing := tuple(one["id"] for one in pending if one["id"] not in given):
-            raise OpenInterrupts(f"not answered: {for_log(', '.join(missing), 200)}", missing)
+            raise OpenInterrupts(f"not answered: {one_line(', '.join(missing), 200)}", missing)
         expired = (one["id"] for one in pending if _has_expired(one))
         if late := tuple(name for name in expired if given[name] != "cancelled"):
-            raise OpenInterrupts(f"expired, only to be cancelled: {for_log(', '.join(late), 200)}", late)
+            raise OpenInterrupts(f"expired, only to be cancelled: {one_line(', '.join(late), 200)}", late)
         return answers
 
-    def _question(self, index: int) -> str:
+    def _find_question(self, index: int) -> str:
         """The id of the question that the message at `index` answers."""
         if self.is_loading:
             raise CannotRegenerate("cannot regenerate while the agent is loading")
@@ -236,14 +236,14 @@ class Agent:
     def _ask(self, answers: list[Json] | UnsetType) -> Run:
         self._answered, held = answers, self.thread.agui
         request = RunRequest(messages=list(held.messages), state=held.state, resume=answers)
-        return self._start(lambda: ask(self.source, request))
+        return self._start(lambda: start_run(self.source, request))
 
     def _start(self, begin: _Begin, goes_on: bool = False) -> Run:
         loop = self._loop()
         self._end_run()
         if not goes_on and hasattr(self.source, "last_event_id"):
             cast("Connectable", self.source).last_event_id = None  # that of another run
-        self._span = Span(self.thread.number)
+        self._span = LogRange(self.thread.number)
         self._task = loop.create_task(self._drive(self._span, begin, goes_on, self._task))
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)
@@ -265,18 +265,18 @@ class Agent:
         self._end(self._span)
         return True
 
-    def _end(self, span: Span) -> None:
+    def _end(self, span: LogRange) -> None:
         span.end(self.thread.number)
-        self._bell.ring()
+        self._bell.notify()
 
     async def _drive(
-        self, span: Span, begin: _Begin, goes_on: bool, before: asyncio.Task[None] | None
+        self, span: LogRange, begin: _Begin, goes_on: bool, before: asyncio.Task[None] | None
     ) -> None:
         try:
             if before:
                 await asyncio.wait({before}, timeout=_PATIENCE)
             self.thread.open_stream(goes_on)
-            self._gate = self._gate if goes_on else self._gate and Gate()
+            self._gate = self._gate if goes_on else self._gate and ProtocolEnforcer()
             await self._take(begin(), span)
         except BaseException as exc:  # the root of a task: whatever a source raises, the run failed
             # That goes for a cancellation too, unless it is ours: then the run was ended before.
@@ -295,7 +295,7 @@ class Agent:
         else:
             self.thread.fail(error)
 
-    async def _take(self, events: AsyncIterator[Any], span: Span) -> None:
+    async def _take(self, events: AsyncIterator[Any], span: LogRange) -> None:
         try:
             async for event in events:
                 if span.last is not None:
@@ -305,9 +305,9 @@ class Agent:
                     deque(self._gate.admit(event), maxlen=0)
                 if self.thread.apply(event) % _TURN == 0:
                     await asyncio.sleep(0)
-                self._bell.ring()
+                self._bell.notify()
         finally:
-            await close(events)
+            await close_if_supported(events)
         if span.last is None and self.contract.is_loading:
             raise StreamEnded("the events ended before the run did")
 

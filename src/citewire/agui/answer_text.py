@@ -9,10 +9,10 @@ from citewire.edits import Sentences
 from citewire.extraction import extract
 from citewire.model import Citation, Point, Span
 
-__all__ = ["cited_sentence", "footnote", "is_answer", "is_web", "visible_text"]
+__all__ = ["cited_sentence", "footnote_label", "is_answer", "is_web_url", "visible_text"]
 
 
-def is_web(address: str) -> bool:
+def is_web_url(address: str) -> bool:
     """Whether it is one to fetch: all else would be taken for a file of this machine."""
     return address.lower().startswith(("http://", "https://"))
 
@@ -20,11 +20,11 @@ def is_web(address: str) -> bool:
 def cited_sentence(text: str, sentences: Sentences, citation: Citation) -> str:
     """The sentence that a citation stands behind; empty where it has no place."""
     point = Point(0, citation.marker.start) if citation.marker else citation.insert_at
-    found = sentences.before(point) if point else None
+    found = sentences.sentence_before(point) if point else None
     return text[found.start : found.end] if found else ""
 
 
-def footnote(text: str, marker: Span | None) -> str | None:
+def footnote_label(text: str, marker: Span | None) -> str | None:
     """The label of a marker `[^label]`."""
     shown = text[marker.start : marker.end] if marker else ""
     return shown[2:-1] if shown.startswith("[^") and shown.endswith("]") else None

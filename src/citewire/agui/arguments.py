@@ -11,7 +11,7 @@ import re
 from typing import Any, cast
 
 from citewire import codec
-from citewire.agui.growing import Text, mended
+from citewire.agui.growing import AppendOnlyText, join_surrogates
 from citewire.errors import DecodeError, OutputError
 from citewire.frozen import FrozenDict, freeze
 
@@ -47,7 +47,7 @@ class Arguments:
         self._restart()
 
     def _restart(self) -> None:
-        self._text = Text()
+        self._text = AppendOnlyText()
         self._length = 0  # of what was looked at, in code points
         self._safe = 0  # where the text, closed, is whole
         self._closers: list[str] = []  # the brackets that will close it, outermost first
@@ -68,16 +68,16 @@ class Arguments:
         if self._seed:
             self._made = _object(fragment) or _NOTHING
             return
-        if self.whole:
+        if self.is_complete:
             if _object(fragment) is None:
                 return  # nothing more belongs to it
             self._restart()
         self._text.extend((fragment,))
         self._made = None
-        self._look_at(self._carry + fragment)
+        self._scan(self._carry + fragment)
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the text so far is an object, and closed."""
         return self._root == "}" and not self._closers and not self._string
 
@@ -85,16 +85,16 @@ class Arguments:
     def value(self) -> FrozenDict:
         """The best value so far; `{}` where there is no object."""
         if self._made is None:
-            self._made = _object(self._closed()) or _NOTHING
+            self._made = _object(self._close_text()) or _NOTHING
         return self._made
 
-    def _closed(self) -> str:
-        text, closers = self._text.joined(), "".join(reversed(self._closers))
+    def _close_text(self) -> str:
+        text, closers = self._text.join(), "".join(reversed(self._closers))
         if self._string and not self._is_key:
             return text[: len(text) - len(self._carry)] + '"' + closers
         return text[: self._safe] + closers
 
-    def _look_at(self, text: str) -> None:
+    def _scan(self, text: str) -> None:
         """Note what the new text opens and closes. `text` starts with what was carried over."""
         start = self._length - len(self._carry)
         self._carry = ""
@@ -139,7 +139,7 @@ class Arguments:
 
 def _object(text: str) -> FrozenDict | None:
     try:
-        value: Any = codec.decode_cut(text.encode("utf-8", "surrogatepass"))
+        value: Any = codec.decode_with_surrogates(text.encode("utf-8", "surrogatepass"))
         if isinstance(value, dict):
             return cast("FrozenDict", freeze(_whole(value)))
     except (DecodeError, RecursionError):
@@ -152,5 +152,5 @@ def _whole(value: Any) -> Any:
     try:
         codec.encode(value)
     except OutputError:
-        return codec.decode(mended(json.dumps(value, ensure_ascii=False)))
+        return codec.decode(join_surrogates(json.dumps(value, ensure_ascii=False)))
     return value

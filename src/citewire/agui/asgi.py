@@ -9,19 +9,19 @@ from citewire import codec
 from citewire.agui import events
 from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, Json, RunInput, write_json
-from citewire.agui.middleware import Citing, Put, RunSink, Sent
-from citewire.agui.sse import MAX_FRAME, Frame, Frames, FrameTooLarge, frame
+from citewire.agui.middleware import Citing, PutEvent, RunSink, OutgoingEvent
+from citewire.agui.sse import MAX_FRAME, SseFrame, SseParser, FrameTooLarge, encode_frame
 from citewire.agui.transport import UnsupportedEncoding
 from citewire.errors import CitewireError
-from citewire.verification.sources import Source
+from citewire.verification.sources import SourceInput
 from citewire.verification.verifier import Verifier
 
 __all__ = ["CitationMiddleware"]
 
-Message: TypeAlias = MutableMapping[str, Any]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Bytes of a request that are read to know what it asks for.
@@ -39,7 +39,7 @@ class CitationMiddleware:
     def __init__(
         self,
         app: App,
-        sources: Source | Iterable[Source] = (),
+        sources: SourceInput | Iterable[SourceInput] = (),
         *,
         verifier: Verifier | None = None,
         sink: RunSink | None = None,
@@ -50,7 +50,7 @@ class CitationMiddleware:
 
     @staticmethod
     def over(
-        sources: Source | Iterable[Source] = (),
+        sources: SourceInput | Iterable[SourceInput] = (),
         *,
         verifier: Verifier | None = None,
         sink: RunSink | None = None,
@@ -70,7 +70,7 @@ class CitationMiddleware:
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The engine starts with the first stream, and ends with the server, whether or not the app knows."""
-        life = _Life(receive, send)
+        life = _Lifespan(receive, send)
         try:
             try:
                 await self.app(scope, life.receive, life.send)
@@ -97,17 +97,17 @@ class CitationMiddleware:
         response = _Response(send)
         stream = await self._citing.stream(run_input)
 
-        async def receive_next() -> Message:
+        async def receive_next() -> AsgiMessage:
             message = await request.replay()
             if message["type"] == "http.disconnect":
-                stream.leave()
+                stream.disconnect()
             return message
 
-        async def produce(put: Put) -> None:
+        async def produce(put: PutEvent) -> None:
             response.put = put
             await self.app(request.scope, receive_next, response.take)
 
-        async def send_on(sent: list[Sent]) -> None:
+        async def send_on(sent: list[OutgoingEvent]) -> None:
             await send({"type": "http.response.body", "body": _bytes(sent), "more_body": True})
 
         await stream.run(produce, send_on)
@@ -115,19 +115,19 @@ class CitationMiddleware:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class _Life:
+class _Lifespan:
     """The start and the end of the server, for an app that takes no part in them."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
         self.has_answered = self.stands_in = self._has_started = False
 
-    async def receive(self) -> Message:
+    async def receive(self) -> AsgiMessage:
         message = await self._receive()
         self._has_started = True
         return message
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: AsgiMessage) -> None:
         self.has_answered = True
         await self._send(message)
 
@@ -145,7 +145,7 @@ class _Request:
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self._receive = scope, receive
-        self._messages: list[Message] = []
+        self._messages: list[AsgiMessage] = []
 
     async def read(self) -> Json | None:
         """The input of a run, or None where the body is something else."""
@@ -171,7 +171,7 @@ class _Request:
         self.scope = {**self.scope, "headers": [*headers, length]}
         self._messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def replay(self) -> Message:
+    async def replay(self) -> AsgiMessage:
         return self._messages.pop(0) if self._messages else await self._receive()
 
 
@@ -192,12 +192,12 @@ class _Response:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.put: Put = _nowhere
+        self.put: PutEvent = _nowhere
         self.is_events = self._is_cut = False
-        self._frames = Frames()
+        self._frames = SseParser()
         self._unpacked: Decompressor | None = None
 
-    async def take(self, message: Message) -> None:
+    async def take(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             coding = _coding(message)
             self.is_events = _is_event_stream(message) and coding is not None
@@ -213,14 +213,14 @@ class _Response:
         else:
             await self._take_body(message)
 
-    async def _take_body(self, message: Message) -> None:
+    async def _take_body(self, message: AsgiMessage) -> None:
         if (event := self._whole(message)) is not None:
             await self.put((event, message["body"]))
         else:
             async for sent in self._events(message):
                 await self.put(sent)
 
-    async def _unpack(self, unpacked: Decompressor, message: Message) -> None:
+    async def _unpack(self, unpacked: Decompressor, message: AsgiMessage) -> None:
         """Take a compressed body piece by piece. One that cannot be read ends the run."""
         if not self._is_cut:
             try:
@@ -232,7 +232,7 @@ class _Response:
         if not message.get("more_body", False):
             await self._take_body({"type": message["type"], "body": b""})
 
-    def _whole(self, message: Message) -> AnyEvent | None:
+    def _whole(self, message: AsgiMessage) -> AnyEvent | None:
         """The event, where one frame came by itself and is plain, as nearly all do."""
         body: bytes = message.get("body", b"")
         if not (
@@ -242,7 +242,7 @@ class _Response:
             and b"\r" not in body
             and len(body) < MAX_FRAME
             and message.get("more_body")
-            and self._frames.is_between
+            and self._frames.is_between_frames
         ):
             return None
         try:
@@ -251,7 +251,7 @@ class _Response:
             return None
         return None if event.extra else event
 
-    async def _events(self, message: Message) -> AsyncIterator[Sent]:
+    async def _events(self, message: AsgiMessage) -> AsyncIterator[OutgoingEvent]:
         body: bytes = message.get("body", b"")
         try:
             for sent in self._read(body):
@@ -265,10 +265,10 @@ class _Response:
                 self._is_cut = True
                 yield events.RunError(exc.message, exc.code), b""
 
-    def _read(self, body: bytes) -> Iterator[Sent]:
-        was_between = self._frames.is_between
+    def _read(self, body: bytes) -> Iterator[OutgoingEvent]:
+        was_between = self._frames.is_between_frames
         frames = self._frames.feed(body)
-        is_between = self._frames.is_between
+        is_between = self._frames.is_between_frames
         if not frames and was_between and is_between and body:
             yield None, body  # comments, which keep a connection awake
         elif len(frames) == 1 and was_between and is_between and b"\r" not in body:
@@ -278,11 +278,11 @@ class _Response:
                 yield _sent(each, b"")
 
 
-async def _nowhere(_: Sent) -> None:
+async def _nowhere(_: OutgoingEvent) -> None:
     """Before the stream runs nothing is put into it."""
 
 
-def _sent(found: Frame, raw: bytes) -> Sent:
+def _sent(found: SseFrame, raw: bytes) -> OutgoingEvent:
     raw = raw or _framed(found)
     try:
         return events.decode(found.data), raw
@@ -291,7 +291,7 @@ def _sent(found: Frame, raw: bytes) -> Sent:
         return None, b"" if found.data == b"[DONE]" else raw
 
 
-def _framed(found: Frame) -> bytes:
+def _framed(found: SseFrame) -> bytes:
     lines = [b"event: " + found.event.encode()] if found.event is not None else []
     if found.id is not None:
         lines.append(b"id: " + found.id.encode())
@@ -300,20 +300,20 @@ def _framed(found: Frame) -> bytes:
     return b"\n".join(lines) + b"\n\n"
 
 
-def _bytes(sent: list[Sent]) -> bytes:
-    return b"".join(raw or (frame(event) if event is not None else b"") for event, raw in sent)
+def _bytes(sent: list[OutgoingEvent]) -> bytes:
+    return b"".join(raw or (encode_frame(event) if event is not None else b"") for event, raw in sent)
 
 
-def _is_event_stream(start: Message) -> bool:
+def _is_event_stream(start: AsgiMessage) -> bool:
     kind = _header(start, b"content-type").partition(";")[0].strip().lower()
     return kind == "text/event-stream" and start["status"] == 200
 
 
-def _coding(start: Message) -> str | None:
+def _coding(start: AsgiMessage) -> str | None:
     return coding_of(_header(start, b"content-encoding"))
 
 
-def _header(start: Message, wanted: bytes) -> str:
+def _header(start: AsgiMessage, wanted: bytes) -> str:
     """All values of a header, as one."""
     values = (value for name, value in start.get("headers", ()) if name.lower() == wanted)
     return b",".join(values).decode("latin-1")

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from citewire.agui import events as ev
 from citewire.agui.events import Event
 from citewire.errors import InputError
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["Chunks", "ProtocolError", "tag_of"]
+__all__ = ["ChunkExpander", "ProtocolError", "subagent_of"]
 
 
 class ProtocolError(InputError):
@@ -26,7 +26,7 @@ class ProtocolError(InputError):
     code = "out_of_order"
 
 
-class _Kind(NamedTuple):
+class _ChunkKind(NamedTuple):
     """How the chunks of one kind become events."""
 
     noun: str
@@ -38,8 +38,8 @@ class _Kind(NamedTuple):
     end: Callable[[str], Event]
 
 
-class _Open(NamedTuple):
-    kind: _Kind
+class _OpenStream(NamedTuple):
+    kind: _ChunkKind
     id: str
     owner: str | None
     said: dict[str, Any]
@@ -57,8 +57,8 @@ def _reasoning_start(chunk: ev.ReasoningMessageChunk) -> Event:
     return ev.ReasoningMessageStart(chunk.message_id or "", "reasoning")
 
 
-_KINDS: dict[type[Event], _Kind] = {
-    ev.TextMessageChunk: _Kind(
+_KINDS: dict[type[Event], _ChunkKind] = {
+    ev.TextMessageChunk: _ChunkKind(
         "text message",
         "message_id",
         ("message_id",),
@@ -67,7 +67,7 @@ _KINDS: dict[type[Event], _Kind] = {
         ev.TextMessageContent,
         ev.TextMessageEnd,
     ),
-    ev.ToolCallChunk: _Kind(
+    ev.ToolCallChunk: _ChunkKind(
         "tool call",
         "tool_call_id",
         ("tool_call_id", "tool_call_name"),
@@ -76,7 +76,7 @@ _KINDS: dict[type[Event], _Kind] = {
         ev.ToolCallArgs,
         ev.ToolCallEnd,
     ),
-    ev.ReasoningMessageChunk: _Kind(
+    ev.ReasoningMessageChunk: _ChunkKind(
         "reasoning message",
         "message_id",
         ("message_id",),
@@ -92,25 +92,25 @@ _END_NONE = frozenset(
 )
 
 
-class Chunks:
+class ChunkExpander:
     """The chunk streams of one response."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str | None, _Open] = {}
+        self._lanes: dict[str | None, _OpenStream] = {}
         # Which lane holds a stream, by its kind and id.
-        self._holders: dict[tuple[_Kind, str], str | None] = {}
+        self._holders: dict[tuple[_ChunkKind, str], str | None] = {}
 
-    def copy(self) -> Chunks:
-        twin = Chunks()
+    def copy(self) -> ChunkExpander:
+        twin = ChunkExpander()
         twin._lanes, twin._holders = self._lanes.copy(), self._holders.copy()
         return twin
 
     @property
-    def is_speaking(self) -> bool:
+    def has_open_main_stream(self) -> bool:
         """Whether a chunk without an id may follow, which an event of the agent's own lane would orphan."""
         return None in self._lanes
 
-    def concern(self, event: Event) -> bool:
+    def affects(self, event: Event) -> bool:
         """Whether `event` is a chunk, or may end a chunk stream."""
         return bool(self._lanes) or type(event) in _KINDS
 
@@ -121,12 +121,12 @@ class Chunks:
             return self._expand_chunk(event, kind)
         if type(event) in _END_ALL:
             return [*(self._end(lane) for lane in list(self._lanes)), event]
-        lane = tag_of(event)
+        lane = subagent_of(event)
         if type(event) in _END_NONE or lane not in self._lanes:
             return [event]
         return [self._end(lane), event]
 
-    def forget(self, event: Event) -> None:
+    def forget_stream(self, event: Event) -> None:
         """The stream that `event` would have opened was rejected."""
         for kind in _KINDS.values():
             stream = (kind, getattr(event, kind.id, ""))
@@ -138,44 +138,44 @@ class Chunks:
         self._holders.pop((stream.kind, stream.id), None)
         return _attributed(stream.kind.end(stream.id), stream.owner)
 
-    def _expand_chunk(self, chunk: Any, kind: _Kind) -> list[Event]:
+    def _expand_chunk(self, chunk: Any, kind: _ChunkKind) -> list[Event]:
         name = getattr(chunk, kind.id)
         lane = self._lane(chunk, kind, name)
         stream = self._lanes.get(lane)
         made: list[Event] = []
         if stream is None or stream.kind is not kind or name not in (UNSET, stream.id):
-            _must_open(chunk, kind)
+            _check_can_open(chunk, kind)
             if stream is not None:
                 made.append(self._end(lane))
             stream = self._open(chunk, kind, lane)
             start = _attributed(kind.start(chunk), stream.owner)
             made.append(replace(start, metadata=chunk.metadata))
         else:
-            _must_agree(chunk, stream)
+            _check_agrees(chunk, stream)
         alone = not made and chunk.metadata is not UNSET
         if chunk.delta is not UNSET or chunk.raw_event is not UNSET or alone:
             going_on = _attributed(kind.go_on(stream.id, chunk.delta or ""), stream.owner)
             made.append(replace(going_on, metadata=chunk.metadata, raw_event=chunk.raw_event))
         return made
 
-    def _open(self, chunk: Any, kind: _Kind, lane: str | None) -> _Open:
+    def _open(self, chunk: Any, kind: _ChunkKind, lane: str | None) -> _OpenStream:
         said = {name: getattr(chunk, name) for name in kind.agreed}
         if said.get("role") is UNSET:
             said["role"] = "assistant"
-        stream = _Open(kind, getattr(chunk, kind.id), tag_of(chunk), said)
+        stream = _OpenStream(kind, getattr(chunk, kind.id), subagent_of(chunk), said)
         self._lanes[lane] = stream
         self._holders[kind, stream.id] = lane
         return stream
 
-    def _lane(self, chunk: Event, kind: _Kind, name: Any) -> str | None:
+    def _lane(self, chunk: Event, kind: _ChunkKind, name: Any) -> str | None:
         """The lane of a chunk that need say neither whose it is nor what it goes on with."""
-        tag = tag_of(chunk)
+        tag = subagent_of(chunk)
         if name is not UNSET:
             if (kind, name) not in self._holders:
                 return tag
             lane = self._holders[kind, name]
             if tag is not None and tag != lane:
-                named, whose = for_log(name, 80), for_log(tag, 80)
+                named, whose = one_line(name, 80), one_line(tag, 80)
                 raise ProtocolError(f"the {kind.noun} {named!r} is not that of subagent {whose!r}")
             return lane
         if tag is not None:
@@ -188,20 +188,20 @@ class Chunks:
         return lanes[0]
 
 
-def _must_open(chunk: Event, kind: _Kind) -> None:
+def _check_can_open(chunk: Event, kind: _ChunkKind) -> None:
     for needed in kind.needed:
         if getattr(chunk, needed) is UNSET:
             raise ProtocolError(f"the first chunk of a {kind.noun} needs a {needed.replace('_', ' ')}")
 
 
-def _must_agree(chunk: Event, stream: _Open) -> None:
+def _check_agrees(chunk: Event, stream: _OpenStream) -> None:
     for name, said in stream.said.items():
         if getattr(chunk, name) not in (UNSET, said):
-            named = for_log(stream.id, 80)
+            named = one_line(stream.id, 80)
             raise ProtocolError(f"a chunk of the {stream.kind.noun} {named!r} gives it another {name}")
 
 
-def tag_of(event: Event) -> str | None:
+def subagent_of(event: Event) -> str | None:
     """The subagent that an event is from; None for the agent itself."""
     tag = getattr(event, "subagent_run_id", UNSET)
     return None if tag is UNSET else tag

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, cast
 
 from citewire.frozen import FrozenDict, FrozenList, freeze
 
-__all__ = ["bridge_citations_state", "normalised"]
+__all__ = ["bridge_citations_state", "normalise_citations"]
 
 _SPELLINGS = {
     "title": ("title", "name"),
@@ -24,7 +24,7 @@ _IDS = ("id", "refId")
 _ACCEPTED = frozenset(
     {"index", "extra", "publishedAt", *_IDS, *(key for keys in _SPELLINGS.values() for key in keys)}
 )
-Report = Callable[[str], None]
+OmissionReporter = Callable[[str], None]
 
 
 def bridge_citations_state(thread: Any, messages: Sequence[Any]) -> Sequence[Any]:
@@ -33,7 +33,7 @@ def bridge_citations_state(thread: Any, messages: Sequence[Any]) -> Sequence[Any
     Messages without an entry, and all of them where there are no citations, are given back as they are.
     """
     state: Any = cast("Any", thread).get("state") if isinstance(thread, dict) else thread.state
-    entries = entries_of(state)
+    entries = citations_by_message(state)
     if entries is None:
         return messages
     return [_bridged(message, entries) for message in messages]
@@ -42,23 +42,23 @@ def bridge_citations_state(thread: Any, messages: Sequence[Any]) -> Sequence[Any
 def _bridged(message: Any, entries: dict[str, Any]) -> Any:
     name = cast("dict[str, Any]", message).get("id") if isinstance(message, dict) else None
     entry = entries.get(name) if isinstance(name, str) else None
-    if not is_entry(entry):
+    if not is_citation_list(entry):
         return cast("Any", message)
-    return {**cast("dict[str, Any]", message), "citations": normalised(entry)}
+    return {**cast("dict[str, Any]", message), "citations": normalise_citations(entry)}
 
 
-def entries_of(state: Any) -> dict[str, Any] | None:
+def citations_by_message(state: Any) -> dict[str, Any] | None:
     """The citations of a state by message id, or None where it has none."""
     citations = cast("dict[str, Any]", state).get("citations") if isinstance(state, dict) else None
     return cast("dict[str, Any]", citations) if isinstance(citations, dict) else None
 
 
-def is_entry(entry: Any) -> TypeGuard[list[Any]]:
+def is_citation_list(entry: Any) -> TypeGuard[list[Any]]:
     """Whether `entry` puts citations on a message: an empty list leaves those that are there."""
     return isinstance(entry, list) and bool(cast("list[Any]", entry))
 
 
-def normalised(entries: Iterable[Any], report: Report | None = None) -> FrozenList:
+def normalise_citations(entries: Iterable[Any], report: OmissionReporter | None = None) -> FrozenList:
     """The citations in `entries`, whatever spelling they have; `report` is told of what is left out."""
     listed = list(entries)
     taken = {name for entry in listed if (name := _own_id(entry)) is not None}
@@ -69,7 +69,7 @@ def normalised(entries: Iterable[Any], report: Report | None = None) -> FrozenLi
     )
 
 
-def renormalised(entries: list[Any], before: FrozenList, changed: Iterable[int]) -> FrozenList | None:
+def renormalise_changed(entries: list[Any], before: FrozenList, changed: Iterable[int]) -> FrozenList | None:
     """As `normalised`, where `before` are the citations of the same list but for the entries at `changed`.
 
     None where that does not tell: an entry was left out, or one that changed has another id than before.
@@ -90,7 +90,7 @@ def _own_id(entry: Any) -> str | None:
     return _first_text(cast("dict[str, Any]", entry), _IDS)
 
 
-def _citation(entry: Any, place: int, taken: set[str], report: Report | None) -> FrozenDict | None:
+def _citation(entry: Any, place: int, taken: set[str], report: OmissionReporter | None) -> FrozenDict | None:
     if isinstance(entry, str):
         return FrozenDict(id=_free_id(place, taken), index=place, url=entry)
     if not isinstance(entry, dict) or _ACCEPTED.isdisjoint(fields := cast("dict[str, Any]", entry)):

@@ -10,12 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 from citewire.agui import events as ev
-from citewire.agui.events import AnyEvent, RunInput, coerce, run_error
+from citewire.agui.events import AnyEvent, RunInput, coerce, to_run_error
 from citewire.agui.middleware import Citing, RunSink
 from citewire.agui.sources import BaseAgent
 from citewire.agui.weaving import Options
 from citewire.error_reports import report_error
-from citewire.verification.sources import Source
+from citewire.verification.sources import SourceInput
 from citewire.verification.verifier import Verifier
 
 __all__ = ["CitingAgent"]
@@ -31,7 +31,7 @@ class CitingAgent(BaseAgent):
 
     def __init__(
         self,
-        sources: Source | Iterable[Source] = (),
+        sources: SourceInput | Iterable[SourceInput] = (),
         *,
         verifier: Verifier | None = None,
         sink: RunSink | None = None,
@@ -65,7 +65,7 @@ class CitingAgent(BaseAgent):
                         yield ev.TextMessageStart(message, "assistant")
                     yield ev.TextMessageContent(message, each)
         except Exception as exc:  # noqa: BLE001  # whatever an agent raises, its client is told
-            yield run_error(report_error(exc, _log, code="agent_failed", message="the agent failed"))
+            yield to_run_error(report_error(exc, _log, code="agent_failed", message="the agent failed"))
             return
         if message is not None:
             yield ev.TextMessageEnd(message)

@@ -15,23 +15,23 @@ from msgspec.structs import replace
 from citewire.agui import events
 from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, RunInput
-from citewire.agui.retired import modern_messages, without_null
+from citewire.agui.retired import modernise_messages, without_null
 from citewire.agui.sources import BaseAgent
-from citewire.agui.sse import Frame, Frames
+from citewire.agui.sse import SseFrame, SseParser
 from citewire.agui.transport import (
     BadStatus,
     ConnectFailed,
     DeadlinePassed,
     NoAnswer,
     NotAnEventStream,
-    Stalled,
+    StreamStalled,
     StreamEnded,
     Timeouts,
     UnsupportedEncoding,
-    Waits,
+    RunTimer,
 )
 from citewire.errors import DecodeError, InputError
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -59,7 +59,7 @@ _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _DEFAULT = Timeouts()
 
 
-class _Ask(NamedTuple):
+class _HttpRequest(NamedTuple):
     method: str
     url: str
     headers: Mapping[str, str]
@@ -98,8 +98,8 @@ class HttpAgent(BaseAgent):
         self._owned: AsyncClient | None = None
 
     def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
-        body, self.last_event_id = events.write_json(outgoing(run_input)), None
-        return self._stream(_Ask("POST", self.url, {"content-type": "application/json"}, body))
+        body, self.last_event_id = events.write_json(prepare_input(run_input)), None
+        return self._stream(_HttpRequest("POST", self.url, {"content-type": "application/json"}, body))
 
     def connect(self, last_event_id: str | None = None) -> AsyncGenerator[AnyEvent]:
         """The events of a run that somebody else started, after the given one. No middleware sees them.
@@ -108,7 +108,7 @@ class HttpAgent(BaseAgent):
         """
         headers = {} if last_event_id is None else {"last-event-id": last_event_id}
         self.last_event_id = last_event_id
-        return self._until_aborted(lambda _: self._stream(_Ask("GET", self.connect_url, headers)))
+        return self._until_aborted(lambda _: self._stream(_HttpRequest("GET", self.connect_url, headers)))
 
     async def aclose(self) -> None:
         """End what is running, and the connections that are ours."""
@@ -123,35 +123,35 @@ class HttpAgent(BaseAgent):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _stream(self, ask: _Ask) -> AsyncGenerator[AnyEvent]:
-        waits = Waits(self.timeouts.total)
-        response = await self._patiently(ask, waits)
+    async def _stream(self, ask: _HttpRequest) -> AsyncGenerator[AnyEvent]:
+        waits = RunTimer(self.timeouts.total)
+        response = await self._send_with_retries(ask, waits)
         try:
             if ask.method == "GET" and response.status_code == 204:
                 return
-            reading = _Reading(self, sure=await _is_event_stream(response), joining=ask.method == "GET")
+            reading = _ResponseReader(self, sure=await _is_event_stream(response), joining=ask.method == "GET")
             async with aclosing(reading.frames(response, waits)) as received:
                 async for frames in received:
                     for event in reading.events(frames):
                         yield event
-            reading.close()
+            reading.check_ended()
         finally:
             await response.aclose()
 
-    async def _patiently(self, ask: _Ask, waits: Waits) -> Response:
+    async def _send_with_retries(self, ask: _HttpRequest, waits: RunTimer) -> Response:
         """The response, after as many attempts as it takes. Raises what the last one did."""
         pause, left = self._backoff, self._retries
         while True:
             try:
-                return await self._answer(ask, waits)
+                return await self._send_once(ask, waits)
             except (ConnectFailed, BadStatus) as exc:
                 if not left or (isinstance(exc, BadStatus) and exc.status not in _TRY_AGAIN):
                     raise
                 jitter = random.uniform(0.5, 1.5)  # noqa: S311  # keeps clients apart, hides nothing
-                await waits.within(None, asyncio.sleep(min(pause * jitter, _LONGEST_PAUSE)), exc)
+                await waits.wait_within(None, asyncio.sleep(min(pause * jitter, _LONGEST_PAUSE)), exc)
             pause, left = pause * 2, left - 1
 
-    async def _answer(self, ask: _Ask, waits: Waits) -> Response:
+    async def _send_once(self, ask: _HttpRequest, waits: RunTimer) -> Response:
         import httpx2  # noqa: PLC0415  # a sixth of a second that only those pay who use it
 
         client = self._client or self._owned
@@ -160,14 +160,14 @@ class HttpAgent(BaseAgent):
         # As bytes, since the id of an event may hold any character.
         headers = [(k.encode(), v.encode()) for k, v in {**self._headers, **ask.headers, **_OURS}.items()]
         timeout = httpx2.Timeout(None, connect=self.timeouts.connect)
-        where, seconds = _place(ask.url), self.timeouts.first_byte
+        where, seconds = _origin_of(ask.url), self.timeouts.first_byte
         try:
             request = client.build_request(
                 ask.method, ask.url, headers=headers, content=ask.body, timeout=timeout
             )
             sent = client.send(request, stream=True, follow_redirects=False)
             late = NoAnswer(f"the agent did not answer within {seconds} s", detail=where)
-            response = await waits.within(seconds, sent, late)
+            response = await waits.wait_within(seconds, sent, late)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise ConnectFailed(
                 "cannot connect to the agent", detail=f"{where}: {type(exc).__name__}"
@@ -180,7 +180,7 @@ class HttpAgent(BaseAgent):
         raise BadStatus(response.status_code, await _excerpt(response))
 
 
-class _Reading:
+class _ResponseReader:
     """What one response has given so far."""
 
     def __init__(self, agent: HttpAgent, sure: bool, joining: bool) -> None:
@@ -192,30 +192,30 @@ class _Reading:
         self._ended = joining
         self._until: float | None = None
 
-    async def frames(self, response: Response, waits: Waits) -> AsyncGenerator[list[Frame]]:
+    async def frames(self, response: Response, waits: RunTimer) -> AsyncGenerator[list[SseFrame]]:
         """The frames as they come, at last those that the end of the response completes.
 
         A run that has ended is whole, whatever becomes of its connection.
         """
         import httpx2  # noqa: PLC0415  # see _answer
 
-        frames, unpacked = Frames(), _unpacking(response)
-        late = Stalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
+        frames, unpacked = SseParser(), _make_decoder(response)
+        late = StreamStalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
         async with aclosing(response.aiter_raw()) as pieces:
             try:
-                while (piece := await waits.within(self._patience(), anext(pieces, None), late)) is not None:
+                while (piece := await waits.wait_within(self._next_timeout(), anext(pieces, None), late)) is not None:
                     for part in unpacked(piece):
                         yield frames.feed(part)
             except httpx2.HTTPError as exc:
                 if not self._ended:
                     raise StreamEnded("the connection broke before the run ended") from exc
-            except (Stalled, DeadlinePassed):
+            except (StreamStalled, DeadlinePassed):
                 if not self._ended:
                     raise
         self._cut = True
         yield frames.finish()
 
-    def _patience(self) -> float | None:
+    def _next_timeout(self) -> float | None:
         """Seconds to wait for more; after the end of a run what is left of the grace, whatever else came."""
         timeouts, now = self._agent.timeouts, asyncio.get_running_loop().time()
         if not (self._begun and self._ended):
@@ -225,14 +225,14 @@ class _Reading:
             self._until = now + timeouts.grace
         return self._until - now
 
-    def events(self, frames: Iterable[Frame]) -> Iterator[AnyEvent]:
+    def events(self, frames: Iterable[SseFrame]) -> Iterator[AnyEvent]:
         for frame in frames:
             if frame.id is not None:
                 self._agent.last_event_id = frame.id or None
             if frame.data and (event := self._event(frame.data)):
                 if frame.replaced:
                     self._agent.on_problem(
-                        "bad_utf8", f"{for_log(event.type, 80)} has bytes that are not UTF-8"
+                        "bad_utf8", f"{one_line(event.type, 80)} has bytes that are not UTF-8"
                     )
                 self._note(event.type)
                 yield event
@@ -256,7 +256,7 @@ class _Reading:
             self._ended = False
         self._begun = True
 
-    def close(self) -> None:
+    def check_ended(self) -> None:
         """Raises unless the run has ended."""
         if self._ended:
             return
@@ -273,12 +273,12 @@ async def _is_event_stream(response: Response) -> bool:
     if coding_of(coding := response.headers.get("content-encoding", "")) is None:
         raise UnsupportedEncoding("the agent sends compressed events that cannot be read", detail=coding)
     if _DOCUMENT.fullmatch(kind):
-        said = f"{for_log(kind, 80)}: {await _excerpt(response)}"
+        said = f"{one_line(kind, 80)}: {await _excerpt(response)}"
         raise NotAnEventStream("the agent answered with a document, not with events", detail=said)
     return kind == _EVENT_STREAM
 
 
-def _unpacking(response: Response) -> Callable[[bytes], Iterable[bytes]]:
+def _make_decoder(response: Response) -> Callable[[bytes], Iterable[bytes]]:
     """What takes a piece of the body and gives it decompressed, in pieces that may be smaller or larger."""
     coded = coding_of(response.headers.get("content-encoding", ""))
     return Decompressor().feed if coded else lambda piece: (piece,)
@@ -296,13 +296,13 @@ async def _excerpt(response: Response) -> str:
                 if len(taken) >= _EXCERPT_BYTES:
                     break
     await response.aclose()
-    return for_log(" ".join(taken.decode("utf-8", "replace").split()), _EXCERPT_SHOWN)
+    return one_line(" ".join(taken.decode("utf-8", "replace").split()), _EXCERPT_SHOWN)
 
 
-def outgoing(run_input: RunInput) -> RunInput:
+def prepare_input(run_input: RunInput) -> RunInput:
     """As a peer of protocol 1.0 wants it: without what only a client shows, and with no retired parts."""
     sent = [message for message in run_input.messages if message.get("role") != "activity"]
-    messages = [without_null(message, "subagentRunId") for message in modern_messages(sent)]
+    messages = [without_null(message, "subagentRunId") for message in modernise_messages(sent)]
     return replace(run_input, messages=messages)
 
 
@@ -317,15 +317,15 @@ def _checked_url(url: str) -> str:
     return url
 
 
-def _place(url: str) -> str:
+def _origin_of(url: str) -> str:
     """Where an agent is, without what may be secret."""
     parts = urlsplit(url)
-    return for_log(f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else ""), 200)
+    return one_line(f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else ""), 200)
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Checked here: the libraries below quote a value that they refuse."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise InputError(f"the header {for_log(name, 80)} has a character that HTTP does not take")
+            raise InputError(f"the header {one_line(name, 80)} has a character that HTTP does not take")
     return {name.lower(): value for name, value in headers.items()}

@@ -16,22 +16,22 @@ from msgspec.structs import fields
 from citewire.agui import entries as en
 from citewire.agui import events as ev
 from citewire.agui.arguments import Arguments
-from citewire.agui.chunks import Chunks, ProtocolError
-from citewire.agui.citations import entries_of, is_entry, normalised, renormalised
-from citewire.agui.entries import Entry
+from citewire.agui.chunks import ChunkExpander, ProtocolError
+from citewire.agui.citations import citations_by_message, is_citation_list, normalise_citations, renormalise_changed
+from citewire.agui.entries import LogEntry
 from citewire.agui.events import Event, Json
 from citewire.agui.folding import Fold, problems_to_json
-from citewire.agui.growing import Draft, Drafts, Listing, Rows
+from citewire.agui.growing import JsonDraft, JsonDraftList, ListSnapshot, PersistentList
 from citewire.agui.protocol import version_problem
 from citewire.frozen import FrozenDict, FrozenList, freeze
-from citewire.patch import Document, PatchError, parse_pointer
-from citewire.text import for_log
+from citewire.patch import PatchTarget, PatchError, parse_pointer
+from citewire.text import one_line
 
 __all__ = ["Contract", "ContractFold"]
 
 # Custom events that are kept, at least: the last ones, and up to twice as many.
 _MOST_EVENTS = 10_000
-Status = Literal["idle", "running", "error"]
+RunStatus = Literal["idle", "running", "error"]
 _INDEX = re.compile(r"[0-9]{1,9}")
 _Touched: TypeAlias = dict[str, set[int] | None]
 """Messages, and at which places of their list a citation changed; None where the list itself did."""
@@ -40,16 +40,16 @@ _Touched: TypeAlias = dict[str, set[int] | None]
 class Contract(Struct, frozen=True):
     """What a front end shows after so many events. Lists and JSON in it are as they were at that moment."""
 
-    status: Status
+    status: RunStatus
     is_loading: bool
     error: Any
-    messages: Listing
-    tool_calls: Listing
+    messages: ListSnapshot
+    tool_calls: ListSnapshot
     state: Any
     interrupts: FrozenList
-    subagents: Listing
-    events: Listing
-    problems: Listing
+    subagents: ListSnapshot
+    events: ListSnapshot
+    problems: ListSnapshot
 
     def to_json(self) -> Json:
         """The view as JSON values, named as front ends name them."""
@@ -71,14 +71,14 @@ class Subagent(Struct, frozen=True):
     """A run of a subagent: what is known of it, and what it wrote."""
 
     info: FrozenDict
-    messages: Listing
-    tool_calls: Listing
+    messages: ListSnapshot
+    tool_calls: ListSnapshot
 
     def to_json(self) -> Json:
         return {**self.info, "messages": list(self.messages), "toolCalls": list(self.tool_calls)}
 
 
-class _Call(Draft):
+class _Call(JsonDraft):
     __slots__ = ("arguments", "born")
 
     def __init__(self, fields: Json, arguments: Arguments, born: int) -> None:
@@ -98,7 +98,7 @@ class _Call(Draft):
         return FrozenDict(self.fields | {"args": self.arguments.value})
 
 
-class _Message(Draft):
+class _Message(JsonDraft):
     __slots__ = ()
 
     def _make(self) -> FrozenDict:
@@ -117,8 +117,8 @@ class _Lane:
     def __init__(self, info: Json | None = None, place: int = 0) -> None:
         self.info: Json = info or {}
         self.place = place
-        self.messages = Drafts()
-        self.calls = Drafts()
+        self.messages = JsonDraftList()
+        self.calls = JsonDraftList()
 
     def copy(self) -> _Lane:
         twin = _Lane(self.info.copy(), self.place)
@@ -142,7 +142,7 @@ class ContractFold(Fold):
     ) -> None:
         super().__init__()
         self._seed_args, self._clear_removed = seed_args, clear_removed
-        self._status: Status = "idle"
+        self._status: RunStatus = "idle"
         self._loading = False
         self._error: Any = None
         # Whether a run has begun that has not said that it ended, whatever became of its way here.
@@ -152,13 +152,13 @@ class ContractFold(Fold):
         # Where the messages and calls of subagents are; those of the agent itself are in the main lane.
         self._message_lanes: dict[str, _Lane] = {}
         self._call_lanes: dict[str, _Lane] = {}
-        self._state = Document({} if state is None else state, frozen=True)
+        self._state = PatchTarget({} if state is None else state, frozen=True)
         # The subagents as they were shown last, and those that changed since.
-        self._subagents = Rows[Subagent]()
+        self._subagents = PersistentList[Subagent]()
         self._changed: set[str] = set()
         self._interrupts = FrozenList()
-        self._events = Rows[FrozenDict]()
-        self._chunks = Chunks()
+        self._events = PersistentList[FrozenDict]()
+        self._chunks = ChunkExpander()
         # Citations whose message has not come, and those whose message came since the last state event.
         self._early: set[str] = set()
         self._due: set[str] = set()
@@ -168,7 +168,7 @@ class ContractFold(Fold):
         self._time: float | None = None
         self._handlers = self._table()
         self._set_messages(messages)
-        self._all_are_due()
+        self._mark_all_due()
 
     def copy(self) -> ContractFold:
         """Another fold that goes on from here."""
@@ -215,15 +215,15 @@ class ContractFold(Fold):
             message.extend(name, [each.delta for each in more])
         return message is not None
 
-    def _apply(self, entry: Entry, time: float | None) -> None:
+    def _apply(self, entry: LogEntry, time: float | None) -> None:
         self._time = time
         if isinstance(entry, ev.Event):
             self._take_event(entry)
             return
         match entry:
-            case ev.Malformed(reason=reason):
-                self._report("bad_field", f"{entry.type}: {for_log(reason, 200)}")
-                if (event := _loosened(entry)) is not None:
+            case ev.MalformedEvent(reason=reason):
+                self._report("bad_field", f"{entry.type}: {one_line(reason, 200)}")
+                if (event := _repair_event(entry)) is not None:
                     self._take_event(event)
                 if entry.type == "RUN_ERROR" and entry.fields.get("message") is None:
                     self._error = freeze(entry.fields)
@@ -231,30 +231,30 @@ class ContractFold(Fold):
                 self._add(self._main, _Message(freeze(message).copy()))
             case en.MessagesSet(messages):
                 self._set_messages(messages)
-                self._all_are_due()
-            case en.Cut(name):
+                self._mark_all_due()
+            case en.MessagesCut(name):
                 self._cut(name)
             case en.StateSet(state):
                 self._state.replace(state)
-                self._all_are_due()
-            case en.Failed(code, error):
+                self._mark_all_due()
+            case en.RunFailed(code, error):
                 self._status, self._loading, self._error = "error", False, error
                 self._report(code, error)
-            case en.Stopped():
+            case en.RunStopped():
                 self._status, self._loading = "idle", False
-            case en.Broken(code, message) | en.Noted(code, message):
+            case en.InvalidEventReceived(code, message) | en.ProblemNoted(code, message):
                 self._report(code, message)
-            case en.Opened(goes_on=True):
+            case en.StreamOpened(goes_on=True):
                 if self._in_run:
                     self._status, self._loading, self._error = "running", True, None
-            case en.Opened():
-                self._chunks = Chunks()
+            case en.StreamOpened():
+                self._chunks = ChunkExpander()
             case _:  # events that we do not know are ignored
                 pass
 
     def _take_event(self, event: Event) -> None:
         handler = self._handlers.get(type(event))
-        if handler is not None and not self._chunks.concern(event):
+        if handler is not None and not self._chunks.affects(event):
             handler(event)
             return
         try:
@@ -315,29 +315,29 @@ class ContractFold(Fold):
     def _set_messages(self, messages: Iterable[Json]) -> None:
         self._main.messages.reset(_Message(freeze(message).copy()) for message in messages)
         for message in self._main.messages:
-            self._was_added(message)
+            self._note_added(message)
 
-    def _add(self, lane: _Lane, message: _Message) -> Draft:
+    def _add(self, lane: _Lane, message: _Message) -> JsonDraft:
         lane.messages.add(message)
         if lane is not self._main:
             self._message_lanes[message.fields["id"]] = lane
-        self._was_added(message)
+        self._note_added(message)
         return message
 
-    def _was_added(self, message: Draft) -> None:
-        self._note(message)
+    def _note_added(self, message: JsonDraft) -> None:
+        self._note_message_added(message)
         if message.key in self._early:
             self._early.remove(message.key)
             self._due.add(message.key)
 
     def _cut(self, name: str) -> None:
         """Drop the messages after this one, and the calls that were made since it came."""
-        place = self._main.messages.place(name)
+        place = self._main.messages.index_of(name)
         if place is None:
             return
-        self._main.messages.cut(place + 1)
+        self._main.messages.truncate(place + 1)
         since = self.born[name]
-        self._main.calls.cut(sum(cast("_Call", call).born <= since for call in self._main.calls))
+        self._main.calls.truncate(sum(cast("_Call", call).born <= since for call in self._main.calls))
 
     def _lane(self, event: Any) -> _Lane:
         name = event.subagent_run_id
@@ -353,29 +353,29 @@ class ContractFold(Fold):
         self._changed.add(name)
         return self._lanes[name]
 
-    def _shown_subagents(self) -> Listing:
+    def _shown_subagents(self) -> ListSnapshot:
         for name in self._changed:
             lane = self._lanes[name]
             self._subagents[lane.place] = lane.value
         self._changed.clear()
         return self._subagents.snapshot()
 
-    def _edit(self, name: str) -> Draft | None:
+    def _edit(self, name: str) -> JsonDraft | None:
         message = self._main.messages.edit(name)
         if message is None and name in self._message_lanes:
-            return self._changing(self._message_lanes[name]).messages.edit(name)
+            return self._editable_lane(self._message_lanes[name]).messages.edit(name)
         return message
 
-    def _find(self, name: str) -> Draft | None:
+    def _find(self, name: str) -> JsonDraft | None:
         message = self._main.messages.find(name)
         if message is None and name in self._message_lanes:
             return self._message_lanes[name].messages.find(name)
         return message
 
-    def _changing(self, lane: _Lane) -> _Lane:
+    def _editable_lane(self, lane: _Lane) -> _Lane:
         return lane if lane is self._main else self._lane_of(lane.info["id"])
 
-    def _slot(self, event: Any) -> Draft:
+    def _get_or_add_message(self, event: Any) -> JsonDraft:
         """The message of this id, or a new one of the assistant."""
         message = self._edit(event.message_id)
         if message is None:
@@ -386,7 +386,7 @@ class ContractFold(Fold):
         return message
 
     def _text_start(self, event: ev.TextMessageStart) -> None:
-        self._slot(event)
+        self._get_or_add_message(event)
 
     def _text_content(self, event: ev.TextMessageContent) -> None:
         message = self._edit(event.message_id)
@@ -396,10 +396,10 @@ class ContractFold(Fold):
             message.extend("content", (event.delta,))
 
     def _no_message(self, event: Any) -> None:
-        self._report("unknown_message", f"{event.type}: no message is called {for_log(event.message_id, 80)}")
+        self._report("unknown_message", f"{event.type}: no message is called {one_line(event.message_id, 80)}")
 
     def _reasoning_start(self, event: ev.ReasoningMessageStart) -> None:
-        self._slot(event).extend("reasoning", ())
+        self._get_or_add_message(event).extend("reasoning", ())
         if self._time is not None:
             self._thinking_since[event.message_id] = self._time
 
@@ -418,18 +418,18 @@ class ContractFold(Fold):
     # Tool calls
 
     def _edit_call(self, event: Any) -> _Call | None:
-        lane = self._changing(self._call_lanes.get(event.tool_call_id, self._main))
+        lane = self._editable_lane(self._call_lanes.get(event.tool_call_id, self._main))
         call = lane.calls.edit(event.tool_call_id)
         if call is None:
             self._report(
-                "unknown_tool_call", f"{event.type}: no call is called {for_log(event.tool_call_id, 80)}"
+                "unknown_tool_call", f"{event.type}: no call is called {one_line(event.tool_call_id, 80)}"
             )
         return cast("_Call | None", call)
 
     def _tool_start(self, event: ev.ToolCallStart) -> None:
         lane = self._lane(event)
         if event.tool_call_id in self._main.calls or event.tool_call_id in self._call_lanes:
-            self._report("duplicate_start", f"the call {for_log(event.tool_call_id, 80)} has started already")
+            self._report("duplicate_start", f"the call {one_line(event.tool_call_id, 80)} has started already")
             return
         if lane is not self._main:
             self._call_lanes[event.tool_call_id] = lane
@@ -463,13 +463,13 @@ class ContractFold(Fold):
         except PatchError as exc:
             self._report(exc.code, str(exc))
             return
-        self._merge(_touched(event.delta))
+        self._merge(_touched_citations(event.delta))
         if self._clear_removed:
             self._clear(event.delta)
 
     def _merge(self, touched: _Touched | None) -> None:
         """Put the citations of these messages on them, of all where it is None, and those that are due."""
-        entries = entries_of(self._state.peek())
+        entries = citations_by_message(self._state.peek())
         if entries is None:
             return
         if touched is None:
@@ -478,7 +478,7 @@ class ContractFold(Fold):
             touched |= dict.fromkeys(self._due)
             self._due.clear()
         for name, places in touched.items():
-            if is_entry(entry := entries.get(name)):
+            if is_citation_list(entry := entries.get(name)):
                 self._cite(name, entry, places)
 
     def _cite(self, name: str, entry: list[Any], places: set[int] | None) -> None:
@@ -488,18 +488,18 @@ class ContractFold(Fold):
             return
         before, citations = message.fields.get("citations"), None
         if places is not None and before is not None and before is self._bridged.get(name):
-            citations = renormalised(entry, before, places)
+            citations = renormalise_changed(entry, before, places)
         if citations is None:
-            citations = normalised(entry, self._bad_citation)
+            citations = normalise_citations(entry, self._bad_citation)
         if before == citations:
             citations = cast("FrozenList", before)
         else:
-            cast("Draft", self._edit(name)).put("citations", citations)
+            cast("JsonDraft", self._edit(name)).put("citations", citations)
         self._bridged[name] = citations
 
-    def _all_are_due(self) -> None:
+    def _mark_all_due(self) -> None:
         """Messages or the state are others: the next state event puts all citations on their messages."""
-        self._due.update(entries_of(self._state.peek()) or ())
+        self._due.update(citations_by_message(self._state.peek()) or ())
 
     def _bad_citation(self, message: str) -> None:
         self._report("bad_citation", message)
@@ -510,7 +510,7 @@ class ContractFold(Fold):
             if operation["op"] == "remove" and len(path) == 2 and path[0] == "citations":
                 message = self._find(path[1])
                 if message is not None and "citations" in message.fields:
-                    cast("Draft", self._edit(path[1])).drop("citations")
+                    cast("JsonDraft", self._edit(path[1])).drop("citations")
 
     def _messages_snapshot(self, event: ev.MessagesSnapshot) -> None:
         listed: Any = event.messages
@@ -525,17 +525,17 @@ class ContractFold(Fold):
         if tagged:
             self._reset_lanes(tagged)
         else:
-            self._leave_lanes()
+            self._remove_moved_messages()
         for draft in messages:
-            self._was_added(draft)
-        self._all_are_due()
+            self._note_added(draft)
+        self._mark_all_due()
 
-    def _leave_lanes(self) -> None:
+    def _remove_moved_messages(self) -> None:
         """What the main lane has now, a subagent has no longer."""
         moved = [name for name in self._message_lanes if name in self._main.messages]
         for lane in {id(lane): lane for name in moved if (lane := self._message_lanes.pop(name))}.values():
             kept = [message.copy() for message in lane.messages if message.key not in moved]
-            self._changing(lane).messages.reset(kept)
+            self._editable_lane(lane).messages.reset(kept)
 
     def _reset_lanes(self, tagged: list[_Message]) -> None:
         for name in self._lanes:
@@ -555,8 +555,8 @@ class ContractFold(Fold):
     def _message(self, message: Json) -> _Message:
         """A message that came whole; the citations that it carries are normalised."""
         fields = cast("Json", dict(freeze(message)))
-        if is_entry(entry := fields.get("citations")):
-            fields["citations"] = normalised(entry, self._bad_citation)
+        if is_citation_list(entry := fields.get("citations")):
+            fields["citations"] = normalise_citations(entry, self._bad_citation)
         return _Message(fields)
 
     # Events that only pass, and subagents
@@ -564,7 +564,7 @@ class ContractFold(Fold):
     def _custom(self, event: ev.Custom) -> None:
         value = freeze(event.value)
         if len(self._events) >= 2 * _MOST_EVENTS:
-            self._events = Rows(self._events.snapshot()[-_MOST_EVENTS:])
+            self._events = PersistentList(self._events.snapshot()[-_MOST_EVENTS:])
         if event.name == "state_update" and isinstance(value, dict):
             self._events.append(FrozenDict(type="state_update", data=value))
         else:
@@ -598,11 +598,11 @@ def _is_named(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(cast("Json", value).get("id"), str)
 
 
-def _is_tagged(message: Draft) -> bool:
+def _is_tagged(message: JsonDraft) -> bool:
     return isinstance(message.fields.get("subagentRunId"), str)
 
 
-def _touched(operations: list[Json]) -> _Touched | None:
+def _touched_citations(operations: list[Json]) -> _Touched | None:
     """The messages whose citations a patch that was applied may have changed; None for any."""
     touched: _Touched = {}
     for operation in operations:
@@ -632,13 +632,13 @@ _FALLBACKS: Json = {"message_id": "unknown", "snapshot": None, "value": None, "e
 _VERBATIM = frozenset({"content"})
 
 
-def _loosened(event: ev.Malformed) -> Event | None:
+def _repair_event(event: ev.MalformedEvent) -> Event | None:
     """`event` with what is right of it, as the adapter would read it; None without the list it is about."""
     values: Json = {}
     kind = ev.TYPES[event.type]
     for field in fields(kind):
         value = event.fields.get(field.encode_name)
-        if field.name in _VERBATIM or (value is not None and _is_a(value, field.type)):
+        if field.name in _VERBATIM or (value is not None and _has_type(value, field.type)):
             values[field.name] = value
         elif field.required and field.type == list[Any]:
             return None
@@ -647,7 +647,7 @@ def _loosened(event: ev.Malformed) -> Event | None:
     return kind(**values)
 
 
-def _is_a(value: Any, kind: Any) -> bool:
+def _has_type(value: Any, kind: Any) -> bool:
     try:
         convert(value, kind)
     except (ValidationError, UnicodeError):

@@ -14,7 +14,7 @@ from citewire.agui.answer_text import visible_text
 from citewire.agui.events import Json
 from citewire.agui.posted import id_of
 
-__all__ = ["Echoes", "fingerprint", "fingerprints"]
+__all__ = ["EchoDetector", "fingerprint", "fingerprints"]
 
 
 def fingerprint(message: Any) -> bytes | None:
@@ -45,18 +45,18 @@ def fingerprints(messages: Iterable[Any]) -> frozenset[bytes]:
     return frozenset(found for each in messages if (found := fingerprint(each)) is not None)
 
 
-class Echoes:
+class EchoDetector:
     """Finds the posted messages that an agent repeats in one stream; `posted` are their fingerprints."""
 
     def __init__(self, posted: Set[bytes]) -> None:
         self._posted = posted
         self._streamed: set[str | None] = set()
 
-    def stream(self, *names: str | None) -> None:
+    def note_streamed(self, *names: str | None) -> None:
         """The agent streams messages with these ids, which are its own."""
         self._streamed.update(names)
 
-    def find(self, messages: Iterable[Any]) -> set[str]:
+    def find_echoes(self, messages: Iterable[Any]) -> set[str]:
         """The ids of those that say the same as a posted message, and were not streamed."""
         if not self._posted:
             return set()

@@ -17,17 +17,17 @@ from citewire.agui.events import (
 )
 
 __all__ = [
-    "Broken",
-    "Cut",
-    "Entry",
-    "Failed",
+    "InvalidEventReceived",
+    "MessagesCut",
+    "LogEntry",
+    "RunFailed",
     "MessageAdded",
     "MessagesSet",
-    "Noted",
-    "Opened",
+    "ProblemNoted",
+    "StreamOpened",
     "StateSet",
-    "Stopped",
-    "grouped",
+    "RunStopped",
+    "group_deltas",
 ]
 
 
@@ -49,45 +49,45 @@ class StateSet(Struct, frozen=True, gc=False):
     state: Any
 
 
-class Cut(Struct, frozen=True, gc=False):
+class MessagesCut(Struct, frozen=True, gc=False):
     """The messages after this one are gone, as when an answer is asked for anew."""
 
     message_id: str
 
 
-class Opened(Struct, frozen=True, gc=False):
+class StreamOpened(Struct, frozen=True, gc=False):
     """A new response begins; the order rules start afresh, unless it goes on with a run that broke off."""
 
     goes_on: bool
 
 
-class Failed(Struct, frozen=True, gc=False):
+class RunFailed(Struct, frozen=True, gc=False):
     """A run that failed under way: `error` is what the transport threw, as text."""
 
     code: str
     error: str
 
 
-class Stopped(Struct, frozen=True, gc=False):
+class RunStopped(Struct, frozen=True, gc=False):
     """A run that this side ended."""
 
 
-class Noted(Struct, frozen=True, gc=False):
+class ProblemNoted(Struct, frozen=True, gc=False):
     """Something that was wrong with what came, though it could be read."""
 
     code: str
     message: str
 
 
-class Broken(Struct, frozen=True, gc=False):
+class InvalidEventReceived(Struct, frozen=True, gc=False):
     """Something that came and is no event."""
 
     code: str
     message: str
 
 
-Entry: TypeAlias = (
-    AnyEvent | MessageAdded | MessagesSet | Cut | StateSet | Opened | Failed | Stopped | Noted | Broken
+LogEntry: TypeAlias = (
+    AnyEvent | MessageAdded | MessagesSet | MessagesCut | StateSet | StreamOpened | RunFailed | RunStopped | ProblemNoted | InvalidEventReceived
 )
 
 
@@ -99,7 +99,7 @@ _STREAMED: dict[type[Any], Callable[[Any], str]] = {
 }
 
 
-def grouped(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Sequence[Any]]]:
+def group_deltas(entries: Sequence[LogEntry]) -> Iterator[tuple[LogEntry, Sequence[Any]]]:
     """Each entry, and those right behind it that do nothing but go on with the same text.
 
     What holds for the first holds for all of them, so a fold need look at them only once.

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from citewire import codec
 from citewire.errors import DecodeError, InputError, OutputError
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
     from citewire.error_reports import ErrorReport
@@ -58,7 +58,7 @@ class Event(
         return cast("str", self.__struct_config__.tag)
 
 
-class Attributed(Event, frozen=True, gc=False, kw_only=True):
+class AttributedEvent(Event, frozen=True, gc=False, kw_only=True):
     """An event that may come from a subagent."""
 
     subagent_run_id: str | UnsetType = UNSET
@@ -86,70 +86,70 @@ class RunError(Event, frozen=True, gc=False, tag="RUN_ERROR"):
     usage: list[Any] | UnsetType = UNSET
 
 
-class StepStarted(Attributed, frozen=True, gc=False, tag="STEP_STARTED"):
+class StepStarted(AttributedEvent, frozen=True, gc=False, tag="STEP_STARTED"):
     step_name: str
 
 
-class StepFinished(Attributed, frozen=True, gc=False, tag="STEP_FINISHED"):
+class StepFinished(AttributedEvent, frozen=True, gc=False, tag="STEP_FINISHED"):
     step_name: str
 
 
-class TextMessageStart(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_START"):
+class TextMessageStart(AttributedEvent, frozen=True, gc=False, tag="TEXT_MESSAGE_START"):
     message_id: str
     role: TextRole | UnsetType = UNSET
     name: _Text = UNSET
 
 
-class TextMessageContent(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_CONTENT"):
+class TextMessageContent(AttributedEvent, frozen=True, gc=False, tag="TEXT_MESSAGE_CONTENT"):
     message_id: str
     delta: str
 
 
-class TextMessageEnd(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_END"):
+class TextMessageEnd(AttributedEvent, frozen=True, gc=False, tag="TEXT_MESSAGE_END"):
     message_id: str
 
 
-class TextMessageChunk(Attributed, frozen=True, gc=False, tag="TEXT_MESSAGE_CHUNK"):
+class TextMessageChunk(AttributedEvent, frozen=True, gc=False, tag="TEXT_MESSAGE_CHUNK"):
     message_id: _Text = UNSET
     role: TextRole | UnsetType = UNSET
     delta: _Text = UNSET
     name: _Text = UNSET
 
 
-class ToolCallStart(Attributed, frozen=True, gc=False, tag="TOOL_CALL_START"):
+class ToolCallStart(AttributedEvent, frozen=True, gc=False, tag="TOOL_CALL_START"):
     tool_call_id: str
     tool_call_name: str
     parent_message_id: str | UnsetType | None = UNSET
 
 
-class ToolCallArgs(Attributed, frozen=True, gc=False, tag="TOOL_CALL_ARGS"):
+class ToolCallArgs(AttributedEvent, frozen=True, gc=False, tag="TOOL_CALL_ARGS"):
     tool_call_id: str
     delta: str
 
 
-class ToolCallEnd(Attributed, frozen=True, gc=False, tag="TOOL_CALL_END"):
+class ToolCallEnd(AttributedEvent, frozen=True, gc=False, tag="TOOL_CALL_END"):
     tool_call_id: str
 
 
-class ToolCallChunk(Attributed, frozen=True, gc=False, tag="TOOL_CALL_CHUNK"):
+class ToolCallChunk(AttributedEvent, frozen=True, gc=False, tag="TOOL_CALL_CHUNK"):
     tool_call_id: _Text = UNSET
     tool_call_name: _Text = UNSET
     parent_message_id: str | UnsetType | None = UNSET
     delta: _Text = UNSET
 
 
-class ToolCallResult(Attributed, frozen=True, gc=False, tag="TOOL_CALL_RESULT"):
+class ToolCallResult(AttributedEvent, frozen=True, gc=False, tag="TOOL_CALL_RESULT"):
     message_id: str
     tool_call_id: str
     content: str | list[Any]
     role: Literal["tool"] | UnsetType = UNSET
 
 
-class StateSnapshot(Attributed, frozen=True, gc=False, tag="STATE_SNAPSHOT"):
+class StateSnapshot(AttributedEvent, frozen=True, gc=False, tag="STATE_SNAPSHOT"):
     snapshot: Any
 
 
-class StateDelta(Attributed, frozen=True, gc=False, tag="STATE_DELTA"):
+class StateDelta(AttributedEvent, frozen=True, gc=False, tag="STATE_DELTA"):
     delta: list[Any]
 
 
@@ -157,57 +157,57 @@ class MessagesSnapshot(Event, frozen=True, gc=False, tag="MESSAGES_SNAPSHOT"):
     messages: list[Any]
 
 
-class ActivitySnapshot(Attributed, frozen=True, gc=False, tag="ACTIVITY_SNAPSHOT"):
+class ActivitySnapshot(AttributedEvent, frozen=True, gc=False, tag="ACTIVITY_SNAPSHOT"):
     message_id: str
     activity_type: str
     content: Json
     replace: bool | UnsetType = UNSET
 
 
-class ActivityDelta(Attributed, frozen=True, gc=False, tag="ACTIVITY_DELTA"):
+class ActivityDelta(AttributedEvent, frozen=True, gc=False, tag="ACTIVITY_DELTA"):
     message_id: str
     activity_type: str
     patch: list[Any]
 
 
-class RawEvent(Attributed, frozen=True, gc=False, tag="RAW"):
+class RawEvent(AttributedEvent, frozen=True, gc=False, tag="RAW"):
     event: Any
     source: _Text = UNSET
 
 
-class Custom(Attributed, frozen=True, gc=False, tag="CUSTOM"):
+class Custom(AttributedEvent, frozen=True, gc=False, tag="CUSTOM"):
     name: str
     value: Any
 
 
-class ReasoningStart(Attributed, frozen=True, gc=False, tag="REASONING_START"):
+class ReasoningStart(AttributedEvent, frozen=True, gc=False, tag="REASONING_START"):
     message_id: str
 
 
-class ReasoningMessageStart(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_START"):
+class ReasoningMessageStart(AttributedEvent, frozen=True, gc=False, tag="REASONING_MESSAGE_START"):
     message_id: str
     role: Literal["reasoning"]
 
 
-class ReasoningMessageContent(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_CONTENT"):
+class ReasoningMessageContent(AttributedEvent, frozen=True, gc=False, tag="REASONING_MESSAGE_CONTENT"):
     message_id: str
     delta: str
 
 
-class ReasoningMessageEnd(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_END"):
+class ReasoningMessageEnd(AttributedEvent, frozen=True, gc=False, tag="REASONING_MESSAGE_END"):
     message_id: str
 
 
-class ReasoningMessageChunk(Attributed, frozen=True, gc=False, tag="REASONING_MESSAGE_CHUNK"):
+class ReasoningMessageChunk(AttributedEvent, frozen=True, gc=False, tag="REASONING_MESSAGE_CHUNK"):
     message_id: _Text = UNSET
     delta: _Text = UNSET
 
 
-class ReasoningEnd(Attributed, frozen=True, gc=False, tag="REASONING_END"):
+class ReasoningEnd(AttributedEvent, frozen=True, gc=False, tag="REASONING_END"):
     message_id: str
 
 
-class ReasoningEncryptedValue(Attributed, frozen=True, gc=False, tag="REASONING_ENCRYPTED_VALUE"):
+class ReasoningEncryptedValue(AttributedEvent, frozen=True, gc=False, tag="REASONING_ENCRYPTED_VALUE"):
     subtype: Literal["tool-call", "message"]
     entity_id: str
     encrypted_value: str
@@ -234,36 +234,36 @@ class SubagentError(Event, frozen=True, gc=False, tag="SUBAGENT_ERROR"):
     code: _Text = UNSET
 
 
-class ThinkingStart(Attributed, frozen=True, gc=False, tag="THINKING_START"):
+class ThinkingStart(AttributedEvent, frozen=True, gc=False, tag="THINKING_START"):
     """Retired, like the four below: protocol 1.0 calls thinking reasoning."""
 
     title: Any = UNSET
 
 
-class ThinkingTextMessageStart(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_START"):
+class ThinkingTextMessageStart(AttributedEvent, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_START"):
     pass
 
 
-class ThinkingTextMessageContent(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_CONTENT"):
+class ThinkingTextMessageContent(AttributedEvent, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_CONTENT"):
     delta: str
 
 
-class ThinkingTextMessageEnd(Attributed, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_END"):
+class ThinkingTextMessageEnd(AttributedEvent, frozen=True, gc=False, tag="THINKING_TEXT_MESSAGE_END"):
     pass
 
 
-class ThinkingEnd(Attributed, frozen=True, gc=False, tag="THINKING_END"):
+class ThinkingEnd(AttributedEvent, frozen=True, gc=False, tag="THINKING_END"):
     pass
 
 
-class Unknown(Struct, frozen=True, gc=False):
+class UnknownEvent(Struct, frozen=True, gc=False):
     """An event of a type that neither protocol 1.0 nor an earlier one has, as it came."""
 
     type: str
     raw: bytes
 
 
-class Malformed(Struct, frozen=True, gc=False):
+class MalformedEvent(Struct, frozen=True, gc=False):
     """An event of a known type with a field that is missing or wrong, as it came."""
 
     type: str
@@ -272,12 +272,12 @@ class Malformed(Struct, frozen=True, gc=False):
     raw: bytes
 
 
-AnyEvent: TypeAlias = Event | Unknown | Malformed
+AnyEvent: TypeAlias = Event | UnknownEvent | MalformedEvent
 
 
 def _leaves(base: type[Event]) -> list[type[Event]]:
     below = [leaf for kind in base.__subclasses__() for leaf in _leaves(kind)]
-    return below if base in (Event, Attributed) else [base]
+    return below if base in (Event, AttributedEvent) else [base]
 
 
 TYPES: Mapping[str, type[Event]] = {str(kind.__struct_config__.tag): kind for kind in _leaves(Event)}
@@ -309,7 +309,7 @@ def decode(data: bytes | str) -> AnyEvent:
 
 
 # A tuple, which is several times as fast as a union.
-_EVENTS = (Event, Unknown, Malformed)
+_EVENTS = (Event, UnknownEvent, MalformedEvent)
 _NO_JSON = "the event has no JSON form"
 
 
@@ -326,7 +326,7 @@ def coerce(value: object) -> AnyEvent:
             return decode(cast("str", dump(by_alias=True)))
         except (ValueError, TypeError, AttributeError) as exc:
             raise EventError("the event is a model that has no JSON form", detail=exc) from exc
-    raise EventError(f"{for_log(type(value).__name__, 80)} is not an event")
+    raise EventError(f"{one_line(type(value).__name__, 80)} is not an event")
 
 
 def from_dict(fields: Json) -> AnyEvent:
@@ -354,16 +354,16 @@ def _encode(event: Event) -> bytes:
         raise OutputError(_NO_JSON, detail=exc) from exc
 
 
-def run_error(report: ErrorReport) -> RunError:
+def to_run_error(report: ErrorReport) -> RunError:
     """The event that tells a client of an error; the error id is in its message and in its metadata."""
     return RunError(report.message, report.code, metadata=report.metadata or UNSET)
 
 
 def to_dict(event: AnyEvent) -> Json:
     """`event` as plain JSON values, named as on the wire."""
-    if isinstance(event, Malformed):
+    if isinstance(event, MalformedEvent):
         return event.fields
-    return cast("Json", codec.decode_cut(encode(event)))
+    return cast("Json", codec.decode_with_surrogates(encode(event)))
 
 
 def to_model(event: AnyEvent) -> Any:
@@ -392,25 +392,25 @@ def _decode_with_care(data: bytes | str) -> AnyEvent:
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
     _check_utf8(raw)
     fields = _fields(raw)
-    name = codec.decode_cut(bytes(fields["type"])) if "type" in fields else None
+    name = codec.decode_with_surrogates(bytes(fields["type"])) if "type" in fields else None
     if not isinstance(name, str) or not name:
         raise EventError("an event has a type, which is a string", "$.type")
     kind = TYPES.get(name)
     if kind is None:
-        return Unknown(name, raw)
+        return UnknownEvent(name, raw)
     return _typed(kind, fields, raw)
 
 
 def _typed(kind: type[Event], fields: dict[str, Raw], raw: bytes) -> AnyEvent:
     known = _WIRE_NAMES[kind]
-    values = {name: codec.decode_cut(bytes(value)) for name, value in fields.items() if name in known}
+    values = {name: codec.decode_with_surrogates(bytes(value)) for name, value in fields.items() if name in known}
     stamp = values.get("timestamp")
     if isinstance(stamp, float) and stamp.is_integer():
         values["timestamp"] = int(stamp)  # JSON does not tell 1.0 from 1
     try:
         event = msgspec.convert(values, kind)
     except (msgspec.ValidationError, UnicodeError) as exc:
-        return Malformed(str(kind.__struct_config__.tag), cast("Json", codec.decode_cut(raw)), str(exc), raw)
+        return MalformedEvent(str(kind.__struct_config__.tag), cast("Json", codec.decode_with_surrogates(raw)), str(exc), raw)
     extra = {name: value for name, value in fields.items() if name not in known and name != "type"}
     return msgspec.structs.replace(event, extra=extra) if extra else event
 
@@ -432,7 +432,7 @@ def _fields(raw: bytes) -> dict[str, Raw]:
     try:
         return _fields_decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        whole = codec.decode_cut(raw)
+        whole = codec.decode_with_surrogates(raw)
     if not isinstance(whole, dict):
         raise EventError("an event is a JSON object")
     return {name: Raw(_escaped(value)) for name, value in cast("Json", whole).items()}

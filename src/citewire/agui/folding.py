@@ -7,21 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from citewire.agui.entries import Entry, grouped
-from citewire.agui.growing import Draft, Listing, Rows
+from citewire.agui.entries import LogEntry, group_deltas
+from citewire.agui.growing import JsonDraft, ListSnapshot, PersistentList
 from citewire.model import Problem
 
-__all__ = ["Fold", "Problems", "problems_to_json"]
+__all__ = ["Fold", "ThreadProblems", "problems_to_json"]
 
 # Problems that are kept one by one; a peer can make as many as it likes.
 _MOST_PROBLEMS = 1000
 
 
-class Problems:
+class ThreadProblems:
     """The first problems of a thread, and how many of which kind came after them."""
 
     def __init__(self) -> None:
-        self._rows = Rows[Problem]()
+        self._rows = PersistentList[Problem]()
         self._more = Counter[str]()
 
     def add(self, problem: Problem) -> None:
@@ -36,11 +36,11 @@ class Problems:
         else:
             self._rows[_MOST_PROBLEMS] = last
 
-    def snapshot(self) -> Listing:
+    def snapshot(self) -> ListSnapshot:
         return self._rows.snapshot()
 
-    def copy(self) -> Problems:
-        twin = Problems()
+    def copy(self) -> ThreadProblems:
+        twin = ThreadProblems()
         twin._rows, twin._more = self._rows.copy(), self._more.copy()
         return twin
 
@@ -56,11 +56,11 @@ class Fold(ABC):
     def __init__(self) -> None:
         self.number = 0
         self.born: dict[str, int] = {}
-        self._problems = Problems()
+        self._problems = ThreadProblems()
 
-    def fold(self, entries: Sequence[Entry], times: Mapping[int, float]) -> None:
+    def fold(self, entries: Sequence[LogEntry], times: Mapping[int, float]) -> None:
         """Take the next entries; `times` says when some of them came."""
-        for entry, more in grouped(entries):
+        for entry, more in group_deltas(entries):
             self.number += 1
             self._take(entry, times.get(self.number))
             if more and self._go_on(entry, more):
@@ -70,14 +70,14 @@ class Fold(ABC):
                 self.number += 1
                 self._take(other, None)
 
-    def _take(self, entry: Entry, time: float | None) -> None:
+    def _take(self, entry: LogEntry, time: float | None) -> None:
         try:
             self._apply(entry, time)
         except RecursionError:
             self._report("bad_json", "nested too deeply")
 
     @abstractmethod
-    def _apply(self, entry: Entry, time: float | None) -> None:
+    def _apply(self, entry: LogEntry, time: float | None) -> None:
         """Take one entry, which came at `time` where that is known."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Fold(ABC):
     def _report(self, code: str, message: str) -> None:
         self._problems.add(Problem(code, f"#{self.number}", message))
 
-    def _note(self, message: Draft) -> None:
+    def _note_message_added(self, message: JsonDraft) -> None:
         """Remember when a message came that somebody can name."""
         if isinstance(message.key, str):
             self.born.setdefault(message.key, self.number)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 from citewire.frozen import FrozenDict
 
-__all__ = ["Draft", "Drafts", "Listing", "Rows", "Text"]
+__all__ = ["JsonDraft", "JsonDraftList", "ListSnapshot", "PersistentList", "AppendOnlyText"]
 
 _T = TypeVar("_T")
 _SHIFT = 6
@@ -21,7 +21,7 @@ _WIDTH = 1 << _SHIFT
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Text:
+class AppendOnlyText:
     """Text in pieces. Copies share them: whoever appends first goes on in the list, others take a copy."""
 
     __slots__ = ("_count", "_head", "_pieces", "_read")
@@ -37,13 +37,13 @@ class Text:
         self._pieces.extend(pieces)
         self._count += len(pieces)
 
-    def copy(self) -> Text:
-        twin = Text.__new__(Text)
+    def copy(self) -> AppendOnlyText:
+        twin = AppendOnlyText.__new__(AppendOnlyText)
         twin._pieces, twin._count = self._pieces, self._count
         twin._head, twin._read = self._head, self._read
         return twin
 
-    def joined(self) -> str:
+    def join(self) -> str:
         """The text as it came, which may hold halves of surrogate pairs."""
         if self._read < self._count:
             self._head += "".join(self._pieces[self._read : self._count])
@@ -51,17 +51,17 @@ class Text:
         return self._head
 
     def __str__(self) -> str:
-        return mended(self.joined())
+        return join_surrogates(self.join())
 
 
-def mended(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """`text` with the halves of surrogate pairs joined; a half without its other half becomes U+FFFD."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-class Draft:
+class JsonDraft:
     """A JSON object whose `texts` still grow.
 
     `edition` says in whose hands it may be changed, `key` what it is found by where it stands.
@@ -69,14 +69,14 @@ class Draft:
 
     __slots__ = ("_made", "edition", "fields", "key", "texts")
 
-    def __init__(self, fields: dict[str, Any], texts: dict[str, Text] | None = None) -> None:
+    def __init__(self, fields: dict[str, Any], texts: dict[str, AppendOnlyText] | None = None) -> None:
         self.fields = fields
-        self.texts: dict[str, Text] = {} if texts is None else texts
+        self.texts: dict[str, AppendOnlyText] = {} if texts is None else texts
         self.edition: object = None
         self.key: Any = None
         self._made: FrozenDict | None = None
 
-    def copy(self) -> Draft:
+    def copy(self) -> JsonDraft:
         twin = type(self).__new__(type(self))
         twin.fields, twin.key = self.fields.copy(), self.key
         twin.texts = {name: text.copy() for name, text in self.texts.items()}
@@ -89,7 +89,7 @@ class Draft:
         text = self.texts.get(name)
         if text is None:
             start = self.fields.get(name)
-            text = self.texts[name] = Text(start if isinstance(start, str) else "")
+            text = self.texts[name] = AppendOnlyText(start if isinstance(start, str) else "")
         text.extend(pieces)
 
     def put(self, name: str, value: Any) -> None:
@@ -119,7 +119,7 @@ class Draft:
         return FrozenDict(self.fields | {name: str(text) for name, text in self.texts.items()})
 
 
-class Listing(Sequence[Any]):
+class ListSnapshot(Sequence[Any]):
     """A list as it was at one moment. It compares and prints like a list."""
 
     __slots__ = ("_chunks", "_length")
@@ -140,19 +140,19 @@ class Listing(Sequence[Any]):
         place = at + self._length if at < 0 else at
         if not 0 <= place < self._length:
             raise IndexError(f"there are {self._length}, and no {at}")
-        return _shown(self._chunks[place >> _SHIFT][place & (_WIDTH - 1)])
+        return _value_of(self._chunks[place >> _SHIFT][place & (_WIDTH - 1)])
 
     def __iter__(self) -> Iterator[Any]:
         left = self._length
         for chunk in self._chunks:
             for row in chunk[:left]:
-                yield _shown(row)
+                yield _value_of(row)
             left -= _WIDTH
             if left <= 0:
                 return
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, list | tuple | Listing):
+        if not isinstance(other, list | tuple | ListSnapshot):
             return NotImplemented
         return list(self) == list(cast("Sequence[Any]", other))
 
@@ -162,11 +162,11 @@ class Listing(Sequence[Any]):
         return repr(list(self))
 
 
-def _shown(row: Any) -> Any:
-    return row.value if isinstance(row, Draft) else row
+def _value_of(row: Any) -> Any:
+    return row.value if isinstance(row, JsonDraft) else row
 
 
-class Rows(Generic[_T]):
+class PersistentList(Generic[_T]):
     """A list in chunks of a fixed width, all full but the last; chunks that were handed out are copied."""
 
     def __init__(self, rows: Iterable[_T] = ()) -> None:
@@ -192,7 +192,7 @@ class Rows(Generic[_T]):
         if self._length & (_WIDTH - 1):
             self._writable(len(self._chunks) - 1).append(row)
         else:
-            self._take_root()
+            self._own_chunk_list()
             self._own.add(len(self._chunks))
             self._chunks.append([row])
         self._length += 1
@@ -200,11 +200,11 @@ class Rows(Generic[_T]):
     def insert(self, at: int, row: _T) -> None:
         """Put `row` before the one at `at`; what comes after moves, so this costs as much as there is."""
         after = [self[place] for place in range(at, self._length)]
-        self.cut(at)
+        self.truncate(at)
         for moved in (row, *after):
             self.append(moved)
 
-    def cut(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         """Keep the first `length` rows."""
         whole, rest = divmod(length, _WIDTH)
         last = self._chunks[whole][:rest] if rest else None
@@ -215,47 +215,47 @@ class Rows(Generic[_T]):
             self._chunks.append(last)
         self._length = length
 
-    def snapshot(self) -> Listing:
+    def snapshot(self) -> ListSnapshot:
         """The list as it is now."""
         self._own, self._own_root = set(), False
-        return Listing(self._chunks, self._length)
+        return ListSnapshot(self._chunks, self._length)
 
-    def copy(self) -> Rows[_T]:
+    def copy(self) -> PersistentList[_T]:
         self.snapshot()
-        twin = Rows[_T]()
+        twin = PersistentList[_T]()
         twin._chunks, twin._length = self._chunks, self._length
         twin._own_root = False
         return twin
 
-    def _take_root(self) -> None:
+    def _own_chunk_list(self) -> None:
         if not self._own_root:
             self._chunks = self._chunks.copy()
             self._own_root = True
 
     def _writable(self, at: int) -> list[_T]:
         if at not in self._own:
-            self._take_root()
+            self._own_chunk_list()
             self._chunks[at] = self._chunks[at].copy()
             self._own.add(at)
         return self._chunks[at]
 
 
-class Drafts:
+class JsonDraftList:
     """Drafts in order. Each is found by its key: its id, unless that is another's before it, or no string."""
 
-    def __init__(self, drafts: Iterable[Draft] = ()) -> None:
+    def __init__(self, drafts: Iterable[JsonDraft] = ()) -> None:
         self._edition = object()
         self._unnamed = 0
         self.reset(drafts)
 
-    def reset(self, drafts: Iterable[Draft]) -> None:
+    def reset(self, drafts: Iterable[JsonDraft]) -> None:
         """Hold these instead, which nobody else holds."""
-        self._rows = Rows[Draft]()
+        self._rows = PersistentList[JsonDraft]()
         self._places: dict[Any, int] = {}
         for draft in drafts:
             self.add(draft)
 
-    def _key(self, draft: Draft) -> Any:
+    def _key(self, draft: JsonDraft) -> Any:
         name = draft.fields.get("id")
         if isinstance(name, str) and name not in self._places:
             return name
@@ -265,25 +265,25 @@ class Drafts:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Draft]:
+    def __iter__(self) -> Iterator[JsonDraft]:
         return iter(self._rows)
 
     def __contains__(self, key: Any) -> bool:
         return key in self._places
 
-    def place(self, key: Any) -> int | None:
+    def index_of(self, key: Any) -> int | None:
         """Where the draft with this key stands."""
         return self._places.get(key)
 
-    def at(self, place: int) -> Draft:
+    def at(self, place: int) -> JsonDraft:
         return self._rows[place]
 
-    def find(self, key: Any) -> Draft | None:
+    def find(self, key: Any) -> JsonDraft | None:
         """The draft with this key, to read."""
         place = self._places.get(key)
         return None if place is None else self._rows[place]
 
-    def edit(self, key: Any) -> Draft | None:
+    def edit(self, key: Any) -> JsonDraft | None:
         """The draft with this key, to change."""
         place = self._places.get(key)
         if place is None:
@@ -295,13 +295,13 @@ class Drafts:
             self._rows[place] = draft
         return draft
 
-    def add(self, draft: Draft) -> Draft:
+    def add(self, draft: JsonDraft) -> JsonDraft:
         draft.edition, draft.key = self._edition, self._key(draft)
         self._places[draft.key] = len(self._rows)
         self._rows.append(draft)
         return draft
 
-    def insert(self, place: int, draft: Draft) -> bool:
+    def insert(self, place: int, draft: JsonDraft) -> bool:
         """As `add`, before what stands at `place`.
 
         Where one behind it has its id, it is the first now: all are given their keys anew, and it says so.
@@ -317,24 +317,24 @@ class Drafts:
             self._places[self._rows[later].key] = later
         return False
 
-    def cut(self, length: int) -> None:
+    def truncate(self, length: int) -> None:
         """Keep the first so many."""
         for place in range(length, len(self._rows)):
             del self._places[self._rows[place].key]
-        self._rows.cut(length)
+        self._rows.truncate(length)
 
-    def replace(self, place: int, draft: Draft) -> None:
+    def replace(self, place: int, draft: JsonDraft) -> None:
         """Put `draft` where another of the same id stands."""
         draft.edition, draft.key = self._edition, self._rows[place].key
         self._rows[place] = draft
 
-    def snapshot(self) -> Listing:
+    def snapshot(self) -> ListSnapshot:
         """The drafts as they are now: later changes are made to copies."""
         self._edition = object()
         return self._rows.snapshot()
 
-    def copy(self) -> Drafts:
+    def copy(self) -> JsonDraftList:
         self._edition = object()
-        twin = Drafts()
+        twin = JsonDraftList()
         twin._rows, twin._places, twin._unnamed = self._rows.copy(), self._places.copy(), self._unnamed
         return twin

@@ -42,7 +42,7 @@ def check_messages(messages: Iterable[Any]) -> None:
             raise ShapeError("the id of a message is not empty", f"{where}.id")
 
 
-def _check_entries(entries: Iterable[Any], name: str, shape: shapes.Record) -> None:
+def _check_entries(entries: Iterable[Any], name: str, shape: shapes.ObjectShape) -> None:
     for at, entry in enumerate(entries):
         where = f"$.{name}[{at}]"
         if not isinstance(entry, dict):

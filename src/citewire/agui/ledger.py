@@ -19,21 +19,21 @@ from citewire.agui import records, state
 from citewire.agui.echoes import fingerprint, fingerprints
 from citewire.agui.events import AnyEvent, Event, Json
 from citewire.agui.posted import id_of
-from citewire.agui.records import Cited, Links
+from citewire.agui.records import MessageCitation, ProofUrls
 from citewire.agui.state import MessageStatus, SharedState, is_safe_key
 from citewire.agui.written import WrittenVerdicts
 from citewire.errors import InputError
 from citewire.extraction import Scanner
-from citewire.keys import Keys, key_v2
+from citewire.keys import CitationKeys, key_v2
 from citewire.model import Lines, Status
-from citewire.text import for_log
-from citewire.verification.library import Checked
-from citewire.verification.sources import Origin
-from citewire.verification.verifier import Asked
+from citewire.text import one_line
+from citewire.verification.library import CheckResult
+from citewire.verification.sources import SourceOrigin
+from citewire.verification.verifier import QuoteCheck
 
 __all__ = [
-    "CitationSeen", "Ledger", "LogKnowledge", "Message", "Options", "Record", "ReviewGiven", "Time", "Trust",
-    "VerdictReached", "Wanted",
+    "CitationSeen", "MessageTracker", "LogKnowledge", "MessageState", "Options", "AuditRecord", "ReviewGiven", "Clock", "ThreadVerdicts",
+    "VerdictReached", "CropRequest",
 ]  # fmt: skip
 
 _log = logging.getLogger("citewire.agui")
@@ -60,7 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
     deadline: float | None = 30.0
     keep_last: int | None = None
     image_format: ImageFormat | None = "avif"
-    proofs: Callable[[str, str, Checked], Links] | None = None
+    proofs: Callable[[str, str, CheckResult], ProofUrls] | None = None
     fetch_urls: bool = False
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class ReviewGiven(Struct, frozen=True, gc=False):
     review: Json
 
 
-Record = CitationSeen | VerdictReached | ReviewGiven
+AuditRecord = CitationSeen | VerdictReached | ReviewGiven
 
 
 class LogKnowledge(Struct, frozen=True):
@@ -117,7 +117,7 @@ class LogKnowledge(Struct, frozen=True):
     open_calls: Set[str] = frozenset()
     echoes: Set[bytes] = frozenset()
 
-    def result_origin(self, message: Json) -> Origin | None:
+    def result_origin(self, message: Json) -> SourceOrigin | None:
         """Who brought the result of a tool; None where the log has it from the agent."""
         name = id_of(message)
         if name and name not in self.posted:
@@ -126,15 +126,15 @@ class LogKnowledge(Struct, frozen=True):
         return "client_tool" if isinstance(call, str) and call in self.open_calls else "posted"
 
 
-class Trust(NamedTuple):
+class ThreadVerdicts(NamedTuple):
     """The verdicts of one thread that were written here, for whoever has no log."""
 
     written: WrittenVerdicts
     thread_id: str
 
-    def only_ours(self, client: Any, state_key: str) -> Any:
+    def drop_foreign_verdicts(self, client: Any, state_key: str) -> Any:
         """The client's state without verdicts of others."""
-        return self.written.only_ours(client, state_key, self.thread_id)
+        return self.written.drop_foreign_verdicts(client, state_key, self.thread_id)
 
     def add(self, message_id: str, key: str, *values: Any) -> None:
         """These are written about a citation."""
@@ -146,34 +146,34 @@ class Trust(NamedTuple):
 
     def add_answer(self, text: str) -> None:
         """An agent said this in the thread."""
-        self.written.add(self.thread_id, "", "", _said(text))
+        self.written.add(self.thread_id, "", "", _fingerprint_answer(text))
 
-    def echoes(self, messages: Iterable[Any]) -> frozenset[bytes]:
+    def find_echo_fingerprints(self, messages: Iterable[Any]) -> frozenset[bytes]:
         """The fingerprints of posted messages that no agent is known to have said here."""
         posted = fingerprints(messages)
         return frozenset(each for each in posted if not self.written.has(self.thread_id, "", "", each.hex()))
 
 
-def _said(text: str) -> str:
+def _fingerprint_answer(text: str) -> str:
     found = fingerprint({"role": "assistant", "content": text})
     return "" if found is None else found.hex()
 
 
-class Wanted(NamedTuple):
+class CropRequest(NamedTuple):
     """A picture that is to be drawn of where a quote stands."""
 
     id: str
-    checked: Checked
+    checked: CheckResult
 
 
-class Time(NamedTuple):
+class Clock(NamedTuple):
     """The clocks: seconds that only grow, and what is written down."""
 
     seconds: Callable[[], float]
     date: Callable[[], str]
 
 
-class Message:
+class MessageState:
     """An answer that is being written, or was: `scanner` reads it while it is.
 
     `taken` counts what of the scanner is cited already, and `digest` is that of the text as it was read.
@@ -184,14 +184,14 @@ class Message:
         self.scanner: Scanner | None = None
         self.taken = 0
         self.digest: int | None = None
-        self.cited: dict[str, Cited] = {}
+        self.cited: dict[str, MessageCitation] = {}
         self.seen: dict[str, float] = {}
         self.pending: set[str] = set()
         self.counts: Counter[Status] = Counter()
         self.error: str | None = None
 
 
-class Ledger:
+class MessageTracker:
     """The messages of one stream by their id.
 
     `last` is the one that spoke last. `earlier` are ids of messages of which all is known: those of earlier
@@ -203,32 +203,32 @@ class Ledger:
         client: Any,
         earlier: Iterable[str],
         options: Options,
-        time: Time,
+        time: Clock,
         known: LogKnowledge | None = None,
-        trust: Trust | None = None,
+        trust: ThreadVerdicts | None = None,
     ) -> None:
         self._options, self._time, self._key = options, time, options.state_key
         self.state = SharedState(
             client, options.state_key, deepcitation=options.emit_deepcitation, ngaf=options.emit_ngaf,
-            trusted=trust and trust.only_ours(client, options.state_key),
+            trusted=trust and trust.drop_foreign_verdicts(client, options.state_key),
             on_entry=trust.add_entry if trust else None,
         )  # fmt: skip
         self._trust = trust
-        self._keys = Keys()
-        self.messages: dict[str, Message] = {}
-        self.last: Message | None = None
+        self._keys = CitationKeys()
+        self.messages: dict[str, MessageState] = {}
+        self.last: MessageState | None = None
         listed = {*earlier}
         # Messages of the record that the client left out: one that starts again under such an id is another.
-        self._left_out = self.state.record["messages"].keys() - listed
-        self.earlier = {*listed, *self.state.record["messages"], *(known.posted if known else ())}
-        self._undecided: dict[str, tuple[Message, str]] = {}
-        self._undrawn: dict[str, tuple[Message, str]] = {}
+        self._left_out = self.state.own_record["messages"].keys() - listed
+        self.earlier = {*listed, *self.state.own_record["messages"], *(known.posted if known else ())}
+        self._undecided: dict[str, tuple[MessageState, str]] = {}
+        self._undrawn: dict[str, tuple[MessageState, str]] = {}
         self._customs: list[Event] = []
         self._repeated: list[str] = []
-        self.asked: list[Asked] = []
-        self.wanted: list[Wanted] = []
-        self.records: list[Record] = [] if known else list(_reviews(self.state.record))
-        self._ask_again()
+        self.asked: list[QuoteCheck] = []
+        self.wanted: list[CropRequest] = []
+        self.records: list[AuditRecord] = [] if known else list(_reviews(self.state.own_record))
+        self._recheck_undecided()
 
     @property
     def is_waiting(self) -> bool:
@@ -236,7 +236,7 @@ class Ledger:
         return bool(self._undecided or self._undrawn)
 
     @property
-    def has_news(self) -> bool:
+    def has_unsent_changes(self) -> bool:
         """Whether anything is to be said."""
         return bool(self._customs or self._repeated or self.state.is_dirty)
 
@@ -244,16 +244,16 @@ class Ledger:
         """What the client is to be told."""
         operations = self.state.flush()
         if self._repeated:
-            operations += self.state.repeat(self._repeated)
+            operations += self.state.resend_lists(self._repeated)
             self._repeated = []
         customs, self._customs = self._customs, []
         return [ev.StateDelta(operations), *customs] if operations else customs
 
-    def repeat(self, names: Iterable[str]) -> None:
+    def resend(self, names: Iterable[str]) -> None:
         """Tell what these messages cite once more."""
         self._repeated = [*names]
 
-    def _tell(self, name: str, message: Message, since: float, **value: Any) -> None:
+    def _emit_custom(self, name: str, message: MessageState, since: float, **value: Any) -> None:
         if self._options.custom_events:
             passed = round((self._time.seconds() - since) * 1000, 1)
             said = {"messageId": message.id, **value, "ms": passed}
@@ -261,60 +261,60 @@ class Ledger:
 
     # --- messages -----------------------------------------------------------------------------------------
 
-    def begin(self, name: str) -> Message:
+    def begin_message(self, name: str) -> MessageState:
         """A message that starts, or goes on after it had ended, maybe in an earlier run."""
         if name in self._left_out:
-            self._forget(name)
-        message = self.known(name)
+            self._forget_message(name)
+        message = self.find_message(name)
         if message is None:
-            message = self.new(name)
+            message = self.add_message(name)
         elif message.scanner is None:
-            self.say_status(message, "streaming")
+            self.set_status(message, "streaming")
         if message.scanner is None:
             message.scanner, message.taken = Scanner(limit=self._options.max_text), 0
         return message
 
-    def _forget(self, name: str) -> None:
+    def _forget_message(self, name: str) -> None:
         """Forget what an answer cites that was left out, for another one takes its id."""
         self._left_out.discard(name)
         self.messages.pop(name, None)
         self._undecided = {each: it for each, it in self._undecided.items() if it[0].id != name}
         self.state.evict([name])
 
-    def known(self, name: str) -> Message | None:
+    def find_message(self, name: str) -> MessageState | None:
         """A message of this stream, or of an earlier one that the state tells of."""
-        told = self.state.record["messages"].get(name)
-        return self.messages.get(name) or (None if told is None else self._recall(name, told))
+        told = self.state.own_record["messages"].get(name)
+        return self.messages.get(name) or (None if told is None else self._restore_message(name, told))
 
-    def new(self, name: str) -> Message:
+    def add_message(self, name: str) -> MessageState:
         """A message of which nothing is known."""
-        message = self.messages[name] = Message(name, self._time.seconds())
+        message = self.messages[name] = MessageState(name, self._time.seconds())
         if is_safe_key(name):
             self._evict()
             self.state.patch(state.message_patches(name, self._key))
         return message
 
-    def say_status(self, message: Message, status: MessageStatus) -> None:
+    def set_status(self, message: MessageState, status: MessageStatus) -> None:
         """How far a message is."""
         if is_safe_key(message.id):
             error = message.error if status in ("error", "verifying") else None
             self.state.patch(state.status_patches(message.id, status, error, self._key))
 
-    def note_text(self, message: Message, text: str) -> None:
+    def record_text(self, message: MessageState, text: str) -> None:
         """All of the text of a message is known."""
         message.digest = hash(text)
         if self._trust is not None:
             self._trust.add_answer(text)
 
-    def complete(self, message: Message) -> None:
+    def complete_if_done(self, message: MessageState) -> None:
         """Say so where nothing more is to come for a message."""
         if message.scanner is None and not message.pending:
-            self.say_status(message, "error" if message.error else "complete")
+            self.set_status(message, "error" if message.error else "complete")
             error = {"error": message.error} if message.error else {}
             summary = state.summary_of(message.counts)
-            self._tell("message_complete", message, message.began, summary=summary, **error)
+            self._emit_custom("message_complete", message, message.began, summary=summary, **error)
 
-    def follow(self, answers: Mapping[str, str]) -> None:
+    def follow_renamed_messages(self, answers: Mapping[str, str]) -> None:
         """Messages that were streamed under one id and stand among `answers`, their texts, under another."""
         unknown = {
             hash(text): name
@@ -324,14 +324,14 @@ class Ledger:
         for old, message in list(self.messages.items()):
             new = None if old in answers or message.digest is None else unknown.pop(message.digest, None)
             if new is not None:
-                self.state.move(old, new)
+                self.state.rename_message(old, new)
                 message.id = new
                 self.messages[new] = self.messages.pop(old)
                 for key in message.cited:
-                    self._remember(new, key)
+                    self._remember_verdict(new, key)
 
     def _evict(self) -> None:
-        most, known = self._options.keep_last, self.state.known
+        most, known = self._options.keep_last, self.state.known_messages
         if most is None or len(known) < most:
             return
         busy = {message.id for message in self.messages.values() if message.scanner or message.pending}
@@ -343,21 +343,21 @@ class Ledger:
             if self.messages.pop(name, None) is self.last:
                 self.last = None
 
-    def _ask_again(self) -> None:
+    def _recheck_undecided(self) -> None:
         """What an earlier run did not decide in time."""
-        for name, message in self.state.record["messages"].items():
+        for name, message in self.state.own_record["messages"].items():
             left = [key for key in message["citations"] if key not in message["verifications"]]
             if not left:
                 continue
-            known = self._recall(name, message)
+            known = self._restore_message(name, message)
             for key in left:
                 if (cited := known.cited.get(key)) is not None:
                     known.pending.add(key)
-                    self._ask(known, key, cited)
+                    self._request_check(known, key, cited)
 
-    def _recall(self, name: str, raw: Json) -> Message:
+    def _restore_message(self, name: str, raw: Json) -> MessageState:
         """A message of an earlier run, as far as the client says."""
-        message = self.messages[name] = Message(name, self._time.seconds())
+        message = self.messages[name] = MessageState(name, self._time.seconds())
         citations, verdicts = raw["citations"], raw["verifications"]
         if raw["status"] == "verifying":
             message.error = raw.get("error")
@@ -365,12 +365,12 @@ class Ledger:
             if (cited := records.read_record(each)) is not None:
                 message.cited[key], message.seen[key] = cited, message.began
         undecided = len(citations.keys() - verdicts)
-        message.counts.update(records.counts(verdicts.values()), pending=undecided)
+        message.counts.update(records.count_statuses(verdicts.values()), pending=undecided)
         return message
 
     # --- citations and verdicts ---------------------------------------------------------------------------
 
-    def cite_for(self, message: Message, cited: Cited, by: str | None, annotation: str) -> None:
+    def add_foreign_citation(self, message: MessageState, cited: MessageCitation, by: str | None, annotation: str) -> None:
         """Take in what somebody else says that a message cites, once for each `annotation`."""
         # A key of its own: what others say never gets the verdict on what the agent says.
         key = key_v2(cited.ref, replace(cited.source, file_id=None, id=annotation))
@@ -378,26 +378,26 @@ class Ledger:
             message.cited[key] = cited
             self._add(message, {key: cited}, by, annotation)
 
-    def cite(self, message: Message, found: Iterable[Cited]) -> list[Cited]:
+    def add_citations(self, message: MessageState, found: Iterable[MessageCitation]) -> list[MessageCitation]:
         """Take in what a message cites; what of it is new."""
-        new: dict[str, Cited] = {}
+        new: dict[str, MessageCitation] = {}
         for cited in found:
             key = self._key_of(cited)
             if key not in message.cited and len(message.cited) < _MOST_CITED:
                 message.cited[key] = new[key] = cited
             elif cited.label is not None:
-                self.state.label(message.id, key, cited.label)
+                self.state.set_label(message.id, key, cited.label)
         return self._add(message, new)
 
     def _add(
-        self, message: Message, new: dict[str, Cited], by: str | None = None, annotation: str | None = None
-    ) -> list[Cited]:
+        self, message: MessageState, new: dict[str, MessageCitation], by: str | None = None, annotation: str | None = None
+    ) -> list[MessageCitation]:
         if not new:
             return []
         if not is_safe_key(message.id):
-            self._refuse(message, len(new))
+            self._refuse_citations(message, len(new))
             return []
-        made = {key: records.record(cited) for key, cited in new.items()}
+        made = {key: records.make_record(cited) for key, cited in new.items()}
         message.counts["pending"] += len(new)
         message.pending.update(new)
         together = not self._options.incremental and len(message.cited) == len(new)
@@ -405,89 +405,89 @@ class Ledger:
         self.state.patch(state.summary_patches(message.id, message.counts, self._key))
         for key, cited in new.items():
             if cited.entry_id is None:
-                entry = records.entry(cited, key, len(self.state.own(message.id)) + 1)
+                entry = records.make_entry(cited, key, len(self.state.own_citations(message.id)) + 1)
                 self.state.list_citation(message.id, entry)
             message.seen[key] = self._time.seconds()
-            self._tell("citation_seen", message, message.began, key=key)
+            self._emit_custom("citation_seen", message, message.began, key=key)
             self.records.append(CitationSeen(message.id, key, made[key], by, annotation))
-            self._ask(message, key, cited)
+            self._request_check(message, key, cited)
         return [*new.values()]
 
-    def _refuse(self, message: Message, count: int) -> None:
+    def _refuse_citations(self, message: MessageState, count: int) -> None:
         """Say once that the citations of a message are not checked: no state can be kept under its id."""
         if message.error != _UNSAFE_ID:
-            _log.warning("message %s: %s", for_log(message.id, 80), _UNSAFE_ID)
+            _log.warning("message %s: %s", one_line(message.id, 80), _UNSAFE_ID)
         message.error = _UNSAFE_ID
         message.counts["skipped"] += count
 
-    def _key_of(self, cited: Cited) -> str:
+    def _key_of(self, cited: MessageCitation) -> str:
         """The published key, for which lines are in order."""
         ref, source = cited.ref, cited.source
         if isinstance(ref.locator, Lines):
             ref = replace(ref, locator=Lines(tuple(sorted(ref.locator.ids)), ref.locator.page))
         return self._keys.assign(ref, replace(source, id=source.record_id or ""))
 
-    def _ask(self, message: Message, key: str, cited: Cited) -> None:
+    def _request_check(self, message: MessageState, key: str, cited: MessageCitation) -> None:
         name = f"{message.id}\n{key}"
         self._undecided[name] = message, key
         quote = cited.ref.quote or ""
-        self.asked.append(Asked(name, quote, None, cited.near, cited.names, claim=cited.claim))
+        self.asked.append(QuoteCheck(name, quote, None, cited.expected_place, cited.source_names, claim=cited.claim))
 
-    def judge(self, checked: Checked) -> None:
+    def apply_verdict(self, checked: CheckResult) -> None:
         """Take in a verdict. One that was not reached in time stays pending."""
         message, key = self._undecided.pop(checked.id or "", (None, ""))
         if message is None or checked.status == "pending":
             return
         cited = message.cited[key]
         links = self._links(message.id, key, checked)
-        verdict = records.verification(checked, cited, links, self._time.date())
+        verdict = records.make_verification(checked, cited, links, self._time.date())
         message.pending.discard(key)
         message.counts["pending"] -= 1
         message.counts[checked.status] += 1
         self._put_beside(message.id, key)
         self.state.patch(state.verification_patches(message.id, key, verdict, self._key))
         self.state.patch(state.summary_patches(message.id, message.counts, self._key))
-        note = {"key": key, **records.note(checked)}
+        note = {"key": key, **records.make_note(checked)}
         self.state.annotate(message.id, key, cited.entry_id, note)
-        self._remember(message.id, key)
+        self._remember_verdict(message.id, key)
         self.records.append(VerdictReached(message.id, key, cited.ref.quote or "", verdict))
         if links is None and self._options.image_format and checked.boxes and checked.id:
             self._undrawn[checked.id] = message, key
-            self.wanted.append(Wanted(checked.id, checked))
+            self.wanted.append(CropRequest(checked.id, checked))
         else:
-            self._tell("evidence_ready", message, message.seen[key], key=key, status=checked.status)
-        self.complete(message)
+            self._emit_custom("evidence_ready", message, message.seen[key], key=key, status=checked.status)
+        self.complete_if_done(message)
 
     def _put_beside(self, message_id: str, key: str) -> None:
         """Among those of all messages, have the citation that a verdict is on: keys may be shared."""
-        told = self.state.record["messages"].get(message_id)
-        if told and self.state.record["citations"].get(key) != (cited := told["citations"].get(key)):
+        told = self.state.own_record["messages"].get(message_id)
+        if told and self.state.own_record["citations"].get(key) != (cited := told["citations"].get(key)):
             self.state.patch(state.shared_citation_patches(key, cited, self._key))
 
-    def _remember(self, message_id: str, key: str) -> None:
+    def _remember_verdict(self, message_id: str, key: str) -> None:
         """Note that what the record says of a citation was written here."""
         if self._trust is None:
             return
-        if (told := self.state.record["messages"].get(message_id)) and key in told["verifications"]:
+        if (told := self.state.own_record["messages"].get(message_id)) and key in told["verifications"]:
             self._trust.add(message_id, key, told["citations"].get(key), told["verifications"][key])
 
-    def _links(self, message_id: str, key: str, checked: Checked) -> Links | None:
+    def _links(self, message_id: str, key: str, checked: CheckResult) -> ProofUrls | None:
         """Where somebody serves the proof of what was found."""
         if self._options.proofs is None or checked.start is None:
             return None
         return self._options.proofs(message_id, key, checked)
 
-    def show(self, name: str, address: str | None) -> None:
+    def add_picture(self, name: str, address: str | None) -> None:
         """Take in a picture that was drawn, or could not be."""
         message, key = self._undrawn.pop(name, (None, ""))
         if message is None:
             return
         if address is not None:
             self.state.patch(state.evidence_patches(message.id, key, {"src": address}, self._key))
-            self._remember(message.id, key)
-        self._tell("evidence_ready", message, message.seen[key], key=key)
+            self._remember_verdict(message.id, key)
+        self._emit_custom("evidence_ready", message, message.seen[key], key=key)
 
-    def fail(self, reason: str) -> None:
+    def fail_pending(self, reason: str) -> None:
         """Nothing more will be checked."""
         waiting = {message.id: message for message, _ in self._undecided.values()}
         self._undecided.clear()
@@ -495,7 +495,7 @@ class Ledger:
         for message in waiting.values():
             message.error = reason
             message.pending.clear()
-            self.complete(message)
+            self.complete_if_done(message)
 
 
 def _reviews(record: Json) -> Iterator[ReviewGiven]:
@@ -505,4 +505,4 @@ def _reviews(record: Json) -> Iterator[ReviewGiven]:
         for key, given_reviews in cast("Json", by_key).items() if isinstance(by_key, dict) else ():
             for review in cast("list[Any]", given_reviews) if isinstance(given_reviews, list) else ():
                 if isinstance(review, dict):
-                    yield ReviewGiven(for_log(name, 200), for_log(key, 64), cast("Json", review))
+                    yield ReviewGiven(one_line(name, 200), one_line(key, 64), cast("Json", review))

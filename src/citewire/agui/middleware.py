@@ -20,18 +20,18 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from citewire.agui.events import AnyEvent, RunInput, coerce
-from citewire.agui.records import Cited
-from citewire.agui.retrieved import Retrieved
+from citewire.agui.records import MessageCitation
+from citewire.agui.retrieved import RetrievedText
 from citewire.agui.sources import Next
-from citewire.agui.state import without_ours
-from citewire.agui.weaving import LogKnowledge, Options, Record, Time, Trust, Wanted, Weaver
+from citewire.agui.state import remove_own_state
+from citewire.agui.weaving import LogKnowledge, Options, AuditRecord, Clock, ThreadVerdicts, CropRequest, CitationAnnotator
 from citewire.agui.written import WrittenVerdicts
 from citewire.error_reports import report_error
 from citewire.verification.engine import Engine
-from citewire.verification.sources import Address, Given, Source
-from citewire.verification.verifier import Asked, Verifier
+from citewire.verification.sources import SourceUrl, SourceContent, SourceInput
+from citewire.verification.verifier import QuoteCheck, Verifier
 
-__all__ = ["Citing", "RunSink", "Sent"]
+__all__ = ["Citing", "RunSink", "OutgoingEvent"]
 
 _log = logging.getLogger("citewire.verification")
 
@@ -40,22 +40,22 @@ _AHEAD = 64
 # Pictures that are larger stand in no state.
 _LARGEST_PICTURE = 64 * 1024
 
-Sent: TypeAlias = tuple[AnyEvent | None, bytes]
+OutgoingEvent: TypeAlias = tuple[AnyEvent | None, bytes]
 """An event, and the bytes that it came in where they can go on as they are. Without an event, only those."""
-Put: TypeAlias = Callable[[Sent], Awaitable[None]]
-Send: TypeAlias = Callable[[list[Sent]], Awaitable[None]]
-Produce: TypeAlias = Callable[[Put], Awaitable[None]]
+PutEvent: TypeAlias = Callable[[OutgoingEvent], Awaitable[None]]
+SendEvents: TypeAlias = Callable[[list[OutgoingEvent]], Awaitable[None]]
+ProduceEvents: TypeAlias = Callable[[PutEvent], Awaitable[None]]
 
 
 class RunSink(Protocol):
     """**Protocol:** whoever keeps the record."""
 
-    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | Record]) -> None:
+    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | AuditRecord]) -> None:
         """These come next in a stream. They are sent once this returns; what it raises ends the stream."""
         ...
 
 
-class Stream:
+class CitationStream:
     """One stream on its way from the agent to whoever reads it.
 
     What the agent says is woven and sent on in its own turn, with nothing in between; a verdict is by whoever
@@ -69,43 +69,43 @@ class Stream:
         verifier: Verifier,
         sink: RunSink | None = None,
         known: LogKnowledge | None = None,
-        trust: Trust | None = None,
+        trust: ThreadVerdicts | None = None,
     ) -> None:
         self._input, self._options, self._verifier, self._sink = run_input, options, verifier, sink
-        time = Time(asyncio.get_running_loop().time, _date)
-        self._weaver = Weaver(run_input, options, time, known, trust)
-        self._send: Send = _nowhere
+        time = Clock(asyncio.get_running_loop().time, _date)
+        self._weaver = CitationAnnotator(run_input, options, time, known, trust)
+        self._send: SendEvents = _discard
         # Held while something is woven and sent: what is sent is in the order in which it was woven.
         self._turn = asyncio.Lock()
         self._news = asyncio.Event()
         self._has_left = self._is_hurried = False
         self._scope = uuid4().hex
-        self._jobs: asyncio.Queue[Retrieved | Asked] = asyncio.Queue()
-        self._pictures: asyncio.Queue[Wanted] = asyncio.Queue()
+        self._jobs: asyncio.Queue[RetrievedText | QuoteCheck] = asyncio.Queue()
+        self._pictures: asyncio.Queue[CropRequest] = asyncio.Queue()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._undecided: set[str | None] = set()
 
     @property
-    def is_undecided(self) -> bool:
+    def has_undecided_checks(self) -> bool:
         """Whether something was asked that has no verdict."""
         return bool(self._undecided)
 
-    def take_echoed(self) -> set[str]:
+    def take_echoed_ids(self) -> set[str]:
         """The ids under which the agent repeated posted messages since this was last asked."""
         echoed, self._weaver.echoed = self._weaver.echoed, set()
         return echoed
 
-    async def run(self, produce: Produce, send: Send) -> None:
+    async def run(self, produce: ProduceEvents, send: SendEvents) -> None:
         """Have `produce` put what the agent says, and `send` what is to be sent. Its errors come last."""
         self._send = send
         try:
-            self._hand_out()
+            self._dispatch_jobs()
             try:
                 await produce(self._put)
             except Exception:
-                await self._end()
+                await self._finish()
                 raise
-            await self._end()
+            await self._finish()
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -113,30 +113,30 @@ class Stream:
             with suppress(Exception):  # all has been said, and a verifier that fails here fails only itself
                 await self._verifier.forget(self._scope)
 
-    async def cite(self, message_id: str, cited: Cited, by: str | None, annotation: str) -> bool:
+    async def add_foreign_citation(self, message_id: str, cited: MessageCitation, by: str | None, annotation: str) -> bool:
         """Take in what somebody else says that a message cites; False where no run is open for it.
 
         `annotation` names it: to take it in again changes nothing.
         """
         async with self._turn:
-            if not self._weaver.is_open or self._has_left:
+            if not self._weaver.is_run_open or self._has_left:
                 return False
-            events = self._weaver.cite(message_id, cited, by, annotation)
-            await self._out([(event, b"") for event in events])
+            events = self._weaver.add_foreign_citation(message_id, cited, by, annotation)
+            await self._deliver([(event, b"") for event in events])
         self._news.set()
         return True
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Whoever reads this is gone: what is not decided yet need not be."""
         self._has_left = True
         self._news.set()
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait for no more verdicts: what is not decided yet stays pending."""
         self._is_hurried = True
         self._news.set()
 
-    async def _put(self, sent: Sent) -> None:
+    async def _put(self, sent: OutgoingEvent) -> None:
         event, raw = sent
         if self._has_left:
             return
@@ -144,49 +144,49 @@ class Stream:
             if event is None:
                 await self._send([sent])
                 return
-            await self._out(_with_raw(self._weaver.take(event), event, raw))
+            await self._deliver(_with_raw(self._weaver.process_event(event), event, raw))
         if self._weaver.held is not None:
-            await self._settled()
+            await self._wait_for_verdicts()
             async with self._turn:
-                await self._out(_with_raw(self._weaver.release(), event, raw))
+                await self._deliver(_with_raw(self._weaver.release_terminal_event(), event, raw))
 
-    async def _end(self) -> None:
+    async def _finish(self) -> None:
         """All that the agent had to say was said."""
-        await self._ours(self._weaver.finish)
-        await self._settled()
-        await self._ours(self._weaver.release)
+        await self._send_own(self._weaver.finish)
+        await self._wait_for_verdicts()
+        await self._send_own(self._weaver.release_terminal_event)
 
-    async def _ours(self, weave: Callable[[], list[AnyEvent]]) -> None:
+    async def _send_own(self, weave: Callable[[], list[AnyEvent]]) -> None:
         if not self._has_left:
             async with self._turn:
-                await self._out([(event, b"") for event in weave()])
+                await self._deliver([(event, b"") for event in weave()])
         self._news.set()
 
-    async def _out(self, sent: list[Sent]) -> None:
+    async def _deliver(self, sent: list[OutgoingEvent]) -> None:
         weaver = self._weaver
         if weaver.records or self._sink is not None:
             await self._record(sent)
         if weaver.sources or weaver.asked or weaver.wanted:
-            self._hand_out()
+            self._dispatch_jobs()
         if sent:
             await self._send(sent)
 
-    async def _settled(self) -> None:
+    async def _wait_for_verdicts(self) -> None:
         """Wait for the verdicts, as long as there is anybody to wait for them."""
         seconds = self._options.deadline
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._weaver.has_to_wait and not (self._has_left or self._is_hurried):
+                while self._weaver.is_waiting and not (self._has_left or self._is_hurried):
                     self._news.clear()
                     await self._news.wait()
 
-    async def _record(self, sent: list[Sent]) -> None:
+    async def _record(self, sent: list[OutgoingEvent]) -> None:
         records, self._weaver.records = self._weaver.records, []
-        items: list[AnyEvent | Record] = [event for event, _ in sent if event is not None]
+        items: list[AnyEvent | AuditRecord] = [event for event, _ in sent if event is not None]
         if self._sink is not None and (items or records):
             await self._sink.put(self._input.thread_id, self._input.run_id, [*items, *records])
 
-    def _hand_out(self) -> None:
+    def _dispatch_jobs(self) -> None:
         """Give to others what the weaver wants done. They are started when there is something for them."""
         weaver = self._weaver
         for job in (*weaver.sources, *weaver.asked):
@@ -198,30 +198,30 @@ class Stream:
         if (weaver.sources or weaver.asked) and (checker is None or checker.done()):
             self._tasks["checker"] = asyncio.create_task(self._check())
         if weaver.wanted and "painter" not in self._tasks:
-            self._tasks["painter"] = asyncio.create_task(self._paint())
+            self._tasks["painter"] = asyncio.create_task(self._draw_pictures())
         weaver.sources, weaver.asked, weaver.wanted = [], [], []
 
     async def _check(self) -> None:
         try:
-            async with aclosing(self._verifier.check(self._asked())) as verdicts:
+            async with aclosing(self._verifier.check(self._requested_checks())) as verdicts:
                 async for checked in verdicts:
                     if checked.status != "pending":
                         self._undecided.discard(checked.id)
-                    await self._ours(partial(self._weaver.judge, checked))
+                    await self._send_own(partial(self._weaver.apply_verdict, checked))
             reason = "the verifier stopped"
         except Exception as exc:  # noqa: BLE001  # the root of a task: the reader is told
             reason = report_error(exc, _log, code="verifier_failed", message="the verifier failed").message
-        await self._ours(partial(self._weaver.fail, reason))
+        await self._send_own(partial(self._weaver.fail_pending, reason))
 
-    async def _asked(self) -> AsyncIterator[Asked]:
+    async def _requested_checks(self) -> AsyncIterator[QuoteCheck]:
         while True:
             job = await self._jobs.get()
-            if isinstance(job, Asked):
+            if isinstance(job, QuoteCheck):
                 yield replace(job, scope=self._scope)
             else:
-                await self._verifier.add(*_given(job), scope=self._scope)
+                await self._verifier.add(*_to_sources(job), scope=self._scope)
 
-    async def _paint(self) -> None:
+    async def _draw_pictures(self) -> None:
         """As many at once as there are: what is of one source is drawn together."""
         while True:
             wanted = [await self._pictures.get()]
@@ -232,33 +232,33 @@ class Stream:
             with suppress(Exception):  # a picture is nice to have, and the verdict says where to look
                 drawn = await self._verifier.pictures([each.checked for each in wanted], form)
             for each, picture in zip(wanted, drawn, strict=True):
-                await self._ours(partial(self._weaver.show, each.id, _address(picture, form)))
+                await self._send_own(partial(self._weaver.add_picture, each.id, _data_url(picture, form)))
 
 
-async def _nowhere(_: list[Sent]) -> None:
+async def _discard(_: list[OutgoingEvent]) -> None:
     """Before the stream runs nothing is sent."""
 
 
-def _address(picture: bytes | None, form: str) -> str | None:
+def _data_url(picture: bytes | None, form: str) -> str | None:
     if picture is None or len(picture) > _LARGEST_PICTURE:
         return None
     return f"data:image/{form};base64,{b64encode(picture).decode()}"
 
 
-def _with_raw(sent: list[AnyEvent], event: AnyEvent, raw: bytes) -> list[Sent]:
+def _with_raw(sent: list[AnyEvent], event: AnyEvent, raw: bytes) -> list[OutgoingEvent]:
     if len(sent) == 1 and sent[0] is event:
         return [(event, raw)]
     return [(each, raw if each is event else b"") for each in sent]
 
 
-def _given(text: Retrieved) -> list[Source]:
+def _to_sources(text: RetrievedText) -> list[SourceInput]:
     """A text that a tool returned, as a source; an address alone is fetched."""
     name = text.id or text.title or text.url or "tool result"
     if text.data is not None:
-        return [Given(text.data, text.title or name, text.url, text.title, origin=text.origin)]
+        return [SourceContent(text.data, text.title or name, text.url, text.title, origin=text.origin)]
     if not text.text:
-        return [Address(text.url or "", text.origin)]
-    return [Given(text.text, name, text.url, text.title, origin=text.origin)]
+        return [SourceUrl(text.url or "", text.origin)]
+    return [SourceContent(text.text, name, text.url, text.title, origin=text.origin)]
 
 
 def _date() -> str:
@@ -275,7 +275,7 @@ class Citing:
 
     def __init__(
         self,
-        sources: Source | Iterable[Source] = (),
+        sources: SourceInput | Iterable[SourceInput] = (),
         *,
         verifier: Verifier | None = None,
         sink: RunSink | None = None,
@@ -306,25 +306,25 @@ class Citing:
         """End the processes of the local engine."""
         await self._stack.aclose()
 
-    async def stream(self, run_input: RunInput) -> Stream:
+    async def stream(self, run_input: RunInput) -> CitationStream:
         """A stream with this input, as the client posted it. Verdicts not written here are reached anew."""
-        trust = Trust(self._written, run_input.thread_id)
-        return Stream(run_input, self.options, await self.verifier(), self._sink, trust=trust)
+        trust = ThreadVerdicts(self._written, run_input.thread_id)
+        return CitationStream(run_input, self.options, await self.verifier(), self._sink, trust=trust)
 
     def input_for_agent(self, run_input: RunInput) -> RunInput:
         """The input without what we put into the state."""
-        return replace(run_input, state=without_ours(run_input.state, self.options.state_key))
+        return replace(run_input, state=remove_own_state(run_input.state, self.options.state_key))
 
     async def __call__(self, run_input: RunInput, go_on: Next) -> AsyncGenerator[AnyEvent]:
         """A run with its citations checked."""
 
-        async def produce(put: Put) -> None:
+        async def produce(put: PutEvent) -> None:
             async for event in go_on(self.input_for_agent(run_input)):
                 await put((coerce(event), b""))
 
         stream = await self.stream(run_input)
-        queue: asyncio.Queue[list[Sent] | None] = asyncio.Queue(_AHEAD)
-        running = asyncio.create_task(_to_the_end(stream.run(produce, queue.put), queue))
+        queue: asyncio.Queue[list[OutgoingEvent] | None] = asyncio.Queue(_AHEAD)
+        running = asyncio.create_task(_run_to_end(stream.run(produce, queue.put), queue))
         try:
             while (sent := await queue.get()) is not None:
                 for event, _ in sent:
@@ -336,7 +336,7 @@ class Citing:
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def _to_the_end(run: Awaitable[None], queue: asyncio.Queue[list[Sent] | None]) -> None:
+async def _run_to_end(run: Awaitable[None], queue: asyncio.Queue[list[OutgoingEvent] | None]) -> None:
     try:
         await run
     except Exception:

@@ -13,33 +13,33 @@ from msgspec import UNSET, Struct
 
 from citewire.agui import entries as en
 from citewire.agui import events as ev
-from citewire.agui.entries import Entry
+from citewire.agui.entries import LogEntry
 from citewire.agui.events import Event, Json
 from citewire.agui.folding import Fold, problems_to_json
-from citewire.agui.growing import Draft, Drafts, Listing
-from citewire.agui.protocol import Gate, ProtocolError
+from citewire.agui.growing import JsonDraft, JsonDraftList, ListSnapshot
+from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
 from citewire.frozen import FrozenDict, FrozenList, freeze
-from citewire.patch import Document, PatchError
-from citewire.text import for_log
+from citewire.patch import PatchTarget, PatchError
+from citewire.text import one_line
 
-__all__ = ["Mirror", "MirrorFold"]
+__all__ = ["ClientView", "ClientViewFold"]
 
 _AUTHORITY = "@ag-ui/client"
 
 
-class Mirror(Struct, frozen=True):
+class ClientView(Struct, frozen=True):
     """What the client holds after so many events.
 
     `outcome` is whether it took the stream, `error` why not, `run_error` what the agent itself reported.
     """
 
-    messages: Listing
+    messages: ListSnapshot
     state: Any
     pending_interrupts: FrozenList
     outcome: Literal["completed", "failed"]
     error: str | None
     run_error: str | None
-    problems: Listing
+    problems: ListSnapshot
 
     def to_json(self) -> Json:
         """The view as JSON values."""
@@ -54,7 +54,7 @@ class Mirror(Struct, frozen=True):
         }
 
 
-class _Call(Draft):
+class _Call(JsonDraft):
     """A tool call within a message: `name` and `arguments` stand under `function`."""
 
     __slots__ = ()
@@ -65,15 +65,15 @@ class _Call(Draft):
         return FrozenDict(made | {"function": function})
 
 
-class _Message(Draft):
+class _Message(JsonDraft):
     """A message with its tool calls, or an activity whose content is being patched."""
 
     __slots__ = ("activity", "calls")
 
     def __init__(self, fields: Json, calls: Iterable[_Call] | None = None) -> None:
         super().__init__(fields)
-        self.calls = None if calls is None else Drafts(calls)
-        self.activity: Document | None = None
+        self.calls = None if calls is None else JsonDraftList(calls)
+        self.activity: PatchTarget | None = None
 
     def copy(self) -> _Message:
         twin = cast("_Message", super().copy())
@@ -86,16 +86,16 @@ class _Message(Draft):
     def patch(self, operations: list[Any]) -> None:
         """Patch the content. Raises `PatchError` and changes nothing where that cannot be done."""
         self._made = None
-        self.activity = self.activity or Document(self.get("content"), as_client=True, frozen=True)
+        self.activity = self.activity or PatchTarget(self.get("content"), as_client=True, frozen=True)
         self.activity.apply(operations)
 
-    def edit_call(self, name: str) -> Draft | None:
+    def edit_call(self, name: str) -> JsonDraft | None:
         self._made = None
         return None if self.calls is None else self.calls.edit(name)
 
-    def add_call(self, call: _Call) -> Draft:
+    def add_call(self, call: _Call) -> JsonDraft:
         self._made = None
-        self.calls = self.calls or Drafts()
+        self.calls = self.calls or JsonDraftList()
         return self.calls.add(call)
 
     def _make(self) -> FrozenDict:
@@ -124,7 +124,7 @@ def _is_call(call: Any) -> bool:
     return has_id and isinstance(function, dict) and {"name", "arguments"} <= function.keys()
 
 
-def _id_of(message: Draft) -> str | None:
+def _id_of(message: JsonDraft) -> str | None:
     """The id of a message; None where it is not a string, which only messages of this side can have."""
     found = message.fields.get("id")
     return found if isinstance(found, str) else None
@@ -134,35 +134,35 @@ def _call(call: Json) -> _Call:
     return _Call({name: value for name, value in call.items() if name != "function"} | call["function"])
 
 
-def _merge_metadata(draft: Draft, event: Event) -> None:
+def _merge_metadata(draft: JsonDraft, event: Event) -> None:
     if event.metadata is not UNSET:
         draft.put("metadata", FrozenDict((draft.get("metadata") or {}) | freeze(event.metadata)))
 
 
-class MirrorFold(Fold):
+class ClientViewFold(Fold):
     """Folds the entries of a log into a `Mirror`."""
 
     def __init__(self, messages: Iterable[Json] = (), state: Any = None) -> None:
         super().__init__()
-        self.messages = Drafts()
+        self.messages = JsonDraftList()
         # The key of the message that holds a tool call.
         self._homes: dict[str, Any] = {}
         # How many tool messages stand behind a message with calls.
         self._results: dict[Any, int] = {}
-        self._state = Document({} if state is None else state, as_client=True, frozen=True)
+        self._state = PatchTarget({} if state is None else state, as_client=True, frozen=True)
         self._interrupts = FrozenList()
         self._handlers = self._table()
         self._set_messages(messages)
-        self._open()
+        self._reset_stream()
 
-    def _open(self) -> None:
-        self._gate = Gate(self._report)
+    def _reset_stream(self) -> None:
+        self._gate = ProtocolEnforcer(self._report)
         self._error: str | None = None
         self._run_error: str | None = None
 
-    def copy(self) -> MirrorFold:
+    def copy(self) -> ClientViewFold:
         """Another fold that goes on from here. It starts a response of its own."""
-        twin = MirrorFold()
+        twin = ClientViewFold()
         twin.messages, twin._homes = self.messages.copy(), self._homes.copy()
         twin._state.replace(self._state.value)
         twin._interrupts = self._interrupts
@@ -172,9 +172,9 @@ class MirrorFold(Fold):
         return twin
 
     @property
-    def value(self) -> Mirror:
+    def value(self) -> ClientView:
         """What the client holds now."""
-        return Mirror(
+        return ClientView(
             self.messages.snapshot(),
             self._state.value,
             self._interrupts,
@@ -197,9 +197,9 @@ class MirrorFold(Fold):
         draft.extend(name, [each.delta for each in more])
         return True
 
-    def _apply(self, entry: Entry, time: float | None) -> None:
+    def _apply(self, entry: LogEntry, time: float | None) -> None:
         del time
-        if isinstance(entry, ev.Event | ev.Unknown | ev.Malformed):
+        if isinstance(entry, ev.Event | ev.UnknownEvent | ev.MalformedEvent):
             if self._error is None:
                 self._admit(entry)
             return
@@ -210,22 +210,22 @@ class MirrorFold(Fold):
                 self._set_messages(messages)
             case en.StateSet(state):
                 self._state.replace(state)
-            case en.Cut(name):
-                if (place := self.messages.place(name)) is not None:
-                    self.messages.cut(place + 1)
-                    self._find_homes()
-            case en.Opened(goes_on=True):
+            case en.MessagesCut(name):
+                if (place := self.messages.index_of(name)) is not None:
+                    self.messages.truncate(place + 1)
+                    self._index_tool_calls()
+            case en.StreamOpened(goes_on=True):
                 self._error = None
-            case en.Opened():
-                self._open()
-            case en.Stopped() | en.Noted():
+            case en.StreamOpened():
+                self._reset_stream()
+            case en.RunStopped() | en.ProblemNoted():
                 pass
-            case en.Failed(_, error):
+            case en.RunFailed(_, error):
                 self._error = self._error or error
-            case en.Broken(code, message) if self._error is None:
+            case en.InvalidEventReceived(code, message) if self._error is None:
                 self._error = message
                 self._report(code, message)
-            case en.Broken():
+            case en.InvalidEventReceived():
                 pass
 
     def _admit(self, event: ev.AnyEvent) -> None:
@@ -266,17 +266,17 @@ class MirrorFold(Fold):
     def _set_messages(self, messages: Iterable[Json]) -> None:
         self.messages.reset(_message(message) for message in messages)
         for message in self.messages:
-            self._note(message)
-        self._find_homes()
+            self._note_message_added(message)
+        self._index_tool_calls()
 
     def _add(self, message: _Message) -> _Message:
         self.messages.add(message)
-        self._note(message)
+        self._note_message_added(message)
         for call in message.calls or ():
             self._homes.setdefault(call.fields["id"], message.key)
         return message
 
-    def _find_homes(self) -> None:
+    def _index_tool_calls(self) -> None:
         self._homes, self._results = {}, {}
         for message in self.messages:
             for call in cast("_Message", message).calls or ():
@@ -315,7 +315,7 @@ class MirrorFold(Fold):
         elif event.metadata is not UNSET and not self._is_activity(message, event):
             _merge_metadata(self._editable(event.message_id), event)
 
-    def _is_activity(self, message: Draft, event: Event) -> bool:
+    def _is_activity(self, message: JsonDraft, event: Event) -> bool:
         """Whether an id was taken for two things; the text goes nowhere then."""
         if message.fields.get("role") != "activity":
             return False
@@ -326,7 +326,7 @@ class MirrorFold(Fold):
         return cast("_Message", self.messages.edit(key))
 
     def _encrypted(self, event: ev.ReasoningEncryptedValue) -> None:
-        target: Draft | None
+        target: JsonDraft | None
         if event.subtype == "tool-call":
             target = self._edit_call(event.entity_id)
         else:
@@ -336,7 +336,7 @@ class MirrorFold(Fold):
 
     # Tool calls
 
-    def _edit_call(self, name: str) -> Draft | None:
+    def _edit_call(self, name: str) -> JsonDraft | None:
         home = self._homes.get(name)
         return None if home is None else self._editable(home).edit_call(name)
 
@@ -344,17 +344,17 @@ class MirrorFold(Fold):
         call = self._edit_call(event.tool_call_id)
         if call is None:
             fields: Json = {"id": event.tool_call_id, "type": "function", "name": event.tool_call_name}
-            message = self._carrier(event)
+            message = self._get_or_add_parent(event)
             call = message.add_call(_Call({**fields, "arguments": ""}))
             self._homes[event.tool_call_id] = message.key
         elif call.fields["name"] != event.tool_call_name:
             self._report(
-                "renamed_tool_call", f"the call of {for_log(call.fields['name'], 80)} has a new name"
+                "renamed_tool_call", f"the call of {one_line(call.fields['name'], 80)} has a new name"
             )
             call.put("name", event.tool_call_name)
         _merge_metadata(call, event)
 
-    def _carrier(self, event: ev.ToolCallStart) -> _Message:
+    def _get_or_add_parent(self, event: ev.ToolCallStart) -> _Message:
         """The assistant message that a call belongs to, made where there is none."""
         name = event.tool_call_id
         if event.parent_message_id:
@@ -396,7 +396,7 @@ class MirrorFold(Fold):
         )
         _merge_metadata(message, event)
         home = self._homes.get(event.tool_call_id)
-        place = None if home is None else self.messages.place(home)
+        place = None if home is None else self.messages.index_of(home)
         if place is None or self.messages.at(place).fields.get("role") != "assistant":
             self._add(message)
             return
@@ -413,9 +413,9 @@ class MirrorFold(Fold):
 
     def _insert(self, place: int, message: _Message) -> None:
         keys_change = self.messages.insert(place, message)
-        self._note(message)
+        self._note_message_added(message)
         if keys_change:
-            self._find_homes()
+            self._index_tool_calls()
 
     # State and snapshots
 
@@ -434,7 +434,7 @@ class MirrorFold(Fold):
         roles = {message["role"] for message in event.messages}
         owned = _owned_activities(event)
 
-        def is_kept(message: Draft) -> bool:
+        def is_kept(message: JsonDraft) -> bool:
             role = message.fields.get("role")
             if role == "reasoning":
                 return "reasoning" not in roles
@@ -452,13 +452,13 @@ class MirrorFold(Fold):
         listed += [_message(message) for message in event.messages if message["id"] not in known]
         self.messages.reset(listed)
         for message in listed:
-            self._note(message)
-        self._find_homes()
+            self._note_message_added(message)
+        self._index_tool_calls()
 
     def _activity_snapshot(self, event: ev.ActivitySnapshot) -> None:
         new = {"activityType": event.activity_type, "content": freeze(event.content), **_owner(event)}
         fresh = _Message({"id": event.message_id, "role": "activity", **new})
-        place = self.messages.place(event.message_id)
+        place = self.messages.index_of(event.message_id)
         if place is None:
             _merge_metadata(self._add(fresh), event)
             return
@@ -471,7 +471,7 @@ class MirrorFold(Fold):
             fresh.put("metadata", metadata)
         self.messages.replace(place, fresh)
         if not is_activity:
-            self._find_homes()  # the calls of the message that stood here are gone with it
+            self._index_tool_calls()  # the calls of the message that stood here are gone with it
         _merge_metadata(fresh, event)
 
     def _activity_delta(self, event: ev.ActivityDelta) -> None:

@@ -13,7 +13,7 @@ from citewire.agui import events as ev
 from citewire.agui.events import Json
 
 __all__ = [
-    "id_of", "is_posted", "mark_posted", "open_calls", "posted_in", "role_of", "started_message",
+    "id_of", "is_posted", "mark_posted", "find_open_calls", "find_posted_ids", "role_of", "started_message_id",
     "without_mark",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ def id_of(message: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def open_calls(messages: Iterable[Any]) -> frozenset[str]:
+def find_open_calls(messages: Iterable[Any]) -> frozenset[str]:
     """The ids of the tool calls in these messages that none of them answers."""
     calls, answered = set[str](), set[str]()
     for message in messages:
@@ -52,7 +52,7 @@ def is_posted(message: Any) -> bool:
     return _ours_in(message).get(_POSTED) is True
 
 
-def posted_in(event: ev.AnyEvent) -> set[str]:
+def find_posted_ids(event: ev.AnyEvent) -> set[str]:
     """The ids of the messages that an event lists and that are marked."""
     listed: list[Any] = []
     if isinstance(event, ev.MessagesSnapshot):
@@ -83,7 +83,7 @@ def without_mark(message: Any) -> Any:
     return {**fields, _METADATA: metadata} if metadata else fields
 
 
-def started_message(event: ev.AnyEvent, role: Callable[[str], Any] = lambda _: None) -> str:
+def started_message_id(event: ev.AnyEvent, role: Callable[[str], Any] = lambda _: None) -> str:
     """The id of the message that an event starts or adds; empty where it does neither.
 
     A tool call starts its parent message, or a message with the id of the call where it has no parent, or one

@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui import shapes
-from citewire.agui.chunks import Chunks, ProtocolError, tag_of
-from citewire.agui.events import AnyEvent, Event, Json, Malformed, Unknown
-from citewire.agui.retired import Retired
+from citewire.agui.chunks import ChunkExpander, ProtocolError, subagent_of
+from citewire.agui.events import AnyEvent, Event, Json, MalformedEvent, UnknownEvent
+from citewire.agui.retired import RetiredEventTranslator
 from citewire.errors import CitewireError
 from citewire.model import Problem
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["FieldError", "Gate", "ProtocolError", "check", "version_problem"]
+__all__ = ["FieldError", "ProtocolEnforcer", "ProtocolError", "check", "version_problem"]
 
-Report = Callable[[str, str], None]
+ProblemReporter = Callable[[str, str], None]
 """Takes the code and the message of something that was let through, but not as it came."""
 
 
@@ -49,7 +49,7 @@ def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
     def report(code: str, message: str) -> None:
         problems.append(Problem(code, f"#{number}", message))
 
-    gate = Gate(report if lenient else None)
+    gate = ProtocolEnforcer(report if lenient else None)
     for number, event in enumerate(events, 1):  # `report` says where
         try:
             for _ in gate.admit(ev.coerce(event)):
@@ -74,7 +74,7 @@ def version_problem(declared: str | UnsetType) -> tuple[str, str] | None:
         return None
     found = _VERSION.fullmatch(declared)
     if found is None:
-        return "unreadable_protocol", f"{for_log(declared, 40)} is no version of the protocol"
+        return "unreadable_protocol", f"{one_line(declared, 40)} is no version of the protocol"
     if (int(found[1]), int(found[2])) > _NEWEST:
         known = ".".join(map(str, _NEWEST))
         return "newer_protocol", f"the producer speaks protocol {declared}; {known} is known here"
@@ -87,7 +87,7 @@ class _Move(Enum):
     CLOSE = "close"
 
 
-class _Thing(NamedTuple):
+class _StreamKind(NamedTuple):
     """Something that is opened, gone on with and closed by id. Ids are unique within a `bucket` of owners."""
 
     noun: str
@@ -95,13 +95,13 @@ class _Thing(NamedTuple):
     id: str
 
 
-_TEXT = _Thing("text message", "message", "message_id")
-_TOOL = _Thing("tool call", "tool call", "tool_call_id")
-_REASONING = _Thing("reasoning message", "reasoning", "message_id")
-_SPAN = _Thing("reasoning span", "reasoning", "message_id")
+_TEXT = _StreamKind("text message", "message", "message_id")
+_TOOL = _StreamKind("tool call", "tool call", "tool_call_id")
+_REASONING = _StreamKind("reasoning message", "reasoning", "message_id")
+_SPAN = _StreamKind("reasoning span", "reasoning", "message_id")
 
 # What each event does to the thing that it names. The client checks what is still open in this order, too.
-_MOVES: dict[type[Event], tuple[_Move, _Thing]] = {
+_MOVES: dict[type[Event], tuple[_Move, _StreamKind]] = {
     ev.TextMessageStart: (_Move.OPEN, _TEXT),
     ev.TextMessageContent: (_Move.GO_ON, _TEXT),
     ev.TextMessageEnd: (_Move.CLOSE, _TEXT),
@@ -160,22 +160,22 @@ _OLD = frozenset(
 )
 
 
-def _silent(code: str, message: str) -> None:
+def _ignore_problem(code: str, message: str) -> None:
     del code, message
 
 
-class Gate:
+class ProtocolEnforcer:
     """The events of one response, as the client lets them through."""
 
-    def __init__(self, report: Report | None = None) -> None:
-        self._report = report or _silent
-        self._retired = Retired()
-        self._chunks = Chunks()
-        self._order = _Order()
+    def __init__(self, report: ProblemReporter | None = None) -> None:
+        self._report = report or _ignore_problem
+        self._retired = RetiredEventTranslator()
+        self._chunks = ChunkExpander()
+        self._order = _OrderState()
 
-    def copy(self, report: Report | None = None) -> Gate:
+    def copy(self, report: ProblemReporter | None = None) -> ProtocolEnforcer:
         """Another gate that goes on from here."""
-        twin = Gate(report)
+        twin = ProtocolEnforcer(report)
         twin._retired, twin._chunks, twin._order = (
             copy(self._retired),
             self._chunks.copy(),
@@ -191,43 +191,43 @@ class Gate:
         if not isinstance(event, Event):
             return self._admit_untyped(event)
         if event.extra or event.raw_event is None or type(event) in _OLD or type(event) in _INNER:
-            event = self._enforced(event)
-        if self._chunks.concern(event):
-            return self._in_order(self._chunks.expand(event))
+            event = self._enforce(event)
+        if self._chunks.affects(event):
+            return self._check_order(self._chunks.expand(event))
         self._order.check(event)
         return (event,)
 
-    def closings(self) -> list[Event]:
+    def closing_events(self) -> list[Event]:
         """Events that close what is open. Chunks are closed by whatever comes next."""
         order = self._order.copy()
         for event in self._chunks.copy().expand(ev.RunError(""))[:-1]:
             order.check(event)
-        return order.closings()
+        return order.closing_events()
 
-    def _in_order(self, events: list[Event]) -> Iterable[Event]:
+    def _check_order(self, events: list[Event]) -> Iterable[Event]:
         for event in events:
             try:
                 self._order.check(event)
             except ProtocolError:
-                self._chunks.forget(event)
+                self._chunks.forget_stream(event)
                 raise
             yield event
 
-    def _admit_untyped(self, event: Unknown | Malformed) -> tuple[Event, ...]:
-        if isinstance(event, Malformed):
-            raise FieldError(f"{event.type}: {for_log(event.reason, 200)}")
-        self._report("unknown_event", f"{for_log(event.type, 80)} is not an event that the protocol knows")
+    def _admit_untyped(self, event: UnknownEvent | MalformedEvent) -> tuple[Event, ...]:
+        if isinstance(event, MalformedEvent):
+            raise FieldError(f"{event.type}: {one_line(event.reason, 200)}")
+        self._report("unknown_event", f"{one_line(event.type, 80)} is not an event that the protocol knows")
         return ()
 
-    def _enforced(self, event: Event) -> Event:
+    def _enforce(self, event: Event) -> Event:
         """`event` without what is retired or unknown. What is known to be wrong raises."""
         modern = event
         if type(event) in _OLD or event.raw_event is None:
-            modern = self._retired.modern(event)
+            modern = self._retired.translate(event)
             if type(modern) is not type(event):
                 self._report("retired_event", f"{event.type} is read as {modern.type}")
         if modern.extra:
-            names = for_log(", ".join(list(modern.extra)[:8]), 200)
+            names = one_line(", ".join(list(modern.extra)[:8]), 200)
             self._report("unknown_field", f"{modern.type} has no {names}")
             modern = replace(modern, extra=UNSET)
         if isinstance(modern, ev.RunStarted) and (problem := version_problem(modern.protocol_version)):
@@ -242,14 +242,14 @@ class Gate:
             return event
         cleaned = shapes.clean(value, shape, f"/{name}")
         if cleaned.faults:
-            raise FieldError(f"{event.type}: {for_log(cleaned.faults[0], 200)}")
+            raise FieldError(f"{event.type}: {one_line(cleaned.faults[0], 200)}")
         if not cleaned.removed:
             return event
-        self._report("unknown_field", f"{event.type} has no {for_log(', '.join(cleaned.removed), 200)}")
+        self._report("unknown_field", f"{event.type} has no {one_line(', '.join(cleaned.removed), 200)}")
         return replace(event, **{name: UNSET if cleaned.value is None else cleaned.value})
 
 
-class _Order:
+class _OrderState:
     """What is open, and whose it is."""
 
     def __init__(self) -> None:
@@ -257,7 +257,7 @@ class _Order:
         self._reset()
 
     def _reset(self) -> None:
-        self._open: dict[_Thing, dict[str, None]] = {thing: {} for _, thing in _MOVES.values()}
+        self._open: dict[_StreamKind, dict[str, None]] = {thing: {} for _, thing in _MOVES.values()}
         self._steps: dict[tuple[str | None, str], None] = {}
         self._subagents: dict[str, bool] = {}
         self._owners: dict[str, dict[str, str | None]] = {
@@ -267,16 +267,16 @@ class _Order:
             "activity": {},
         }
 
-    def copy(self) -> _Order:
-        twin = _Order()
+    def copy(self) -> _OrderState:
+        twin = _OrderState()
         twin._phase = self._phase
         twin._open = {thing: ids.copy() for thing, ids in self._open.items()}
         twin._steps, twin._subagents = self._steps.copy(), self._subagents.copy()
         twin._owners = {bucket: owners.copy() for bucket, owners in self._owners.items()}
         return twin
 
-    def closings(self) -> list[Event]:
-        closers: dict[_Thing, Callable[..., Event]] = {
+    def closing_events(self) -> list[Event]:
+        closers: dict[_StreamKind, Callable[..., Event]] = {
             thing: kind for kind, (move, thing) in _MOVES.items() if move is _Move.CLOSE
         }
         closed: list[Event] = [
@@ -305,60 +305,60 @@ class _Order:
         if phase is None:
             raise ProtocolError(f"{event.type} has no place here: {self._phase.value}")
         if isinstance(event, ev.RunFinished):
-            self._nothing_open()
+            self._check_nothing_open()
         if isinstance(event, ev.RunStarted):
             self._reset()
-            self._know(event.input["messages"] if event.input else [], afresh=False)
+            self._note_owners(event.input["messages"] if event.input else [], afresh=False)
         self._phase = phase
 
-    def _nothing_open(self) -> None:
+    def _check_nothing_open(self) -> None:
         still: list[tuple[str, list[str]]] = [("step", [name for _, name in self._steps])]
         still += [(thing.noun, list(ids)) for thing, ids in self._open.items()]
         still.append(("subagent", [name for name, active in self._subagents.items() if active]))
         for noun, ids in still:
             if ids:
-                names = for_log(", ".join(ids), 200)
+                names = one_line(", ".join(ids), 200)
                 raise ProtocolError(f"RUN_FINISHED leaves a {noun} open: {names}")
 
-    def _move(self, event: Any, move: _Move, thing: _Thing) -> None:
+    def _move(self, event: Any, move: _Move, thing: _StreamKind) -> None:
         name: str = getattr(event, thing.id)
         ids = self._open[thing]
         if (name in ids) is (move is _Move.OPEN):
             state = "open already" if name in ids else "not open"
-            raise ProtocolError(f"{event.type}: the {thing.noun} {for_log(name, 80)!r} is {state}")
+            raise ProtocolError(f"{event.type}: the {thing.noun} {one_line(name, 80)!r} is {state}")
         if event.subagent_run_id is not UNSET:
-            self._must_own(event, thing.bucket, name)
+            self._check_owner(event, thing.bucket, name)
         if move is _Move.OPEN:
-            owner = self._tool_owner(event, name) if thing is _TOOL else tag_of(event)
+            owner = self._tool_owner(event, name) if thing is _TOOL else subagent_of(event)
             self._owners[thing.bucket].setdefault(name, owner)
             ids[name] = None
         elif move is _Move.CLOSE:
             del ids[name]
 
-    def _must_own(self, event: Any, bucket: str, name: str) -> None:
+    def _check_owner(self, event: Any, bucket: str, name: str) -> None:
         """An event that says whose it is must not contradict whoever opened what it names."""
-        owners, tag = self._owners[bucket], tag_of(event)
+        owners, tag = self._owners[bucket], subagent_of(event)
         if tag is not None and name in owners and owners[name] != tag:
-            named, whose = for_log(name, 80), for_log(tag, 80)
+            named, whose = one_line(name, 80), one_line(tag, 80)
             raise ProtocolError(f"{event.type}: the {bucket} {named!r} is not that of subagent {whose!r}")
 
     def _tool_owner(self, event: ev.ToolCallStart, name: str) -> str | None:
         """A call belongs to whoever owns the message that carries it."""
-        tag, owners = tag_of(event), self._owners["message"]
+        tag, owners = subagent_of(event), self._owners["message"]
         parent = event.parent_message_id
         if not isinstance(parent, str) or parent not in owners:
             return tag
         inherited = owners[parent]
         if tag is not None and tag != inherited:
-            raise ProtocolError(f"TOOL_CALL_START: the message {for_log(parent, 80)!r} is another agent's")
+            raise ProtocolError(f"TOOL_CALL_START: the message {one_line(parent, 80)!r} is another agent's")
         calls = self._owners["tool call"]
         if tag is None and name in calls and calls[name] != inherited:
             raise ProtocolError(
-                f"TOOL_CALL_START: the call {for_log(name, 80)!r} is in another agent's message"
+                f"TOOL_CALL_START: the call {one_line(name, 80)!r} is in another agent's message"
             )
         return inherited
 
-    def _know(self, messages: list[Json], afresh: bool) -> None:
+    def _note_owners(self, messages: list[Json], afresh: bool) -> None:
         """Note whose the messages of a history are."""
         for message in messages:
             owner: str | None = message.get("subagentRunId")
@@ -370,60 +370,60 @@ class _Order:
                     self._owners[kind][name] = owner
 
     def snapshot(self, event: ev.MessagesSnapshot) -> None:
-        self._know(event.messages, afresh=True)
+        self._note_owners(event.messages, afresh=True)
 
     def result(self, event: ev.ToolCallResult) -> None:
-        self._owners["message"][event.message_id] = tag_of(event)
+        self._owners["message"][event.message_id] = subagent_of(event)
 
     def activity(self, event: ev.ActivitySnapshot) -> None:
         owners = self._owners["activity"]
         if event.message_id not in owners or event.replace is not False:
-            owners[event.message_id] = tag_of(event)
+            owners[event.message_id] = subagent_of(event)
 
     def activity_delta(self, event: ev.ActivityDelta) -> None:
-        self._must_own(event, "activity", event.message_id)
+        self._check_owner(event, "activity", event.message_id)
 
     def encrypted(self, event: ev.ReasoningEncryptedValue) -> None:
         bucket = "tool call" if event.subtype == "tool-call" else "message"
         if bucket == "message" and event.entity_id not in self._owners["message"]:
             bucket = "reasoning"
-        self._must_own(event, bucket, event.entity_id)
+        self._check_owner(event, bucket, event.entity_id)
 
     def step_started(self, event: ev.StepStarted) -> None:
-        step = (tag_of(event), event.step_name)
+        step = (subagent_of(event), event.step_name)
         if step in self._steps:
-            raise ProtocolError(f"STEP_STARTED: the step {for_log(event.step_name, 80)!r} is open already")
+            raise ProtocolError(f"STEP_STARTED: the step {one_line(event.step_name, 80)!r} is open already")
         self._steps[step] = None
 
     def step_finished(self, event: ev.StepFinished) -> None:
-        step = (tag_of(event), event.step_name)
+        step = (subagent_of(event), event.step_name)
         if step not in self._steps:
-            raise ProtocolError(f"STEP_FINISHED: the step {for_log(event.step_name, 80)!r} is not open here")
+            raise ProtocolError(f"STEP_FINISHED: the step {one_line(event.step_name, 80)!r} is not open here")
         del self._steps[step]
 
     def subagent_started(self, event: ev.SubagentStarted) -> None:
         name, parent = event.subagent_run_id, event.parent_subagent_run_id
         if name in self._subagents:
-            raise ProtocolError(f"SUBAGENT_STARTED: {for_log(name, 80)!r} has run in this run already")
+            raise ProtocolError(f"SUBAGENT_STARTED: {one_line(name, 80)!r} has run in this run already")
         if isinstance(parent, str) and parent not in self._subagents:
-            raise ProtocolError(f"SUBAGENT_STARTED: its parent {for_log(parent, 80)!r} has not started")
+            raise ProtocolError(f"SUBAGENT_STARTED: its parent {one_line(parent, 80)!r} has not started")
         self._subagents[name] = True
 
     def subagent_ended(self, event: ev.SubagentFinished | ev.SubagentError) -> None:
         if not self._subagents.get(event.subagent_run_id):
-            raise ProtocolError(f"{event.type}: {for_log(event.subagent_run_id, 80)!r} is not running")
+            raise ProtocolError(f"{event.type}: {one_line(event.subagent_run_id, 80)!r} is not running")
         self._subagents[event.subagent_run_id] = False
 
 
-_CHECKS: dict[type[Event], Callable[[_Order, Any], None]] = {
-    ev.MessagesSnapshot: _Order.snapshot,
-    ev.ToolCallResult: _Order.result,
-    ev.ActivitySnapshot: _Order.activity,
-    ev.ActivityDelta: _Order.activity_delta,
-    ev.ReasoningEncryptedValue: _Order.encrypted,
-    ev.StepStarted: _Order.step_started,
-    ev.StepFinished: _Order.step_finished,
-    ev.SubagentStarted: _Order.subagent_started,
-    ev.SubagentFinished: _Order.subagent_ended,
-    ev.SubagentError: _Order.subagent_ended,
+_CHECKS: dict[type[Event], Callable[[_OrderState, Any], None]] = {
+    ev.MessagesSnapshot: _OrderState.snapshot,
+    ev.ToolCallResult: _OrderState.result,
+    ev.ActivitySnapshot: _OrderState.activity,
+    ev.ActivityDelta: _OrderState.activity_delta,
+    ev.ReasoningEncryptedValue: _OrderState.encrypted,
+    ev.StepStarted: _OrderState.step_started,
+    ev.StepFinished: _OrderState.step_finished,
+    ev.SubagentStarted: _OrderState.subagent_started,
+    ev.SubagentFinished: _OrderState.subagent_ended,
+    ev.SubagentError: _OrderState.subagent_ended,
 }

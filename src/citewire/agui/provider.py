@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from citewire.agui.events import Json
-from citewire.agui.records import Cited
+from citewire.agui.records import MessageCitation
 from citewire.codec import decode, encode
 from citewire.dialects import dialects, open_stream, read_all, stream_dialects
 from citewire.dialects.base import is_list, is_object
@@ -15,11 +15,11 @@ from citewire.dialects.streams import gemini
 from citewire.errors import CitewireError
 from citewire.model import Answer, Citation, Source
 
-__all__ = ["Provider"]
+__all__ = ["ProviderCitations"]
 
 # What a payload or an event of a dialect has one of: a member, or a type, up to its first dot. Agents pass on
 # every token and much else, so that only those are asked whose it could be.
-_TOLD_BY = {
+_DIALECT_WORDS = {
     "ably": "action annotations name",
     "anthropic": "content content_block_delta content_block_start message_start message_stop",
     "azure.oyd": "choices context",
@@ -49,9 +49,9 @@ _TOLD_BY = {
     "w3c": "first items target",
     "xai": "output response",
 }
-_ASKED = {
-    word: tuple(name for name, words in _TOLD_BY.items() if word in words.split())
-    for word in " ".join(_TOLD_BY.values()).split()
+_DIALECTS_BY_WORD = {
+    word: tuple(name for name, words in _DIALECT_WORDS.items() if word in words.split())
+    for word in " ".join(_DIALECT_WORDS.values()).split()
 }
 # Streams that look alike until something comes that only one of them has, by the one that has nothing.
 _PLAIN = {
@@ -86,95 +86,95 @@ _IDS = {"gemini": "responseId", "langchain": "id", "openai.chat": "id"}
 # With these, too, comes the whole answer: an agent may pass on no more than that.
 _REPEATS = ("response.completed", "response.incomplete")
 # Bytes of events that are kept until it is known whose they are.
-_ROOM = 1 << 20
+_BUFFER_BYTES = 1 << 20
 # Which source is meant is read from the answer so far. So many characters (a citation counts as some) are
 # read again for one stream, more than real ones need; then only when the stream has grown by a part.
 _READ_AGAIN, _PER_CITATION, _GROWTH = 20_000_000, 200, 8
 
 
-class Provider:
+class ProviderCitations:
     """Recognises what comes from a provider, and follows its streams."""
 
     def __init__(self) -> None:
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _ProviderStream] = {}
         self._last = ""
         # Bedrock sends text before it says what tells whose it is.
-        self._early = _Kept()
+        self._early = _EventBuffer()
 
-    def take(self, event: Any) -> list[Cited]:
+    def read_event(self, event: Any) -> list[MessageCitation]:
         """The citations that `event` completes. Nothing in it raises, and what nobody or more than one
         dialect recognises has none."""
         try:
-            payload = _unwrapped(event)
+            payload = _unwrap_event(event)
             if is_object(payload):
                 return self._take(payload)
-            return [*_of_all(read_all(payload))] if is_list(payload) else []
+            return [*_citations_of_all(read_all(payload))] if is_list(payload) else []
         except CitewireError:
             return []
 
-    def _take(self, event: Json) -> list[Cited]:
+    def _take(self, event: Json) -> list[MessageCitation]:
         streams = stream_dialects()
         if self._last and streams[self._last].detect([event]):
-            return self._go_on(self._last, event)
-        asked = _asked(event)
+            return self._continue_stream(self._last, event)
+        asked = _candidate_dialects(event)
         streamed = {name for name in asked & streams.keys() if streams[name].detect([event])}
         fitting = streamed | {name for name in asked if dialects()[name].detect(event)}
         if len(fitting) > 1:
             return []
         for name in fitting:
-            return self._go_on(name, event) if streamed else [*_of_all(read_all(event, name))]
+            return self._continue_stream(name, event) if streamed else [*_citations_of_all(read_all(event, name))]
         return self._take_later(event)
 
-    def _take_later(self, event: Json) -> list[Cited]:
+    def _take_later(self, event: Json) -> list[MessageCitation]:
         """An event that only goes on with a stream, or will turn out to."""
         kind = event.get("type")
         name = _LATER.get(kind) if isinstance(kind, str) else "bedrock.rag" if "output" in event else None
         if name is not None and _PLAIN.get(name, name) in self._followed:
-            return self._go_on(name, event)
+            return self._continue_stream(name, event)
         if name == "bedrock.rag":
             self._early.add(event)
         return []
 
-    def _go_on(self, name: str, event: Json) -> list[Cited]:
+    def _continue_stream(self, name: str, event: Json) -> list[MessageCitation]:
         kin = _PLAIN.get(name, name)
         followed = self._followed.get(kin)
-        if followed is None or followed.is_over(event):
-            followed = self._followed[kin] = _Followed(name, event)
+        if followed is None or followed.is_other_answer(event):
+            followed = self._followed[kin] = _ProviderStream(name, event)
             if name == "bedrock.rag":
                 self._feed_early(followed, event)
-        cited = [] if followed.name == name else followed.learn(event)
+        cited = [] if followed.name == name else followed.redetect(event)
         self._last = followed.name
         return [*cited, *followed.feed(event)]
 
-    def _feed_early(self, followed: _Followed, event: Json) -> None:
-        early, self._early = self._early, _Kept()
+    def _feed_early(self, followed: _ProviderStream, event: Json) -> None:
+        early, self._early = self._early, _EventBuffer()
         for one in early:
             if stream_dialects()[followed.name].detect([one, event]):
                 followed.feed(one)
 
 
-class _Followed:
+class _ProviderStream:
     """A stream of one answer."""
 
     def __init__(self, name: str, event: Json) -> None:
         self.name = name
         self._kin, self._telling = _PLAIN.get(name, name), event
-        self._stream, self._kept = open_stream(name), _Kept()
+        self._stream, self._kept = open_stream(name), _EventBuffer()
         self._id = event.get(_IDS.get(self._kin, ""))
         self._found: list[Citation] = []
         # Gemini's responses need not have an id.
         self._is_at_end = False
         self._left, self._events, self._next = _READ_AGAIN, 0, 0
 
-    def is_over(self, event: Json) -> bool:
+    def is_other_answer(self, event: Json) -> bool:
         """Whether `event` is of another answer."""
         if self._events and not _STARTS.isdisjoint(_kinds(event)):
             return True
         said = event.get(_IDS.get(self._kin, ""))
         self._id = self._id or said
-        return said != self._id if said else self._is_at_end and gemini.speaks(event)
+        return said != self._id if said else self._is_at_end and gemini.has_answer_text(event)
 
-    def learn(self, event: Json) -> list[Cited]:
+    def redetect(self, event: Json) -> list[MessageCitation]:
         """Read anew as what it is known to be with `event`, if that is something else."""
         both, streams = [self._telling, event], stream_dialects()
         alike = (name for name, kin in _PLAIN.items() if kin == self._kin)
@@ -182,13 +182,13 @@ class _Followed:
         if name == self.name:
             return []
         self.name, self._telling, self._stream = name, event, open_stream(name)
-        self._found, kept, self._kept = [], self._kept, _Kept()
+        self._found, kept, self._kept = [], self._kept, _EventBuffer()
         return [cited for one in kept for cited in self.feed(one)]
 
-    def feed(self, event: Json) -> list[Cited]:
+    def feed(self, event: Json) -> list[MessageCitation]:
         """The citations to give after `event`."""
         self._events += 1
-        self._is_at_end = self._is_at_end or (self._kin == gemini.NAME and gemini.ends(event))
+        self._is_at_end = self._is_at_end or (self._kin == gemini.NAME and gemini.is_last_response(event))
         self._found += self._stream.feed(event)
         if self._kin in _PLAIN:
             self._kept.add(event)
@@ -199,10 +199,10 @@ class _Followed:
         answer = self._stream.answer()
         entries = len(answer.citations) + len(answer.problems)
         self._left -= sum(len(part.text) for part in answer.parts) + _PER_CITATION * entries
-        return [*_of(answer, found)]
+        return [*_citations_of(answer, found)]
 
 
-class _Kept:
+class _EventBuffer:
     """The last events, as many as there is room for."""
 
     def __init__(self) -> None:
@@ -212,14 +212,14 @@ class _Kept:
     def add(self, event: Json) -> None:
         self._events.append(encode(event))
         self._size += len(self._events[-1])
-        while self._size > _ROOM:
+        while self._size > _BUFFER_BYTES:
             self._size -= len(self._events.popleft())
 
     def __iter__(self) -> Iterator[Any]:
         return map(decode, self._events)
 
 
-def _unwrapped(event: Any) -> Any:
+def _unwrap_event(event: Any) -> Any:
     """What is told of a model in an event of LangChain's, the response at the end of a stream that has all
     of it again, and all else as it is."""
     if not is_object(event):
@@ -232,12 +232,12 @@ def _unwrapped(event: Any) -> Any:
     return data.get("chunk", data.get("output"))
 
 
-def _asked(event: Json) -> set[str]:
+def _candidate_dialects(event: Json) -> set[str]:
     """The dialects that `event` could be of."""
-    words, kind = event.keys() & _ASKED.keys(), event.get("type")
+    words, kind = event.keys() & _DIALECTS_BY_WORD.keys(), event.get("type")
     if isinstance(kind, str):
         words.add(kind.partition(".")[0])
-    return {name for word in words for name in _ASKED.get(word, ())}
+    return {name for word in words for name in _DIALECTS_BY_WORD.get(word, ())}
 
 
 def _kinds(event: Json) -> Iterator[str]:
@@ -246,12 +246,12 @@ def _kinds(event: Json) -> Iterator[str]:
     return (kind for kind in kinds if isinstance(kind, str))
 
 
-def _of_all(answers: Iterable[Answer]) -> Iterator[Cited]:
-    return (cited for answer in answers for cited in _of(answer, answer.citations))
+def _citations_of_all(answers: Iterable[Answer]) -> Iterator[MessageCitation]:
+    return (cited for answer in answers for cited in _citations_of(answer, answer.citations))
 
 
-def _of(answer: Answer, citations: Iterable[Citation]) -> Iterator[Cited]:
+def _citations_of(answer: Answer, citations: Iterable[Citation]) -> Iterator[MessageCitation]:
     sources = {source.id: source for source in answer.sources}
     for citation in citations:
         for ref in citation.refs:
-            yield Cited(ref, sources.get(ref.source_id, Source(ref.source_id)), citation.ordinal)
+            yield MessageCitation(ref, sources.get(ref.source_id, Source(ref.source_id)), citation.ordinal)

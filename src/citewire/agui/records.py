@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, to_builtins
 
 from citewire.agui.events import Json
-from citewire.dialects.deepcitation.entry import Fields, read_fields, type_of, write_entry
+from citewire.dialects.deepcitation.entry import EntryFields, read_fields, type_of, write_entry
 from citewire.dialects.deepcitation.verdict import read_verdict, write_verdict
 from citewire.errors import ShapeError
 from citewire.model import Source, SourceRef, Status, Verification
-from citewire.verification.near import Near
+from citewire.verification.near import ExpectedPlace
 
 if TYPE_CHECKING:
-    from citewire.verification.library import Checked
+    from citewire.verification.library import CheckResult
 
-__all__ = ["Cited", "counts", "entry", "note", "read_record", "record", "verification"]
+__all__ = ["MessageCitation", "count_statuses", "make_entry", "make_note", "read_record", "make_record", "make_verification"]
 
 # What we say of a verdict that others have no words for.
 _OURS = (
@@ -40,7 +40,7 @@ _OURS = (
 )
 
 
-class Cited(Struct, frozen=True, gc=False):
+class MessageCitation(Struct, frozen=True, gc=False):
     """One thing that a message cites: the words, where they are said to be, and the number it is cited by.
 
     `label` is that of its `[^label]`; `entry_id` what the agent calls it where it is the agent's own. `claim`
@@ -55,38 +55,38 @@ class Cited(Struct, frozen=True, gc=False):
     claim: str = ""
 
     @property
-    def near(self) -> Near:
+    def expected_place(self) -> ExpectedPlace:
         """Where in its source it is said to stand."""
-        return Near.of(self.ref, self.source)
+        return ExpectedPlace.from_reference(self.ref, self.source)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def source_names(self) -> tuple[str, ...]:
         """What its source may be called, the most telling first."""
         source = self.source
         given = (source.file_id, source.filename, source.url, source.title, source.record_id, source.id)
         return tuple(dict.fromkeys(name for name in given if name))
 
 
-class Links(NamedTuple):
+class ProofUrls(NamedTuple):
     """Where the proof of a verdict is served: as a page, and as a picture where its source has looks."""
 
     page: str
     picture: str | None
 
 
-def record(cited: Cited) -> Json:
+def make_record(cited: MessageCitation) -> Json:
     """The citation in published fields."""
     ref, source = cited.ref, cited.source
     url = source.url if source.kind == "web" else None
     kind = type_of(source.metadata.get("type"), url, ref.locator)
-    fields = Fields(
+    fields = EntryFields(
         cited.number, ref.quote, ref.anchor, ref.locator, kind, source.file_id, source.url, source.title,
         source.domain, (),
     )  # fmt: skip
     return write_entry(fields, None)
 
 
-def read_record(raw: Json) -> Cited | None:
+def read_record(raw: Json) -> MessageCitation | None:
     """A citation that was written before; None where it is one no longer."""
     try:
         fields = read_fields(raw, None)
@@ -94,10 +94,10 @@ def read_record(raw: Json) -> Cited | None:
         return None
     kind = "web" if fields.url is not None else "document"
     source = Source("", kind, fields.url, fields.title, file_id=fields.file_id, domain=fields.domain)
-    return Cited(fields.ref(""), source, fields.number)
+    return MessageCitation(fields.ref(""), source, fields.number)
 
 
-def entry(cited: Cited, key: str, at: int) -> Json:
+def make_entry(cited: MessageCitation, key: str, at: int) -> Json:
     """The citation as an entry of `state.citations`, the `at`th of its message."""
     source = cited.source
     title = source.title or source.filename or source.file_id
@@ -110,7 +110,7 @@ def entry(cited: Cited, key: str, at: int) -> Json:
     }
 
 
-def verification(checked: Checked, cited: Cited, links: Links | None, date: str) -> Json:
+def make_verification(checked: CheckResult, cited: MessageCitation, links: ProofUrls | None, date: str) -> Json:
     """The verdict in published fields. `links` lead to its proof, `date` is when it was reached."""
     said = Verification(checked.status, checked.reason, checked.found, checked.page)
     more = {
@@ -119,18 +119,18 @@ def verification(checked: Checked, cited: Cited, links: Links | None, date: str)
         "verifiedFullPhrase": cited.ref.quote if checked.status == "verified" else None,
         "evidence": {"src": links.picture} if links and links.picture else None,
         "verifiedAt": date,
-        "citewire": {**note(checked), **({"proof": links.page} if links else {})},
+        "citewire": {**make_note(checked), **({"proof": links.page} if links else {})},
     }
     return {**write_verdict(said), **{name: value for name, value in more.items() if value is not None}}
 
 
-def note(checked: Checked) -> Json:
+def make_note(checked: CheckResult) -> Json:
     """What we say of a citation, beside what others have words for."""
     said = to_builtins(checked)
     return {name: said[name] for name in _OURS if said.get(name) not in (None, [], ())}
 
 
-def counts(verifications: Iterable[Json]) -> Counter[Status]:
+def count_statuses(verifications: Iterable[Json]) -> Counter[Status]:
     """How many verdicts of a message say what."""
     return Counter[Status](map(_status, verifications))
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from citewire.agui.events import (
-    Attributed,
+    AttributedEvent,
     Event,
     Json,
     MessagesSnapshot,
@@ -34,38 +34,38 @@ from citewire.agui.events import (
     ToolCallStart,
 )
 
-__all__ = ["Retired", "modern_messages", "without_null"]
+__all__ = ["RetiredEventTranslator", "modernise_messages", "without_null"]
 
 _MEDIA = ("image", "audio", "video", "document")
 _INPUT_NULLS = (("tools", "parameters"), ("resume", "payload"))
 
 
-class Retired:
+class RetiredEventTranslator:
     """Translates the events of one stream; thinking has no ids, so they are made here."""
 
     def __init__(self) -> None:
         self._made = 0
         self._span = self._message = ""
 
-    def modern(self, event: Event) -> Event:
+    def translate(self, event: Event) -> Event:
         """`event` in the words of 1.0; itself where it is in them."""
         if event.raw_event is None:
             event = replace(event, raw_event=UNSET)
         match event:
             case ThinkingStart():
                 self._span = self._new_id("span")
-                return self._as(ReasoningStart(self._span), event)
+                return self._copy_base_fields(ReasoningStart(self._span), event)
             case ThinkingTextMessageStart():
                 self._message = self._new_id("message")
-                return self._as(ReasoningMessageStart(self._message, "reasoning"), event)
+                return self._copy_base_fields(ReasoningMessageStart(self._message, "reasoning"), event)
             case ThinkingTextMessageContent():
-                return self._as(ReasoningMessageContent(self._open_message(), event.delta), event)
+                return self._copy_base_fields(ReasoningMessageContent(self._open_message(), event.delta), event)
             case ThinkingTextMessageEnd():
                 ended, self._message = self._open_message(), ""
-                return self._as(ReasoningMessageEnd(ended), event)
+                return self._copy_base_fields(ReasoningMessageEnd(ended), event)
             case ThinkingEnd():
                 ended, self._span = self._span or self._new_id("span"), ""
-                return self._as(ReasoningEnd(ended), event)
+                return self._copy_base_fields(ReasoningEnd(ended), event)
             case ToolCallStart(parent_message_id=None) | ToolCallChunk(parent_message_id=None):
                 return replace(event, parent_message_id=UNSET)
             case RunFinished():
@@ -73,7 +73,7 @@ class Retired:
             case SubagentFinished():
                 return _without_nulls(event, "result")
             case MessagesSnapshot(messages):
-                return replace(event, messages=modern_messages(messages))
+                return replace(event, messages=modernise_messages(messages))
             case RunStarted(input=dict()):
                 return replace(event, input=_modern_input(cast("Json", event.input)))
             case _:
@@ -88,7 +88,7 @@ class Retired:
         return f"thinking-{what}-{self._made}"
 
     @staticmethod
-    def _as(modern: Attributed, event: Attributed) -> Event:
+    def _copy_base_fields(modern: AttributedEvent, event: AttributedEvent) -> Event:
         return replace(
             modern,
             subagent_run_id=event.subagent_run_id,
@@ -99,7 +99,7 @@ class Retired:
         )
 
 
-def modern_messages(messages: Sequence[Any]) -> list[Any]:
+def modernise_messages(messages: Sequence[Any]) -> list[Any]:
     """`messages` with their retired content parts upgraded."""
     return [_modern_message(message) for message in messages]
 

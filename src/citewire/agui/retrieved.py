@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from citewire.agui.events import Json
 from citewire.codec import decode
 from citewire.errors import CitewireError
-from citewire.verification.sources import Origin
+from citewire.verification.sources import SourceOrigin
 
-__all__ = ["Retrieved", "in_input", "in_result", "posted_result"]
+__all__ = ["RetrievedText", "find_input_texts", "find_result_texts", "posted_origin"]
 
 # Values of a result that are looked at, and how deep.
 _MOST, _DEEPEST = 20_000, 12
@@ -40,7 +40,7 @@ _PAGE = ("page", "page_number", "pageNumber", "page_label")
 _ABOUT = ("metadata", "meta", "source", "document", "resource", "node", "location", "web", "retrievedContext")
 
 
-class Retrieved(Struct, frozen=True, gc=False):
+class RetrievedText(Struct, frozen=True, gc=False):
     """A text that was given to the agent, and what it may be called. `data` is a file that came whole.
 
     `origin` is set where a client brought it, which then says what it is.
@@ -52,26 +52,26 @@ class Retrieved(Struct, frozen=True, gc=False):
     url: str | None = None
     page: int | None = None
     data: bytes | None = None
-    origin: Origin | None = None
+    origin: SourceOrigin | None = None
 
 
-def in_result(content: Any, name: str | None = None) -> list[Retrieved]:
+def find_result_texts(content: Any, name: str | None = None) -> list[RetrievedText]:
     """The texts in what a tool returned. One that names nothing goes by the name of the tool."""
-    walk = _Walk()
+    walk = _ResultWalk()
     found = walk.in_text(content, 0) if isinstance(content, str) else walk.texts(content, False, 0)
     return [each if each.title or each.url or each.id else replace(each, title=name) for each in found]
 
 
-def posted_result(_: Json) -> Origin | None:
+def posted_origin(_: Json) -> SourceOrigin | None:
     """The origin of a result of which nothing is known but that a client posted it."""
     return "posted"
 
 
-def in_input(
+def find_input_texts(
     messages: Iterable[Any],
     context: Iterable[Any],
-    result_origin: Callable[[Json], Origin | None] = posted_result,
-) -> Iterator[Retrieved]:
+    result_origin: Callable[[Json], SourceOrigin | None] = posted_origin,
+) -> Iterator[RetrievedText]:
     """The texts and files in the input of a run: attachments, what tools returned before, and context.
 
     `result_origin` tells who brought the result of a tool, from its message. All else was posted.
@@ -86,19 +86,19 @@ def in_input(
             yield replace(text, origin=origin)
 
 
-def _in_context(context: Iterable[Any]) -> Iterator[Retrieved]:
+def _in_context(context: Iterable[Any]) -> Iterator[RetrievedText]:
     for entry in context:
         fields = cast("Json", entry) if isinstance(entry, dict) else {}
         if isinstance(value := fields.get("value"), str) and value.strip():
             described = fields.get("description")
-            yield from in_result(value, described if isinstance(described, str) else None)
+            yield from find_result_texts(value, described if isinstance(described, str) else None)
 
 
-def _result(message: Json) -> list[Retrieved]:
-    return in_result(message.get("content"), _first(message, ("name", "toolCallId")))
+def _result(message: Json) -> list[RetrievedText]:
+    return find_result_texts(message.get("content"), _first(message, ("name", "toolCallId")))
 
 
-def _attachments(message: Json) -> Iterator[Retrieved]:
+def _attachments(message: Json) -> Iterator[RetrievedText]:
     parts = message.get("content")
     if message.get("role") != "user" or not isinstance(parts, list):
         return
@@ -108,7 +108,7 @@ def _attachments(message: Json) -> Iterator[Retrieved]:
             yield found
 
 
-def _attachment(part: Json) -> Retrieved | None:
+def _attachment(part: Json) -> RetrievedText | None:
     """The file in a part of a message or of a result."""
     source = part.get("source")
     if part.get("type") not in ("document", "image") or not isinstance(source, dict):
@@ -117,11 +117,11 @@ def _attachment(part: Json) -> Retrieved | None:
     about = cast("Json", part.get("metadata")) if isinstance(part.get("metadata"), dict) else {}
     title, name, value = _first(about, _TITLE), _first(part, ("id",)), held.get("value")
     if held.get("type") == "url" and isinstance(value, str):
-        return Retrieved("", name, title, url=value)
+        return RetrievedText("", name, title, url=value)
     if held.get("type") != "data" or not isinstance(value, str):
         return None
     try:
-        return Retrieved("", name, title, data=b64decode(value, validate=True))
+        return RetrievedText("", name, title, data=b64decode(value, validate=True))
     except (Error, ValueError):
         return None
 
@@ -136,36 +136,36 @@ def _parsed(text: str) -> Any:
         return None
 
 
-class _Walk:
+class _ResultWalk:
     """A look through a result that ends, whatever it holds."""
 
     def __init__(self) -> None:
         self._left = _MOST
 
-    def in_text(self, text: str, depth: int) -> Iterator[Retrieved]:
+    def in_text(self, text: str, depth: int) -> Iterator[RetrievedText]:
         """What a text holds where it is JSON, else itself."""
         value = _parsed(text)
         if isinstance(value, dict | list):
             found = list(self.texts(value, False, depth + 1))
             lines = [] if found else [line for line in islice(_lines(value), _MOST) if line.strip()]
-            yield from found or ([Retrieved("\n".join(lines))] if lines else [])
+            yield from found or ([RetrievedText("\n".join(lines))] if lines else [])
         elif (plain := value if isinstance(value, str) else text).strip():
-            yield Retrieved(plain)
+            yield RetrievedText(plain)
 
-    def texts(self, value: Any, named: bool, depth: int) -> Iterator[Retrieved]:
+    def texts(self, value: Any, named: bool, depth: int) -> Iterator[RetrievedText]:
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
             return
         if isinstance(value, list):
             for item in cast("list[Any]", value):
                 if isinstance(item, str) and item.strip():
-                    yield Retrieved(item)
+                    yield RetrievedText(item)
                 else:
                     yield from self.texts(item, True, depth + 1)
         elif isinstance(value, dict):
             fields = cast("Json", value)
             found = _attachment(fields) or _retrieved(fields, named)
-            if found is not None and found == Retrieved(found.text):
+            if found is not None and found == RetrievedText(found.text):
                 # A part of MCP or AG-UI, in which may be the JSON of what the tool returned.
                 yield from self.in_text(found.text, depth)
             elif found is not None:
@@ -176,7 +176,7 @@ class _Walk:
                         yield from self.texts(cast("Any", inner), False, depth + 1)
 
 
-def _retrieved(fields: Json, named: bool) -> Retrieved | None:
+def _retrieved(fields: Json, named: bool) -> RetrievedText | None:
     """The text of an item with what names it; None for an object that only holds others."""
     about = [fields, *_about(fields)]
     about += [inner for each in about[1:] for inner in _about(each)]
@@ -188,7 +188,7 @@ def _retrieved(fields: Json, named: bool) -> Retrieved | None:
     if text is None or not (named or title or url or name):
         return None
     page = next((page for each in about for key in _PAGE if type(page := each.get(key)) is int), None)
-    return Retrieved(text, name, title, url, page)
+    return RetrievedText(text, name, title, url, page)
 
 
 def _about(fields: Json) -> list[Json]:

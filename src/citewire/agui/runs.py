@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Self
 
 from citewire.agui.contract import Contract
-from citewire.agui.entries import Entry
-from citewire.agui.events import AnyEvent, Event, Malformed, Unknown
+from citewire.agui.entries import LogEntry
+from citewire.agui.events import AnyEvent, Event, MalformedEvent, UnknownEvent
 from citewire.agui.thread import Thread
-from citewire.bell import Bell
+from citewire.bell import Wakeup
 
-__all__ = ["Reader", "Run", "Span"]
+__all__ = ["LogEventReader", "Run", "LogRange"]
 
 
-class Span:
+class LogRange:
     """Where the events of one run stand in the log; `last` is known at its end."""
 
     def __init__(self, first: int) -> None:
@@ -29,12 +29,12 @@ class Span:
             self.over.set()
 
 
-class Reader:
+class LogEventReader:
     """The events of a thread up to the end of a span, read from the log: a slow reader holds up nobody."""
 
-    def __init__(self, thread: Thread, after: int, span: Span, bell: Bell) -> None:
+    def __init__(self, thread: Thread, after: int, span: LogRange, bell: Wakeup) -> None:
         self._thread, self._after, self._span, self._bell = thread, after, span, bell
-        self._read: Iterator[Entry] = iter(())
+        self._read: Iterator[LogEntry] = iter(())
 
     def __aiter__(self) -> Self:
         return self
@@ -43,7 +43,7 @@ class Reader:
         while True:
             for entry in self._read:
                 self._after += 1
-                if isinstance(entry, Event | Unknown | Malformed):
+                if isinstance(entry, Event | UnknownEvent | MalformedEvent):
                     return entry
             last = self._span.last
             if self._after < (self._thread.number if last is None else last):
@@ -62,7 +62,7 @@ class Run:
     falls behind by more than the thread's log holds gets `Gone`.
     """
 
-    def __init__(self, thread: Thread, span: Span, bell: Bell) -> None:
+    def __init__(self, thread: Thread, span: LogRange, bell: Wakeup) -> None:
         self._thread, self._span, self._bell = thread, span, bell
 
     @property
@@ -73,7 +73,7 @@ class Run:
         return self._ended().__await__()
 
     def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        return Reader(self._thread, self._span.first, self._span, self._bell)
+        return LogEventReader(self._thread, self._span.first, self._span, self._bell)
 
     async def _ended(self) -> Contract:
         await self._span.over.wait()

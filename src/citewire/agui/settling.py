@@ -7,18 +7,18 @@ from typing import Any
 from citewire.agui.events import Json
 from citewire.agui.state import INITIAL_DEEPCITATION_STATE, record_of, status_patches
 
-__all__ = ["CUT_SHORT", "settling_patches"]
+__all__ = ["STREAM_ENDED_EARLY", "unfinished_message_patches"]
 
-CUT_SHORT = "the stream ended before the message did"
+STREAM_ENDED_EARLY = "the stream ended before the message did"
 """What is wrong with a message that never ended."""
 
 
-def settling_patches(state: Any, state_key: str) -> list[Json]:
+def unfinished_message_patches(state: Any, state_key: str) -> list[Json]:
     """The operations that end the open messages of a state: as an error, or first with their verdicts."""
     patches: list[Json] = []
     for name, message in (record_of(state, state_key) or INITIAL_DEEPCITATION_STATE)["messages"].items():
         if message["status"] in ("streaming", "extracting"):
             is_pending = bool(message["citations"].keys() - message["verifications"].keys())
             status = "verifying" if is_pending else "error"
-            patches += status_patches(name, status, CUT_SHORT, state_key)
+            patches += status_patches(name, status, STREAM_ENDED_EARLY, state_key)
     return patches

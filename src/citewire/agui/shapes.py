@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Cleaned", "clean", "sendable"]
+__all__ = ["CleanResult", "clean", "filter_sendable"]
 
 _DROP: Any = object()
 _POINTER = re.compile(r"(/([^/~]|~[01])*)*")
@@ -20,7 +20,7 @@ _MOST = 2**53 - 1
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ValueShape:
     """A value that is what `test` says, described by `word`."""
 
     word: str
@@ -28,20 +28,20 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class ListOf:
+class ListShape:
     item: Shape
     least: int = 0
 
 
 @dataclass(frozen=True)
-class TextOr:
+class TextOrListShape:
     """A string, or a list."""
 
-    items: ListOf
+    items: ListShape
 
 
 @dataclass(frozen=True)
-class Record:
+class ObjectShape:
     """An object. One that is `loose` keeps members that no field describes."""
 
     required: Mapping[str, Shape]
@@ -50,18 +50,18 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class UnionShape:
     """One of several records, told apart by the member `tag`."""
 
     tag: str
-    choices: Mapping[str, Record]
+    choices: Mapping[str, ObjectShape]
 
 
-Shape: TypeAlias = Leaf | ListOf | TextOr | Record | Tagged
+Shape: TypeAlias = ValueShape | ListShape | TextOrListShape | ObjectShape | UnionShape
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanResult:
     """A value without what no shape describes, the paths of that, and the paths of what is wrong."""
 
     value: Any
@@ -69,28 +69,28 @@ class Cleaned:
     faults: list[str]
 
 
-def clean(value: Any, shape: Shape, path: str) -> Cleaned:
+def clean(value: Any, shape: Shape, path: str) -> CleanResult:
     """`value` as `shape` has it. A value that is not recognisable at all is None, and its path removed."""
-    notes = Cleaned(None, [], [])
+    notes = CleanResult(None, [], [])
     cleaned = _clean(value, shape, path, notes)
     if cleaned is _DROP:
-        return Cleaned(None, [path], [])
-    return Cleaned(cleaned, notes.removed, notes.faults)
+        return CleanResult(None, [path], [])
+    return CleanResult(cleaned, notes.removed, notes.faults)
 
 
-def _clean(value: Any, shape: Shape, path: str, notes: Cleaned) -> Any:
+def _clean(value: Any, shape: Shape, path: str, notes: CleanResult) -> Any:
     match shape:
-        case Leaf(word, test):
+        case ValueShape(word, test):
             if not test(value):
                 notes.faults.append(f"{path} is not {word}")
             return value
-        case TextOr(items):
+        case TextOrListShape(items):
             return value if isinstance(value, str) else _clean(value, items, path, notes)
-        case ListOf():
+        case ListShape():
             return _clean_list(value, shape, path, notes)
-        case Record():
+        case ObjectShape():
             return _clean_record(value, shape, path, notes)
-        case Tagged(tag, choices):
+        case UnionShape(tag, choices):
             if not isinstance(value, dict):
                 notes.faults.append(f"{path} is not an object")
                 return value
@@ -99,7 +99,7 @@ def _clean(value: Any, shape: Shape, path: str, notes: Cleaned) -> Any:
             return _DROP if choice is None else _clean_record(value, choice, path, notes)
 
 
-def _clean_list(value: Any, shape: ListOf, path: str, notes: Cleaned) -> Any:
+def _clean_list(value: Any, shape: ListShape, path: str, notes: CleanResult) -> Any:
     if not isinstance(value, list):
         notes.faults.append(f"{path} is not a list")
         return value
@@ -115,7 +115,7 @@ def _clean_list(value: Any, shape: ListOf, path: str, notes: Cleaned) -> Any:
     return kept
 
 
-def _clean_record(value: Any, shape: Record, path: str, notes: Cleaned) -> Any:
+def _clean_record(value: Any, shape: ObjectShape, path: str, notes: CleanResult) -> Any:
     if not isinstance(value, dict):
         notes.faults.append(f"{path} is not an object")
         return value
@@ -140,7 +140,7 @@ def _clean_record(value: Any, shape: Record, path: str, notes: Cleaned) -> Any:
     return kept
 
 
-def _child(value: Any, shape: Shape, path: str, notes: Cleaned) -> Any:
+def _child(value: Any, shape: Shape, path: str, notes: CleanResult) -> Any:
     """As `_clean`; what was said of the inside of something that goes whole is unsaid."""
     removed, faults = len(notes.removed), len(notes.faults)
     cleaned = _clean(value, shape, path, notes)
@@ -158,25 +158,25 @@ def _is_pointer(value: Any) -> bool:
     return isinstance(value, str) and _POINTER.fullmatch(value) is not None
 
 
-def _one_of(*words: str) -> Leaf:
-    return Leaf(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
+def _one_of(*words: str) -> ValueShape:
+    return ValueShape(f"one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
 
 
-_ANY = Leaf("anything", lambda _: True)
-_SOMETHING = Leaf("anything but null", lambda value: value is not None)
-_TEXT = Leaf("a string", lambda value: isinstance(value, str))
-_OBJECT = Leaf("an object", lambda value: isinstance(value, dict))
-_COUNT = Leaf("a whole number", _is_count)
-_POINTS = Leaf("a JSON pointer", _is_pointer)
+_ANY = ValueShape("anything", lambda _: True)
+_SOMETHING = ValueShape("anything but null", lambda value: value is not None)
+_TEXT = ValueShape("a string", lambda value: isinstance(value, str))
+_OBJECT = ValueShape("an object", lambda value: isinstance(value, dict))
+_COUNT = ValueShape("a whole number", _is_count)
+_POINTS = ValueShape("a JSON pointer", _is_pointer)
 
 
-def _operation(name: str, *needs: str) -> Record:
+def _operation(name: str, *needs: str) -> ObjectShape:
     shapes = {"path": _POINTS, "from": _POINTS, "value": _ANY}
-    return Record({"op": _one_of(name), **{need: shapes[need] for need in needs}}, loose=True)
+    return ObjectShape({"op": _one_of(name), **{need: shapes[need] for need in needs}}, loose=True)
 
 
-PATCH = ListOf(
-    Tagged(
+PATCH = ListShape(
+    UnionShape(
         "op",
         {
             "add": _operation("add", "path", "value"),
@@ -205,80 +205,80 @@ def is_plain_patch(operations: list[Any]) -> bool:
     return True
 
 
-_SOURCE = Tagged(
+_SOURCE = UnionShape(
     "type",
     {
-        "data": Record({"type": _TEXT, "value": _TEXT, "mimeType": _TEXT}),
-        "url": Record({"type": _TEXT, "value": _TEXT}, {"mimeType": _TEXT}),
-        "file": Record({"type": _TEXT, "value": _TEXT}, {"provider": _TEXT, "mimeType": _TEXT}),
+        "data": ObjectShape({"type": _TEXT, "value": _TEXT, "mimeType": _TEXT}),
+        "url": ObjectShape({"type": _TEXT, "value": _TEXT}, {"mimeType": _TEXT}),
+        "file": ObjectShape({"type": _TEXT, "value": _TEXT}, {"provider": _TEXT, "mimeType": _TEXT}),
     },
 )
-_MEDIA = Record({"type": _TEXT, "source": _SOURCE}, {"id": _TEXT, "metadata": _SOMETHING})
-CONTENT = TextOr(
-    ListOf(
-        Tagged(
+_MEDIA = ObjectShape({"type": _TEXT, "source": _SOURCE}, {"id": _TEXT, "metadata": _SOMETHING})
+CONTENT = TextOrListShape(
+    ListShape(
+        UnionShape(
             "type",
             {
-                "text": Record({"type": _TEXT, "text": _TEXT}, {"id": _TEXT, "metadata": _SOMETHING}),
+                "text": ObjectShape({"type": _TEXT, "text": _TEXT}, {"id": _TEXT, "metadata": _SOMETHING}),
                 **dict.fromkeys(("image", "audio", "video", "document"), _MEDIA),
             },
         )
     )
 )
-_TOOL_CALL = Record(
+_TOOL_CALL = ObjectShape(
     {
         "id": _TEXT,
         "type": _one_of("function"),
-        "function": Record({"name": _TEXT, "arguments": _TEXT}),
+        "function": ObjectShape({"name": _TEXT, "arguments": _TEXT}),
     },
     {"encryptedValue": _TEXT, "metadata": _OBJECT},
 )
 
 
-def _message(content: Mapping[str, Shape], *optional: str, **more: Shape) -> Record:
+def _message(content: Mapping[str, Shape], *optional: str, **more: Shape) -> ObjectShape:
     texts = dict.fromkeys(("subagentRunId", *optional), _TEXT)
-    return Record({"id": _TEXT, "role": _TEXT, **content}, {"metadata": _OBJECT, **texts, **more})
+    return ObjectShape({"id": _TEXT, "role": _TEXT, **content}, {"metadata": _OBJECT, **texts, **more})
 
 
-MESSAGE = Tagged(
+MESSAGE = UnionShape(
     "role",
     {
         "developer": _message({"content": _TEXT}, "name", "encryptedValue"),
         "system": _message({"content": _TEXT}, "name", "encryptedValue"),
-        "assistant": _message({}, "name", "encryptedValue", "content", toolCalls=ListOf(_TOOL_CALL)),
+        "assistant": _message({}, "name", "encryptedValue", "content", toolCalls=ListShape(_TOOL_CALL)),
         "user": _message({"content": CONTENT}, "name", "encryptedValue"),
         "tool": _message({"content": CONTENT, "toolCallId": _TEXT}, "error", "encryptedValue"),
         "activity": _message({"content": _OBJECT, "activityType": _TEXT}),
         "reasoning": _message({"content": _TEXT}, "encryptedValue"),
     },
 )
-MESSAGES = ListOf(MESSAGE)
+MESSAGES = ListShape(MESSAGE)
 
 
-def sendable(messages: Iterable[Any]) -> list[Any]:
+def filter_sendable(messages: Iterable[Any]) -> list[Any]:
     """The messages that a client takes in a snapshot. One that is none would fail the whole stream."""
     return [each for each in messages if not (found := clean([each], MESSAGES, "")).faults and found.value]
 
 
-TOOL = Record({"name": _TEXT, "description": _TEXT}, {"parameters": _SOMETHING, "metadata": _OBJECT})
-CONTEXT = Record({"description": _TEXT, "value": _TEXT})
-RESUME = Record(
+TOOL = ObjectShape({"name": _TEXT, "description": _TEXT}, {"parameters": _SOMETHING, "metadata": _OBJECT})
+CONTEXT = ObjectShape({"description": _TEXT, "value": _TEXT})
+RESUME = ObjectShape(
     {"interruptId": _TEXT, "status": _one_of("resolved", "cancelled")},
     {"payload": _SOMETHING, "metadata": _OBJECT},
 )
-RUN_INPUT = Record(
+RUN_INPUT = ObjectShape(
     {"threadId": _TEXT, "runId": _TEXT, "messages": MESSAGES},
     {
         "protocolVersion": _TEXT,
         "parentRunId": _TEXT,
         "state": _ANY,
-        "tools": ListOf(TOOL),
-        "context": ListOf(CONTEXT),
+        "tools": ListShape(TOOL),
+        "context": ListShape(CONTEXT),
         "forwardedProps": _SOMETHING,
-        "resume": ListOf(RESUME),
+        "resume": ListShape(RESUME),
     },
 )
-_INTERRUPT = Record(
+_INTERRUPT = ObjectShape(
     {"id": _TEXT, "reason": _TEXT},
     {
         **dict.fromkeys(("message", "toolCallId", "expiresAt", "subagentRunId"), _TEXT),
@@ -286,24 +286,24 @@ _INTERRUPT = Record(
         "metadata": _OBJECT,
     },
 )
-RUN_OUTCOME = Tagged(
+RUN_OUTCOME = UnionShape(
     "type",
     {
-        "success": Record({"type": _TEXT}, {"pendingToolCallIds": ListOf(_TEXT)}),
-        "interrupt": Record({"type": _TEXT, "interrupts": ListOf(_INTERRUPT, least=1)}),
-        "cancelled": Record({"type": _TEXT}),
+        "success": ObjectShape({"type": _TEXT}, {"pendingToolCallIds": ListShape(_TEXT)}),
+        "interrupt": ObjectShape({"type": _TEXT, "interrupts": ListShape(_INTERRUPT, least=1)}),
+        "cancelled": ObjectShape({"type": _TEXT}),
     },
 )
-SUBAGENT_OUTCOME = Tagged(
+SUBAGENT_OUTCOME = UnionShape(
     "type",
     {
-        "success": Record({"type": _TEXT}),
-        "suspended": Record({"type": _TEXT}, {"interruptIds": ListOf(_TEXT)}),
+        "success": ObjectShape({"type": _TEXT}),
+        "suspended": ObjectShape({"type": _TEXT}, {"interruptIds": ListShape(_TEXT)}),
     },
 )
 _COUNTS = ("input", "output", "total", "reasoning", "cachedInput", "cacheWriteInput")
-USAGE = ListOf(
-    Record(
+USAGE = ListShape(
+    ObjectShape(
         {},
         {"provider": _TEXT, "model": _TEXT, **{f"{name}Tokens": _COUNT for name in _COUNTS}},
     )

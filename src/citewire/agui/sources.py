@@ -27,7 +27,7 @@ from msgspec import UNSET, Struct, UnsetType
 from citewire.agui.events import AnyEvent, Json, RunInput, coerce
 
 __all__ = [
-    "Abort",
+    "AbortSignal",
     "BaseAgent",
     "Connectable",
     "LocalAgent",
@@ -36,7 +36,7 @@ __all__ = [
     "Replay",
     "Rewindable",
     "RunRequest",
-    "Source",
+    "AgentPort",
 ]
 
 Next: TypeAlias = Callable[[RunInput], AsyncIterator[AnyEvent]]
@@ -53,9 +53,9 @@ task itself when it is closed: what another task is reading cannot be closed fro
 _TURN = 16
 
 _T = TypeVar("_T")
-_Opened: TypeAlias = list[AsyncIterator[AnyEvent]]
+_OpenIterators: TypeAlias = list[AsyncIterator[AnyEvent]]
 _Events: TypeAlias = AsyncIterable[Any] | Iterable[Any]
-_Given: TypeAlias = _Events | Awaitable[_Events]
+_EventSource: TypeAlias = _Events | Awaitable[_Events]
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     resume: Sequence[Json] | UnsetType = UNSET
 
 
-class Source(Protocol):
+class AgentPort(Protocol):
     """The port to whatever runs: one conversation, used from one event loop. These three are all it needs."""
 
     def add_message(self, message: Json) -> None:
@@ -75,7 +75,7 @@ class Source(Protocol):
         ...
 
     @property
-    def run_agent(self) -> Callable[[RunRequest], _Given] | Callable[[], _Given]:
+    def run_agent(self) -> Callable[[RunRequest], _EventSource] | Callable[[], _EventSource]:
         """The events of one run, in order, in any form that `events.coerce` takes.
 
         A method; it is called with a `RunRequest` where it takes one. Nothing starts before the first event
@@ -108,31 +108,31 @@ class Connectable(Protocol):
         ...
 
 
-def ask(source: Source, request: RunRequest) -> AsyncGenerator[Any]:
+def start_run(source: AgentPort, request: RunRequest) -> AsyncGenerator[Any]:
     """The events of a run that `source` starts for `request`."""
-    run_agent: Callable[..., _Given] = source.run_agent
+    run_agent: Callable[..., _EventSource] = source.run_agent
     try:
         inspect.signature(run_agent).bind(request)
     except TypeError:
-        return one_by_one(run_agent())
+        return iterate_events(run_agent())
     except ValueError:  # one that has no signature to be read
         pass
-    return one_by_one(run_agent(request))
+    return iterate_events(run_agent(request))
 
 
-def give(source: Source, messages: Sequence[Json]) -> None:
+def set_agent_messages(source: AgentPort, messages: Sequence[Json]) -> None:
     """Tell `source` its messages, if it can be told."""
     if hasattr(source, "set_messages"):
         cast("Rewindable", source).set_messages(messages)
 
 
-async def close(iterator: object) -> None:
+async def close_if_supported(iterator: object) -> None:
     """Give back what an iterator holds, if it is one that can."""
     if aclose := getattr(iterator, "aclose", None):
         await cast("Callable[[], Awaitable[None]]", aclose)()
 
 
-class Abort:
+class AbortSignal:
     """Ends the wait for the next event from outside."""
 
     def __init__(self) -> None:
@@ -159,7 +159,7 @@ class Abort:
             self._wait = None
 
 
-def _unheard(code: str, message: str) -> None:
+def _ignore_problem(code: str, message: str) -> None:
     del code, message
 
 
@@ -182,10 +182,10 @@ class BaseAgent(ABC):
         self.context = list(context)
         self.forwarded_props: Any = {} if forwarded_props is None else forwarded_props
         self.protocol_version = protocol_version
-        self.on_problem: Callable[[str, str], object] = _unheard
+        self.on_problem: Callable[[str, str], object] = _ignore_problem
         """Called with the code and the message of what was wrong, though it could be read."""
         self._middleware: tuple[Middleware, ...] = ()
-        self._running: set[Abort] = set()
+        self._running: set[AbortSignal] = set()
 
     @abstractmethod
     def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
@@ -204,7 +204,7 @@ class BaseAgent(ABC):
 
     def run_agent(self, request: RunRequest | None = None) -> AsyncGenerator[AnyEvent]:
         run_input = self._input(request or RunRequest())
-        return self._until_aborted(lambda opened: self._lead(self._middleware, opened)(run_input))
+        return self._until_aborted(lambda opened: self._chain(self._middleware, opened)(run_input))
 
     def abort_run(self) -> None:
         for abort in self._running:
@@ -223,10 +223,10 @@ class BaseAgent(ABC):
             protocol_version=UNSET if self.protocol_version is None else self.protocol_version,
         )
 
-    def _lead(self, middleware: Sequence[Middleware], opened: _Opened) -> Next:
+    def _chain(self, middleware: Sequence[Middleware], opened: _OpenIterators) -> Next:
         def go_on(run_input: RunInput) -> AsyncIterator[AnyEvent]:
             if middleware:
-                events = middleware[0](run_input, self._lead(middleware[1:], opened))
+                events = middleware[0](run_input, self._chain(middleware[1:], opened))
             else:
                 events = self.run(run_input)
             opened.append(events)
@@ -235,10 +235,10 @@ class BaseAgent(ABC):
         return go_on
 
     async def _until_aborted(
-        self, start: Callable[[_Opened], AsyncIterator[AnyEvent]]
+        self, start: Callable[[_OpenIterators], AsyncIterator[AnyEvent]]
     ) -> AsyncGenerator[AnyEvent]:
         """The events of what `start` gives, which is closed at the end like all that it noted as opened."""
-        abort, opened = Abort(), _Opened()
+        abort, opened = AbortSignal(), _OpenIterators()
         incoming = start(opened)
         self._running.add(abort)
         try:
@@ -248,7 +248,7 @@ class BaseAgent(ABC):
             self._running.discard(abort)
             # From the outside in: what is further out may still be reading what is further in.
             for events in (incoming, *opened):
-                await close(events)
+                await close_if_supported(events)
 
 
 class LocalAgent(BaseAgent):
@@ -257,12 +257,12 @@ class LocalAgent(BaseAgent):
     What the function raises fails the run.
     """
 
-    def __init__(self, function: Callable[[RunInput], _Given], **options: Any) -> None:
+    def __init__(self, function: Callable[[RunInput], _EventSource], **options: Any) -> None:
         super().__init__(**options)
         self._function = function
 
     async def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
-        async with aclosing(one_by_one(self._function(run_input))) as values:
+        async with aclosing(iterate_events(self._function(run_input))) as values:
             async for value in values:
                 yield coerce(value)
 
@@ -275,7 +275,7 @@ class Replay(LocalAgent):
         super().__init__(lambda _: log, **options)
 
 
-async def one_by_one(given: _Given) -> AsyncGenerator[Any]:
+async def iterate_events(given: _EventSource) -> AsyncGenerator[Any]:
     if isinstance(given, Awaitable) and not isinstance(given, AsyncIterable):
         given = await given
     if isinstance(given, AsyncIterable):
@@ -283,7 +283,7 @@ async def one_by_one(given: _Given) -> AsyncGenerator[Any]:
             async for value in cast("AsyncIterable[Any]", given):
                 yield value
         finally:
-            await close(given)
+            await close_if_supported(given)
         return
     for count, value in enumerate(given, 1):
         yield value

@@ -19,7 +19,7 @@ from citewire.agui import events
 from citewire.agui.events import AnyEvent
 from citewire.errors import CitewireError, InputError
 
-__all__ = ["PING", "Frame", "FrameTooLarge", "Frames", "frame", "records"]
+__all__ = ["PING", "SseFrame", "FrameTooLarge", "SseParser", "encode_frame", "split_event_log"]
 
 # The cap of the TypeScript client.
 MAX_FRAME = 10 * 1024 * 1024
@@ -38,7 +38,7 @@ class FrameTooLarge(CitewireError):
     code = "frame_too_large"
 
 
-class Frame(Struct, frozen=True, gc=False):
+class SseFrame(Struct, frozen=True, gc=False):
     """One frame: the data, which is empty where it only has an id, and what else was in it.
 
     `replaced` says that bytes of the data were not UTF-8 and became U+FFFD.
@@ -50,7 +50,7 @@ class Frame(Struct, frozen=True, gc=False):
     replaced: bool = False
 
 
-class Frames:
+class SseParser:
     """The frames of one response, from its bytes in pieces. Takes time in proportion to the bytes."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
@@ -68,11 +68,11 @@ class Frames:
         self._event: str | None = None
 
     @property
-    def is_between(self) -> bool:
+    def is_between_frames(self) -> bool:
         """Whether nothing of a frame has come that has not ended."""
         return not (self._partial or self._data or self._after_cr) and self._id is self._event is None
 
-    def feed(self, piece: bytes) -> list[Frame]:
+    def feed(self, piece: bytes) -> list[SseFrame]:
         """The frames that end in `piece`.
 
         Raises `FrameTooLarge`, after the frames that were complete before were given, and from then on.
@@ -89,11 +89,11 @@ class Frames:
         *lines, rest = piece.split(b"\n")
         return self._checked(self._take(lines), rest)
 
-    def finish(self) -> list[Frame]:
+    def finish(self) -> list[SseFrame]:
         """What the end of the response completes: a last frame needs no blank line."""
         return self.feed(b"\n\n") if not self._failure else self.feed(b"")
 
-    def _take(self, lines: list[bytes]) -> Iterator[Frame]:
+    def _take(self, lines: list[bytes]) -> Iterator[SseFrame]:
         for line in lines:
             if self._partial:
                 self._partial += line
@@ -111,7 +111,7 @@ class Frames:
             if self._size > self._limit:
                 return
 
-    def _checked(self, found: Iterator[Frame], rest: bytes) -> list[Frame]:
+    def _checked(self, found: Iterator[SseFrame], rest: bytes) -> list[SseFrame]:
         frames = list(found)
         if self._size <= self._limit:
             self._partial += rest
@@ -134,13 +134,13 @@ class Frames:
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
 
-    def _frame(self) -> Frame:
+    def _frame(self) -> SseFrame:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         text = data if data.isascii() else data.decode("utf-8", "replace").encode()
-        return Frame(text, self._id, self._event, replaced=text != data)
+        return SseFrame(text, self._id, self._event, replaced=text != data)
 
 
-def frame(event: AnyEvent, event_id: str | None = None) -> bytes:
+def encode_frame(event: AnyEvent, event_id: str | None = None) -> bytes:
     """`event` as one frame. Raises `InputError` for an id that would end its line, or that readers ignore."""
     data = events.encode(event)
     if b"\n" in data or b"\r" in data:  # JSON from elsewhere, over several lines
@@ -157,7 +157,7 @@ def _id_line(event_id: str) -> bytes:
         raise InputError("the id of an event has no lone surrogate") from exc
 
 
-def records(lines: Iterable[bytes]) -> Iterator[bytes]:
+def split_event_log(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The JSON of each event in a log, from its lines as they come; long ones may come in pieces.
 
     A log is JSON Lines, server-sent events or one JSON list, whichever it is. Raises `EventError` where it is
@@ -207,7 +207,7 @@ def _from_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _from_frames(lines: Iterable[bytes]) -> Iterator[bytes]:
-    frames = Frames()
+    frames = SseParser()
     for line in lines:
         yield from (found.data for found in frames.feed(line) if found.data)
     yield from (found.data for found in frames.finish() if found.data)

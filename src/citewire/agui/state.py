@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from citewire.agui.events import Json
-from citewire.agui.listed import OURS, entry_id, is_own, note_in, note_of, unannotated
+from citewire.agui.listed import CITEWIRE_KEY, entry_id, is_own_list, read_note, read_note_without_owner, remove_notes
 from citewire.dialects.deepcitation.block import is_safe_key
 from citewire.model import Status
-from citewire.patch import Document, PatchError, escape, parse_pointer
+from citewire.patch import PatchTarget, PatchError, escape_token, parse_pointer
 
 __all__ = [
     "CITATIONS", "INITIAL_DEEPCITATION_STATE", "MessageStatus", "SharedState", "citation_patches",
     "is_safe_key", "is_state_key", "record_of", "safe_path", "status_patches", "summary_of",
-    "summary_patches", "verification_patches", "without_ours",
+    "summary_patches", "verification_patches", "remove_own_state",
 ]  # fmt: skip
 
 MessageStatus = Literal["streaming", "extracting", "verifying", "complete", "error"]
-Operation: TypeAlias = dict[str, Any]
+PatchOperation: TypeAlias = dict[str, Any]
 
 INITIAL_DEEPCITATION_STATE: Json = {"citations": {}, "verifications": {}, "messages": {}}
 """The state before the first message."""
@@ -49,10 +49,10 @@ def safe_path(*keys: str) -> str:
     for key in keys:
         if not is_safe_key(key):
             raise PatchError(f"{key} is not a safe key", "")
-    return "".join(f"/{escape(key)}" for key in keys)
+    return "".join(f"/{escape_token(key)}" for key in keys)
 
 
-def message_patches(message_id: str, state_key: str = "deepcitation") -> list[Operation]:
+def message_patches(message_id: str, state_key: str = "deepcitation") -> list[PatchOperation]:
     """A message that has just begun."""
     value = {
         "messageId": message_id,
@@ -66,7 +66,7 @@ def message_patches(message_id: str, state_key: str = "deepcitation") -> list[Op
 
 def citation_patches(
     message_id: str, citations: Mapping[str, Json], state_key: str = "deepcitation", *, together: bool = True
-) -> list[Operation]:
+) -> list[PatchOperation]:
     """Citations of a message, and each among those of all; `together` they are all that it has."""
     mine = (state_key, "messages", message_id, "citations")
     if together:
@@ -76,14 +76,14 @@ def citation_patches(
     return [*first, *(_add(record, state_key, "citations", key) for key, record in citations.items())]
 
 
-def shared_citation_patches(key: str, citation: Json, state_key: str = "deepcitation") -> list[Operation]:
+def shared_citation_patches(key: str, citation: Json, state_key: str = "deepcitation") -> list[PatchOperation]:
     """A citation among those of all messages."""
     return [_add(citation, state_key, "citations", key)]
 
 
 def verification_patches(
     message_id: str, key: str, verification: Json, state_key: str = "deepcitation"
-) -> list[Operation]:
+) -> list[PatchOperation]:
     """The verdict on one citation."""
     mine = _add(verification, state_key, "messages", message_id, "verifications", key)
     return [mine, _add(verification, state_key, "verifications", key)]
@@ -91,21 +91,21 @@ def verification_patches(
 
 def evidence_patches(
     message_id: str, key: str, evidence: Json, state_key: str = "deepcitation"
-) -> list[Operation]:
+) -> list[PatchOperation]:
     """The picture to a verdict, with the verdict of its message only: a picture is large."""
     return [_add(evidence, state_key, "messages", message_id, "verifications", key, "evidence")]
 
 
 def summary_patches(
     message_id: str, counts: Mapping[Status, int], state_key: str = "deepcitation"
-) -> list[Operation]:
+) -> list[PatchOperation]:
     """How many citations of a message have which verdict."""
     return [_replace(summary_of(counts), state_key, "messages", message_id, "summary")]
 
 
 def status_patches(
     message_id: str, status: MessageStatus, error: str | None = None, state_key: str = "deepcitation"
-) -> list[Operation]:
+) -> list[PatchOperation]:
     """How far a message is, and what went wrong with it."""
     patches = [_replace(status, state_key, "messages", message_id, "status")]
     if error is not None:
@@ -121,7 +121,7 @@ def summary_of(counts: Mapping[Status, int]) -> Json:
     return {"total": total, **others, "missed": missed, "altered": counts.get("altered", 0)}
 
 
-def without_ours(state: Any, state_key: str = "deepcitation") -> Any:
+def remove_own_state(state: Any, state_key: str = "deepcitation") -> Any:
     """The state as the agent wrote it, to be sent back to it."""
     if not isinstance(state, dict):
         return state
@@ -129,9 +129,9 @@ def without_ours(state: Any, state_key: str = "deepcitation") -> Any:
     lists = kept.get(CITATIONS)
     if isinstance(lists, dict):
         theirs = {
-            name: unannotated(cast("list[Any]", entries)) if isinstance(entries, list) else entries
+            name: remove_notes(cast("list[Any]", entries)) if isinstance(entries, list) else entries
             for name, entries in cast("Json", lists).items()
-            if not is_own(entries)
+            if not is_own_list(entries)
         }
         if theirs or not lists:
             kept[CITATIONS] = theirs
@@ -140,11 +140,11 @@ def without_ours(state: Any, state_key: str = "deepcitation") -> Any:
     return kept
 
 
-def _add(value: Any, *keys: str) -> Operation:
+def _add(value: Any, *keys: str) -> PatchOperation:
     return {"op": "add", "path": safe_path(*keys), "value": value}
 
 
-def _replace(value: Any, *keys: str) -> Operation:
+def _replace(value: Any, *keys: str) -> PatchOperation:
     return {"op": "replace", "path": safe_path(*keys), "value": value}
 
 
@@ -169,13 +169,13 @@ class SharedState:
     ) -> None:
         self._on_entry = on_entry or _nobody
         self._key, self._deepcitation, self._ngaf = state_key, deepcitation, ngaf
-        self._client = Document({} if client is None else client, as_client=True)
+        self._client = PatchTarget({} if client is None else client, as_client=True)
         trusted = client if trusted is None else trusted
         posted = record_of(trusted, state_key)
         mine = {} if posted is None else {state_key: posted}
         lists = _own_lists(trusted)
         self._corrections = _corrections(client, trusted, state_key)
-        self._ours = Document({**mine, CITATIONS: lists})
+        self._ours = PatchTarget({**mine, CITATIONS: lists})
         # Where in our list of a message an entry stands, by its id and by its key.
         self._places = {name: _places(entries) for name, entries in lists.items()}
         # What we add to citations of the agent, by message and entry.
@@ -184,16 +184,16 @@ class SharedState:
         self._unsaid: set[str] = set()
 
     @property
-    def record(self) -> Json:
+    def own_record(self) -> Json:
         """Our record as it should be, to look at until the next change."""
         return self._ours.peek().get(self._key, INITIAL_DEEPCITATION_STATE)
 
     @property
-    def known(self) -> list[str]:
+    def known_messages(self) -> list[str]:
         """The messages that we have written of, the oldest first."""
-        return [*dict.fromkeys([*self.record["messages"], *self._ours.peek()[CITATIONS]])]
+        return [*dict.fromkeys([*self.own_record["messages"], *self._ours.peek()[CITATIONS]])]
 
-    def own(self, message_id: str) -> list[Json]:
+    def own_citations(self, message_id: str) -> list[Json]:
         """The citations that we list for a message, to look at."""
         return self._ours.peek()[CITATIONS].get(message_id, [])
 
@@ -201,10 +201,10 @@ class SharedState:
         """The citations that the agent put into state, by message."""
         own = self._ours.peek()[CITATIONS]
         for message_id, entries in (self._lists() or {}).items():
-            if isinstance(entries, list) and message_id not in own and not is_own(entries):
+            if isinstance(entries, list) and message_id not in own and not is_own_list(entries):
                 yield message_id, cast("list[Any]", entries)
 
-    def patch(self, operations: Iterable[Operation]) -> None:
+    def patch(self, operations: Iterable[PatchOperation]) -> None:
         """Change our record."""
         if not self._deepcitation:
             return
@@ -216,14 +216,14 @@ class SharedState:
 
     def list_citation(self, message_id: str, entry: Json) -> None:
         """Put one citation at the end of those that we list for a message, unless the agent lists its own."""
-        listed = self.own(message_id)
-        if not self._ngaf or not is_safe_key(message_id) or self._is_agents(message_id):
+        listed = self.own_citations(message_id)
+        if not self._ngaf or not is_safe_key(message_id) or self._is_listed_by_agent(message_id):
             return
         if not listed:
             self._places[message_id] = {}
         places = self._places[message_id]
         if entry["id"] in places:
-            entry = {**entry, "id": entry["extra"][OURS]["key"]}
+            entry = {**entry, "id": entry["extra"][CITEWIRE_KEY]["key"]}
         places |= _places([entry], len(listed))
         if listed:
             self._put((CITATIONS, message_id, str(len(listed))), entry)
@@ -231,39 +231,39 @@ class SharedState:
             self._put((CITATIONS, message_id), [entry])
         self._on_entry(message_id, entry)
 
-    def label(self, message_id: str, key: str, label: str) -> None:
+    def set_label(self, message_id: str, key: str, label: str) -> None:
         """A citation that we list goes by the label of its marker, unless another one does."""
-        places = self._places.get(message_id, {}) if self.own(message_id) else {}
+        places = self._places.get(message_id, {}) if self.own_citations(message_id) else {}
         if key in places and label not in places:
             places[label] = places[key]
             self._put((CITATIONS, message_id, str(places[key]), "id"), label)
-            self._on_entry(message_id, self.own(message_id)[places[key]])
+            self._on_entry(message_id, self.own_citations(message_id)[places[key]])
 
     def annotate(self, message_id: str, key: str, entry_id: str | None, note: Json) -> None:
         """Say something of a citation in its `extra`: in our entry, or in the agent's of this id."""
         if not self._ngaf or not is_safe_key(message_id):
             return
-        if self.own(message_id):
+        if self.own_citations(message_id):
             at = self._places[message_id].get(key)
             if at is not None:
                 self._put(
-                    (CITATIONS, message_id, str(at), "extra"), {OURS: {"own": True, "key": key, **note}}
+                    (CITATIONS, message_id, str(at), "extra"), {CITEWIRE_KEY: {"own": True, "key": key, **note}}
                 )
-                self._on_entry(message_id, self.own(message_id)[at])
+                self._on_entry(message_id, self.own_citations(message_id)[at])
         elif entry_id is not None:
             self._notes.setdefault(message_id, {})[entry_id] = note
             self._unsaid.add(message_id)
 
-    def move(self, old: str, new: str) -> None:
+    def rename_message(self, old: str, new: str) -> None:
         """A message goes by another id from now on."""
         if not is_safe_key(new):
             return
-        if (message := self.record["messages"].get(old)) is not None:
+        if (message := self.own_record["messages"].get(old)) is not None:
             self._drop((self._key, "messages", old))
             self._put((self._key, "messages", new), {**message, "messageId": new})
-        if listed := self.own(old):
+        if listed := self.own_citations(old):
             self._drop((CITATIONS, old))
-            if not self._is_agents(new):
+            if not self._is_listed_by_agent(new):
                 self._put((CITATIONS, new), listed)
                 self._places[new] = self._places.pop(old)
                 for entry in listed:
@@ -279,13 +279,13 @@ class SharedState:
             self._drop((self._key, "messages", name))
             self._drop((self._key, "reviews", name))
             self._drop((CITATIONS, name))
-        kept = self.record["messages"].values()
+        kept = self.own_record["messages"].values()
         for aggregate in ("citations", "verifications"):
             used = {key for message in kept for key in message[aggregate]}
-            for key in [key for key in self.record[aggregate] if key not in used]:
+            for key in [key for key in self.own_record[aggregate] if key not in used]:
                 self._drop((self._key, aggregate, key))
 
-    def repeat(self, message_ids: Iterable[str]) -> list[Operation]:
+    def resend_lists(self, message_ids: Iterable[str]) -> list[PatchOperation]:
         """Our lists once more: the client's messages were replaced, and bridges have to merge anew."""
         lists = self._lists() or {}
         return [
@@ -299,7 +299,7 @@ class SharedState:
         """Whether the client has to be told anything."""
         return bool(self._dirty or self._unsaid or self._corrections)
 
-    def flush(self) -> list[Operation]:
+    def flush(self) -> list[PatchOperation]:
         """What the client has to be told, as it can be applied now."""
         if not self.is_dirty or not isinstance(self._client.peek(), dict):
             return []
@@ -312,19 +312,19 @@ class SharedState:
                 self._client.apply([operation])
                 told.append(operation)
         for name in self._unsaid:
-            noted = self._noted(name)
+            noted = self._note_operations(name)
             self._client.apply(noted)
             told += noted
         self._dirty.clear()
         self._unsaid.clear()
         return told
 
-    def take_snapshot(self, snapshot: Any) -> None:
+    def apply_snapshot(self, snapshot: Any) -> None:
         """The agent replaced the whole state."""
         self._client.replace(snapshot)
-        self._put_back()
+        self._restore_own()
 
-    def take_delta(self, delta: list[Any]) -> bool:
+    def apply_delta(self, delta: list[Any]) -> bool:
         """The agent patched the state, and whether where we write as well.
 
         A patch that the client cannot apply changes nothing.
@@ -334,7 +334,7 @@ class SharedState:
         except PatchError:
             return False
         if touched := _touches(delta, {self._key, CITATIONS}):
-            self._put_back()
+            self._restore_own()
         return touched
 
     def _put(self, path: _Path, value: Any) -> None:
@@ -352,26 +352,26 @@ class SharedState:
         lists = cast("Json", state).get(CITATIONS, {}) if isinstance(state, dict) else None
         return cast("Json", lists) if isinstance(lists, dict) else None
 
-    def _is_agents(self, message_id: str) -> bool:
+    def _is_listed_by_agent(self, message_id: str) -> bool:
         entries = (self._lists() or {}).get(message_id)
-        return bool(entries) and not self.own(message_id) and not is_own(entries)
+        return bool(entries) and not self.own_citations(message_id) and not is_own_list(entries)
 
-    def _put_back(self) -> None:
+    def _restore_own(self) -> None:
         """The agent wrote where we write. What it listed is its own from now on; the rest comes back."""
         lists = self._lists() or {}
         for name, entries in list(self._ours.peek()[CITATIONS].items()):
             theirs = lists.get(name)
-            if theirs and not is_own(theirs):
+            if theirs and not is_own_list(theirs):
                 self._ours.apply([{"op": "remove", "path": safe_path(CITATIONS, name)}])
                 self._dirty = {path: None for path in self._dirty if path[:2] != (CITATIONS, name)}
-                self._notes[name] = {entry["id"]: note_of(entry) for entry in entries}
+                self._notes[name] = {entry["id"]: read_note_without_owner(entry) for entry in entries}
             elif theirs != entries:
                 self._dirty[CITATIONS, name] = None
         if self._key in self._ours.peek():
             self._dirty = {(self._key,): None, **self._dirty}
         self._unsaid |= self._notes.keys()
 
-    def _operation(self, wanted: Any, path: _Path) -> Operation | None:
+    def _operation(self, wanted: Any, path: _Path) -> PatchOperation | None:
         """What makes the client's state as `wanted` at `path`, or as near to the root as it differs."""
         if path[0] == CITATIONS and self._lists() is None:
             return None  # the agent has something of its own there
@@ -387,22 +387,22 @@ class SharedState:
                 return None if ours is theirs else {"op": "replace", "path": pointer, "value": ours}
         return None
 
-    def _noted(self, message_id: str) -> list[Operation]:
+    def _note_operations(self, message_id: str) -> list[PatchOperation]:
         """What we add to the agent's entries, as far as they do not have it."""
-        notes, operations = self._notes.get(message_id, {}), list[Operation]()
+        notes, operations = self._notes.get(message_id, {}), list[PatchOperation]()
         entries = (self._lists() or {}).get(message_id)
         for at, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
             note = notes.get(entry_id(entry, at))
             if note is None or not isinstance(entry, dict):
                 continue
-            self._on_entry(message_id, {**cast("Json", entry), "extra": {OURS: note}})
-            if note_in(entry) == note:
+            self._on_entry(message_id, {**cast("Json", entry), "extra": {CITEWIRE_KEY: note}})
+            if read_note(entry) == note:
                 continue
             extra = cast("Json", entry).get("extra")
             if isinstance(extra, dict):
-                operations.append(_add(note, CITATIONS, message_id, str(at), "extra", OURS))
+                operations.append(_add(note, CITATIONS, message_id, str(at), "extra", CITEWIRE_KEY))
             elif extra is None:
-                operations.append(_add({OURS: note}, CITATIONS, message_id, str(at), "extra"))
+                operations.append(_add({CITEWIRE_KEY: note}, CITATIONS, message_id, str(at), "extra"))
         return operations
 
 
@@ -410,7 +410,7 @@ def _nobody(_message_id: str, _entry: Json) -> None:
     """Nobody is told of entries."""
 
 
-def _corrections(client: Any, trusted: Any, state_key: str) -> list[Operation]:
+def _corrections(client: Any, trusted: Any, state_key: str) -> list[PatchOperation]:
     """The operations that make our part of the client's state the trusted one."""
     if client is trusted or not isinstance(client, dict):
         return []
@@ -486,7 +486,7 @@ def _own_lists(state: Any) -> dict[str, list[Json]]:
     return {
         name: list(entries)
         for name, entries in cast("Json", lists).items()
-        if is_safe_key(name) and is_own(entries)
+        if is_safe_key(name) and is_own_list(entries)
     }
 
 
@@ -494,5 +494,5 @@ def _places(entries: list[Json], first: int = 0) -> dict[str, int]:
     return {
         name: at
         for at, entry in enumerate(entries, first)
-        for name in (entry["id"], entry["extra"][OURS]["key"])
+        for name in (entry["id"], entry["extra"][CITEWIRE_KEY]["key"])
     }

@@ -16,44 +16,44 @@ from msgspec import UNSET, Struct
 from citewire.agui import entries as en
 from citewire.agui import events as ev
 from citewire.agui.contract import Contract, ContractFold
-from citewire.agui.entries import Entry
+from citewire.agui.entries import LogEntry
 from citewire.agui.events import Json
-from citewire.agui.growing import Listing
-from citewire.agui.mirror import Mirror, MirrorFold
+from citewire.agui.growing import ListSnapshot
+from citewire.agui.mirror import ClientView, ClientViewFold
 from citewire.errors import CitewireError
 from citewire.frozen import freeze
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["Gone", "Past", "Thread"]
+__all__ = ["NotInLog", "ThreadSnapshot", "Thread"]
 
 # Bytes of JSON between two marks: the log holds about twice as many.
-_HEAVY_BYTES = 32 * 1024 * 1024
+_CHECKPOINT_BYTES = 32 * 1024 * 1024
 # Events that come by the thousand, and weigh what their text does.
-_LIGHT = frozenset({ev.TextMessageContent, ev.ReasoningMessageContent, ev.ToolCallArgs})
+_DELTA_EVENTS = frozenset({ev.TextMessageContent, ev.ReasoningMessageContent, ev.ToolCallArgs})
 # How long an error that was thrown may be.
 _LONGEST_ERROR = 2000
-_TIMED = frozenset({ev.ReasoningMessageStart, ev.ReasoningMessageEnd, ev.ReasoningMessageChunk, ev.Malformed})
+_TIMED = frozenset({ev.ReasoningMessageStart, ev.ReasoningMessageEnd, ev.ReasoningMessageChunk, ev.MalformedEvent})
 
 
-class Gone(CitewireError):
+class NotInLog(CitewireError):
     """A number, or a message, that the log does not reach, or no longer."""
 
     code = "not_in_log"
 
 
-class Past(Struct, frozen=True):
+class ThreadSnapshot(Struct, frozen=True):
     """A thread as it was after `number` entries."""
 
     number: int
-    agui: Mirror
+    agui: ClientView
     contract: Contract
 
 
-class _Mark(Struct, frozen=True):
+class _Checkpoint(Struct, frozen=True):
     """Both folds as they were after `number` entries."""
 
     number: int
-    mirror: MirrorFold
+    mirror: ClientViewFold
     contract: ContractFold
 
 
@@ -78,28 +78,28 @@ class Thread:
     ) -> None:
         self._clock = clock
         self._history = history
-        self._log: list[Entry] = []
+        self._log: list[LogEntry] = []
         self._times: dict[int, float] = {}
         # Frozen once for both.
         known, held = [freeze(message) for message in messages], freeze(state)
-        self._mirror = MirrorFold(known, held)
+        self._mirror = ClientViewFold(known, held)
         self._contract = ContractFold(known, held, seed_args, clear_removed)
-        self._views: tuple[Mirror | None, Contract | None] = (None, None)
+        self._views: tuple[ClientView | None, Contract | None] = (None, None)
         # How many entries were dropped from the log, how many it may hold, and the folds at its floor and
         # where it was trimmed last.
         self._floor = 0
         self._room, self._weight = history, 0
-        self._marks: list[_Mark] = [_Mark(0, self._mirror.copy(), self._contract.copy())]
+        self._marks: list[_Checkpoint] = [_Checkpoint(0, self._mirror.copy(), self._contract.copy())]
 
     @property
     def number(self) -> int:
         """How many entries there have been."""
         return self._floor + len(self._log)
 
-    def entries(self, after: int = 0) -> Sequence[Entry]:
+    def entries(self, after: int = 0) -> Sequence[LogEntry]:
         """The entries after that number. Raises `Gone` where the log no longer has them."""
         if after < self._floor:
-            raise Gone(f"the log starts after {self._floor}")
+            raise NotInLog(f"the log starts after {self._floor}")
         return self._log[after - self._floor :]
 
     def apply(self, event: object) -> int:
@@ -115,7 +115,7 @@ class Thread:
         # As `apply`, without its calls: logs are long.
         log, timed, weight = self._log, _TIMED, self._weight
         append = log.append
-        entry: Entry
+        entry: LogEntry
         for event in events:
             if type(event) is bytes:
                 weight += len(event)
@@ -131,7 +131,7 @@ class Thread:
             append(entry)
             if type(entry) in timed:
                 self._times[self.number] = self._clock()
-            if weight >= _HEAVY_BYTES or len(log) >= self._room:
+            if weight >= _CHECKPOINT_BYTES or len(log) >= self._room:
                 self._trim()
                 weight = 0
         self._weight = weight
@@ -147,7 +147,7 @@ class Thread:
 
     def cut(self, message_id: str) -> int:
         """Go on from this message: those after it are gone, in each view."""
-        return self._append(en.Cut(message_id))
+        return self._append(en.MessagesCut(message_id))
 
     def set_state(self, state: Any) -> int:
         """Go on with this state."""
@@ -155,23 +155,23 @@ class Thread:
 
     def open_stream(self, goes_on: bool = False) -> int:
         """A new response begins: the order rules start afresh, unless it goes on where one broke off."""
-        return self._append(en.Opened(goes_on))
+        return self._append(en.StreamOpened(goes_on))
 
     def note(self, code: str, message: str) -> int:
         """Something was wrong with what came, though it could be read: a problem of the thread."""
-        return self._append(en.Noted(code, message))
+        return self._append(en.ProblemNoted(code, message))
 
     def fail(self, error: str | BaseException, code: str = "run_failed") -> int:
         """The run failed on its way here, with this code or that of the error itself."""
         code = error.code if isinstance(error, CitewireError) else code
-        return self._append(en.Failed(code, for_log(str(error) or type(error).__name__, _LONGEST_ERROR)))
+        return self._append(en.RunFailed(code, one_line(str(error) or type(error).__name__, _LONGEST_ERROR)))
 
     def stop(self) -> int:
         """The run was ended from this side."""
-        return self._append(en.Stopped())
+        return self._append(en.RunStopped())
 
     @property
-    def agui(self) -> Mirror:
+    def agui(self) -> ClientView:
         """What the AG-UI client holds."""
         self._fold_mirror()
         mirror, contract = self._views
@@ -196,22 +196,22 @@ class Thread:
         return self.contract.state
 
     @property
-    def problems(self) -> Listing:
+    def problems(self) -> ListSnapshot:
         """What was wrong with what came. What only the AG-UI client minds is in `agui.problems`."""
         return self.contract.problems
 
-    def at(self, number: int) -> Past:
+    def at(self, number: int) -> ThreadSnapshot:
         """The thread as it was after `number` entries. Raises `Gone` where the log does not reach."""
         mirror, contract = self._folds_at(number)
-        return Past(number, mirror.value, contract.value)
+        return ThreadSnapshot(number, mirror.value, contract.value)
 
-    def before(self, message_id: str) -> Past:
+    def before(self, message_id: str) -> ThreadSnapshot:
         """The thread as it was before that message came."""
         self._fold_mirror()
         self._fold_contract()
         number = self._mirror.born.get(message_id, self._contract.born.get(message_id))
         if number is None:
-            raise Gone(f"no message is called {for_log(message_id, 80)}")
+            raise NotInLog(f"no message is called {one_line(message_id, 80)}")
         return self.at(max(number - 1, 0))
 
     def fork(self, number: int) -> Thread:
@@ -223,12 +223,12 @@ class Thread:
         twin._marks = [mark for mark in self._marks if mark.number <= number]
         return twin
 
-    def _append(self, entry: Entry) -> int:
+    def _append(self, entry: LogEntry) -> int:
         self._log.append(entry)
         self._weight += _weight(entry)
         if type(entry) in _TIMED:
             self._times[self.number] = self._clock()
-        if len(self._log) >= self._room or self._weight >= _HEAVY_BYTES:
+        if len(self._log) >= self._room or self._weight >= _CHECKPOINT_BYTES:
             self._trim()
         return self.number
 
@@ -240,7 +240,7 @@ class Thread:
         del self._log[: mark.number - self._floor]
         self._floor = mark.number
         self._times = {at: when for at, when in self._times.items() if at > self._floor}
-        self._marks = [mark, _Mark(self.number, self._mirror.copy(), self._contract.copy())]
+        self._marks = [mark, _Checkpoint(self.number, self._mirror.copy(), self._contract.copy())]
         self._room, self._weight = len(self._log) + self._history, 0
 
     def _fold_mirror(self) -> None:
@@ -253,9 +253,9 @@ class Thread:
             self._contract.fold(self._log[self._contract.number - self._floor :], self._times)
             self._views = (self._views[0], None)
 
-    def _folds_at(self, number: int) -> tuple[MirrorFold, ContractFold]:
+    def _folds_at(self, number: int) -> tuple[ClientViewFold, ContractFold]:
         if not self._floor <= number <= self.number:
-            raise Gone(f"the log has {self._floor} to {self.number}, and not {number}")
+            raise NotInLog(f"the log has {self._floor} to {self.number}, and not {number}")
         mark = next(mark for mark in reversed(self._marks) if mark.number <= number)
         mirror, contract = mark.mirror.copy(), mark.contract.copy()
         log = self._log[mark.number - self._floor : number - self._floor]
@@ -267,9 +267,9 @@ class Thread:
 def _weight(entry: Any) -> int:
     """What it takes to keep an entry, about; those that this side made are not counted."""
     kind = cast("type[Any]", type(entry))
-    if kind in _LIGHT and entry.raw_event is entry.metadata is entry.extra is UNSET:
+    if kind in _DELTA_EVENTS and entry.raw_event is entry.metadata is entry.extra is UNSET:
         return len(entry.delta)
-    if kind is ev.Unknown or kind is ev.Malformed:
+    if kind is ev.UnknownEvent or kind is ev.MalformedEvent:
         return len(entry.raw)
     try:
         return len(ev.encode(entry)) if isinstance(entry, ev.Event) else 0
@@ -277,8 +277,8 @@ def _weight(entry: Any) -> int:
         return 0  # it has no JSON, so it did not come from outside
 
 
-def _entry(value: object) -> Entry:
+def _entry(value: object) -> LogEntry:
     try:
         return ev.coerce(value)
     except CitewireError as exc:
-        return en.Broken(exc.code, exc.message)
+        return en.InvalidEventReceived(exc.code, exc.message)

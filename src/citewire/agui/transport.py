@@ -28,12 +28,12 @@ __all__ = [
     "DeadlinePassed",
     "NoAnswer",
     "NotAnEventStream",
-    "Stalled",
+    "StreamStalled",
     "StreamEnded",
     "Timeouts",
     "TransportError",
     "UnsupportedEncoding",
-    "Waits",
+    "RunTimer",
 ]
 
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class NotAnEventStream(TransportError):
     code = "not_an_event_stream"
 
 
-class Stalled(TransportError):
+class StreamStalled(TransportError):
     """The response began, and then not a byte came for too long."""
 
     code = "stalled"
@@ -109,14 +109,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """For what may follow the end of a run, such as another run, where the peer keeps the connection open."""
 
 
-class Waits:
+class RunTimer:
     """The waits of one run, each with an end of its own and that of the run."""
 
     def __init__(self, total: float | None) -> None:
         self._total = total
         self._end = math.inf if total is None else _now() + total
 
-    async def within(self, seconds: float | None, coming: Awaitable[_T], late: TransportError) -> _T:
+    async def wait_within(self, seconds: float | None, coming: Awaitable[_T], late: TransportError) -> _T:
         """What is coming, or `late` raised after so many seconds."""
         until = min(self._end, math.inf if seconds is None else _now() + seconds)
         wait = asyncio.timeout_at(None if until == math.inf else until)

@@ -15,153 +15,153 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui import given
-from citewire.agui.answer_text import cited_sentence, footnote, is_answer, visible_text
-from citewire.agui.chunks import Chunks, ProtocolError
-from citewire.agui.echoes import Echoes
+from citewire.agui.answer_text import cited_sentence, footnote_label, is_answer, visible_text
+from citewire.agui.chunks import ChunkExpander, ProtocolError
+from citewire.agui.echoes import EchoDetector
 from citewire.agui.events import AnyEvent, Event, Json, RunInput
 from citewire.agui.ledger import (
     CitationSeen,
-    Ledger,
+    MessageTracker,
     LogKnowledge,
-    Message,
+    MessageState,
     Options,
-    Record,
+    AuditRecord,
     ReviewGiven,
-    Time,
-    Trust,
+    Clock,
+    ThreadVerdicts,
     VerdictReached,
-    Wanted,
+    CropRequest,
 )
-from citewire.agui.posted import id_of, mark_posted, role_of, started_message, without_mark
-from citewire.agui.provider import Provider
-from citewire.agui.records import Cited
-from citewire.agui.retrieved import Retrieved, in_input, in_result, posted_result
+from citewire.agui.posted import id_of, mark_posted, role_of, started_message_id, without_mark
+from citewire.agui.provider import ProviderCitations
+from citewire.agui.records import MessageCitation
+from citewire.agui.retrieved import RetrievedText, find_input_texts, find_result_texts, posted_origin
 from citewire.agui.retrieved_texts import RetrievedTexts
-from citewire.agui.settling import CUT_SHORT
+from citewire.agui.settling import STREAM_ENDED_EARLY
 from citewire.agui.state import is_safe_key
 from citewire.edits import Sentences
 from citewire.extraction import Scanner
 from citewire.model import Citation, Source
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck
 
 __all__ = [
-    "CitationSeen", "LogKnowledge", "Options", "Record", "ReviewGiven", "Time", "Trust", "VerdictReached",
-    "Wanted", "Weaver",
+    "CitationSeen", "LogKnowledge", "Options", "AuditRecord", "ReviewGiven", "Clock", "ThreadVerdicts", "VerdictReached",
+    "CropRequest", "CitationAnnotator",
 ]  # fmt: skip
 
 _TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
 
 
-class Weaver:
+class CitationAnnotator:
     """The citations of one stream. Whoever has a log gives what is `known`, anybody else what to `trust`."""
 
     def __init__(
         self,
         run_input: RunInput,
         options: Options,
-        time: Time,
+        time: Clock,
         known: LogKnowledge | None = None,
-        trust: Trust | None = None,
+        trust: ThreadVerdicts | None = None,
     ) -> None:
         self._options = options
-        self._ledger = Ledger(run_input.state, map(id_of, run_input.messages), options, time, known, trust)
+        self._ledger = MessageTracker(run_input.state, map(id_of, run_input.messages), options, time, known, trust)
         self._posted = {*known.posted} if known else set[str]()
         self._roles = {id_of(each): role_of(each) for each in run_input.messages}
         self._news = [*known.news] if known else []
-        theirs = trust.echoes(run_input.messages) if trust else frozenset[bytes]()
-        self._echoes = Echoes(known.echoes if known else theirs)
+        theirs = trust.find_echo_fingerprints(run_input.messages) if trust else frozenset[bytes]()
+        self._echoes = EchoDetector(known.echoes if known else theirs)
         # Ids under which the agent repeated what a client posted.
         self.echoed: set[str] = set()
         self._messages = self._ledger.messages
-        self._chunks, self._provider = Chunks(), Provider()
+        self._chunks, self._provider = ChunkExpander(), ProviderCitations()
         # Citations that came before the message that they must be of.
-        self._loose: list[Cited] = []
+        self._loose: list[MessageCitation] = []
         self._tools: dict[str, str] = {}
         self._texts = RetrievedTexts(options.fetch_urls)
-        self.sources: list[Retrieved] = []
+        self.sources: list[RetrievedText] = []
         self.held: AnyEvent | None = None
         # Before a run starts and after it has ended a client takes nothing.
         self._is_over = True
         # Without a log, nothing tells that the agent said what is posted.
-        origin = known.result_origin if known else posted_result
-        self.sources += self._texts.add(in_input(run_input.messages, run_input.context, origin))
+        origin = known.result_origin if known else posted_origin
+        self.sources += self._texts.add(find_input_texts(run_input.messages, run_input.context, origin))
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[QuoteCheck]:
         """What is to be checked."""
         return self._ledger.asked
 
     @asked.setter
-    def asked(self, left: list[Asked]) -> None:
+    def asked(self, left: list[QuoteCheck]) -> None:
         self._ledger.asked = left
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[CropRequest]:
         """What is to be drawn."""
         return self._ledger.wanted
 
     @wanted.setter
-    def wanted(self, left: list[Wanted]) -> None:
+    def wanted(self, left: list[CropRequest]) -> None:
         self._ledger.wanted = left
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[AuditRecord]:
         """What is to be recorded."""
         return self._ledger.records
 
     @records.setter
-    def records(self, left: list[Record]) -> None:
+    def records(self, left: list[AuditRecord]) -> None:
         self._ledger.records = left
 
     @property
-    def has_to_wait(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether a verdict or a picture is still to come in this run."""
         return not self._is_over and self._ledger.is_waiting
 
     @property
-    def is_open(self) -> bool:
+    def is_run_open(self) -> bool:
         """Whether a run is going on, in which something can be said."""
         return not self._is_over
 
-    def cite(self, name: str, cited: Cited, by: str | None, annotation: str) -> list[AnyEvent]:
+    def add_foreign_citation(self, name: str, cited: MessageCitation, by: str | None, annotation: str) -> list[AnyEvent]:
         """What to send for a citation that somebody else put on a message, if there is such a message."""
-        message = self._ledger.known(name)
+        message = self._ledger.find_message(name)
         if message is None and name in self._ledger.earlier and is_safe_key(name):
-            message = self._ledger.new(name)
+            message = self._ledger.add_message(name)
         if message is None:
             return []
-        self._ledger.cite_for(message, cited, by, annotation)
+        self._ledger.add_foreign_citation(message, cited, by, annotation)
         if message.scanner is None and message.pending:
-            self._ledger.say_status(message, "verifying")
+            self._ledger.set_status(message, "verifying")
         return self._flush()
 
-    def judge(self, checked: Checked) -> list[AnyEvent]:
+    def apply_verdict(self, checked: CheckResult) -> list[AnyEvent]:
         """What to send for a verdict."""
-        self._ledger.judge(checked)
+        self._ledger.apply_verdict(checked)
         return self._flush()
 
-    def show(self, name: str, address: str | None) -> list[AnyEvent]:
+    def add_picture(self, name: str, address: str | None) -> list[AnyEvent]:
         """What to send for a picture that was drawn, or could not be."""
-        self._ledger.show(name, address)
+        self._ledger.add_picture(name, address)
         return self._flush()
 
-    def fail(self, reason: str) -> list[AnyEvent]:
+    def fail_pending(self, reason: str) -> list[AnyEvent]:
         """What to send when nothing more will be checked."""
-        self._ledger.fail(reason)
+        self._ledger.fail_pending(reason)
         return self._flush()
 
     # --- the stream ---------------------------------------------------------------------------------------
 
-    def take(self, event: AnyEvent) -> list[AnyEvent]:
+    def process_event(self, event: AnyEvent) -> list[AnyEvent]:
         """What to send for `event`: itself, or what is left of it, and ours. A terminal event is `held`."""
         if not isinstance(event, Event):
             return self._hold(event) if event.type in _TERMINAL else [event]
-        if self._posted and (name := started_message(event, self._roles.get)) in self._posted:
+        if self._posted and (name := started_message_id(event, self._roles.get)) in self._posted:
             # The agent says something under this id now; what was posted under it was withdrawn.
             self._posted.discard(name)
             self._ledger.earlier.discard(name)
-        if not self._chunks.concern(event):
+        if not self._chunks.affects(event):
             out = self._handle(event)
             ours = self._flush()
             return [*out, *ours] if ours else out
@@ -171,7 +171,7 @@ class Weaver:
             return [event]  # the client says what is wrong with it
         if isinstance(event, ev.TextMessageChunk):
             return [*self._take_chunk(event, steps), *self._flush()]
-        out = [sent for step in steps if step is not event for sent in self._end_chunks(step)]
+        out = [sent for step in steps if step is not event for sent in self._end_chunk_stream(step)]
         for step in steps:
             if isinstance(step, ev.ToolCallStart) and step is not event:
                 self._on_tool(step)
@@ -179,7 +179,7 @@ class Weaver:
         out += self._handle(event) if steps[-1:] == [event] else [event]
         return [*out, *self._flush()]
 
-    def release(self) -> list[AnyEvent]:
+    def release_terminal_event(self) -> list[AnyEvent]:
         """The terminal event that was held, after what could be said before it."""
         held, self.held = self.held, None
         if held is None:
@@ -189,18 +189,18 @@ class Weaver:
 
     def finish(self) -> list[AnyEvent]:
         """The stream has ended: what it left open is as whole as it gets."""
-        return [*self._cut(), *self._flush()]
+        return [*self._end_open_messages(), *self._flush()]
 
-    def _cut(self) -> list[AnyEvent]:
+    def _end_open_messages(self) -> list[AnyEvent]:
         """End what is open, chunks as their kind is ended."""
         left = [message for message in self._messages.values() if message.scanner is not None]
         for message in left:
-            message.error = CUT_SHORT
+            message.error = STREAM_ENDED_EARLY
         ends = self._chunks.expand(ev.RunError(""))[:-1]
-        out = [sent for step in ends for sent in self._end_chunks(step)]
+        out = [sent for step in ends for sent in self._end_chunk_stream(step)]
         for message in left:
             if message.scanner is not None:
-                shown, ours = self._end(message, message.scanner, ev.TextMessageContent(message.id, ""))
+                shown, ours = self._end_message(message, message.scanner, ev.TextMessageContent(message.id, ""))
                 out += [*shown, *ours]
         return out
 
@@ -210,7 +210,7 @@ class Weaver:
 
     def _flush(self) -> list[AnyEvent]:
         """Ours, unless chunks are under way that it would cut in two."""
-        if self._is_over or self._chunks.is_speaking or not self._ledger.has_news:
+        if self._is_over or self._chunks.has_open_main_stream or not self._ledger.has_unsent_changes:
             return []
         return [*self._ledger.flush()]
 
@@ -225,7 +225,7 @@ class Weaver:
         if not given:
             return event
         self._note_echoes({id_of(each) for each in given} - self._ledger.earlier)
-        shown = [self._marked(each) for each in given]
+        shown = [self._mark_if_posted(each) for each in given]
         return event if shown == given else replace(event, input={**(event.input or {}), "messages": shown})
 
     def _note_echoes(self, names: Set[str]) -> None:
@@ -236,14 +236,14 @@ class Weaver:
     def _hold(self, event: AnyEvent) -> list[AnyEvent]:
         """A run may fail in the middle of a message, and after that nothing can be said of it."""
         self.held = event
-        return self._cut()
+        return self._end_open_messages()
 
     # --- messages -----------------------------------------------------------------------------------------
 
     def _on_start(self, event: ev.TextMessageStart) -> list[AnyEvent]:
-        self._echoes.stream(event.message_id)
+        self._echoes.note_streamed(event.message_id)
         if event.role in (UNSET, "assistant"):
-            message = self._ledger.last = self._ledger.begin(event.message_id)
+            message = self._ledger.last = self._ledger.begin_message(event.message_id)
             self._take_metadata(message, event)
             self._cite(message, self._loose)
             self._loose = []
@@ -254,16 +254,16 @@ class Weaver:
         if message is None or message.scanner is None:
             return [event]
         self._take_metadata(message, event)
-        shown = self._say(message, message.scanner, event.delta)
+        shown = self._scan_delta(message, message.scanner, event.delta)
         if shown == event.delta:
             return [event]
         return [replace(event, delta=shown)] if shown or event.metadata is not UNSET else []
 
-    def _say(self, message: Message, scanner: Scanner, delta: str) -> str:
+    def _scan_delta(self, message: MessageState, scanner: Scanner, delta: str) -> str:
         """What of `delta` a reader sees."""
         shown = scanner.feed(delta)
         if self._options.incremental and len(scanner.citations) > message.taken:
-            self._take_found(message, scanner)
+            self._cite_scanned(message, scanner)
         return shown if self._options.strip_block else delta
 
     def _on_end(self, event: ev.TextMessageEnd) -> list[AnyEvent]:
@@ -272,7 +272,7 @@ class Weaver:
             return [event]
         self._take_metadata(message, event)
         tail = ev.TextMessageContent(message.id, "", subagent_run_id=event.subagent_run_id)
-        shown, ours = self._end(message, message.scanner, tail)
+        shown, ours = self._end_message(message, message.scanner, tail)
         return [*shown, event, *ours]
 
     def _take_chunk(self, chunk: ev.TextMessageChunk, steps: list[Event]) -> list[AnyEvent]:
@@ -286,40 +286,40 @@ class Weaver:
                 if said != [step]:
                     shown = replace(chunk, delta=cast("ev.TextMessageContent", said[0]).delta if said else "")
             else:
-                out += self._end_chunks(step)
+                out += self._end_chunk_stream(step)
         # One that only said what is held back has nothing to say, unless it opens the stream.
         is_empty = shown is not chunk and not shown.delta and len(steps) == 1 and chunk.metadata is UNSET
         return out if is_empty else [*out, shown]
 
-    def _end_chunks(self, step: Event) -> list[AnyEvent]:
+    def _end_chunk_stream(self, step: Event) -> list[AnyEvent]:
         """A stream of chunks is over. What was held back of it is its last chunk."""
         message = self._messages.get(step.message_id) if isinstance(step, ev.TextMessageEnd) else None
         if message is None or message.scanner is None:
             return self._flush()
         owner = cast("ev.TextMessageEnd", step).subagent_run_id
         tail = ev.TextMessageChunk(message_id=message.id, delta="", subagent_run_id=owner)
-        shown, ours = self._end(message, message.scanner, tail)
+        shown, ours = self._end_message(message, message.scanner, tail)
         return [*shown, *ours, *self._flush()]
 
-    def _end(
-        self, message: Message, scanner: Scanner, tail: ev.TextMessageContent | ev.TextMessageChunk
+    def _end_message(
+        self, message: MessageState, scanner: Scanner, tail: ev.TextMessageContent | ev.TextMessageChunk
     ) -> tuple[list[AnyEvent], list[AnyEvent]]:
         """What is still to be shown, as `tail`, and ours: all that the message cites is known now."""
         rest = scanner.close()
         message.scanner = None
         found = scanner.extraction()
         text = found.visible_text
-        self._ledger.note_text(message, text)
+        self._ledger.record_text(message, text)
         sources = {source.id: source for source in found.sources}
         sentences = Sentences(text)
         cited = [
             each
             for citation in found.citations
-            for each in self._resolved(citation, sources, text, sentences)
+            for each in self._resolve_citation(citation, sources, text, sentences)
         ]
         ours: list[AnyEvent] = []
         if cited or message.cited:
-            self._ledger.say_status(message, "extracting")
+            self._ledger.set_status(message, "extracting")
             ours = self._flush()
         self._cite(message, cited)
         if found.is_cut and message.error is None:
@@ -327,32 +327,32 @@ class Weaver:
         if scanner.is_cut:
             message.error = f"what it cites after {self._options.max_text} characters was not looked at"
         if message.pending:
-            self._ledger.say_status(message, "verifying")
-        self._ledger.complete(message)
+            self._ledger.set_status(message, "verifying")
+        self._ledger.complete_if_done(message)
         return [replace(tail, delta=rest)] if rest and self._options.strip_block else [], ours
 
     # --- citations ----------------------------------------------------------------------------------------
 
-    def _take_found(self, message: Message, scanner: Scanner) -> None:
+    def _cite_scanned(self, message: MessageState, scanner: Scanner) -> None:
         """Those that are complete while the text goes on. One without words of its own waits for the text."""
         found = scanner.citations[message.taken :]
         message.taken = len(scanner.citations)
         sources = {source.id: source for source in scanner.sources}
         quoted = [citation for citation in found if citation.refs[0].quote]
-        self._cite(message, [each for citation in quoted for each in self._resolved(citation, sources)])
+        self._cite(message, [each for citation in quoted for each in self._resolve_citation(citation, sources)])
 
-    def _resolved(
+    def _resolve_citation(
         self,
         citation: Citation,
         sources: dict[str, Source],
         text: str = "",
         sentences: Sentences | None = None,
-    ) -> Iterator[Cited]:
+    ) -> Iterator[MessageCitation]:
         """What a citation points to. What nothing in the text explains is among what tools returned."""
         for ref in citation.refs:
             source = sources[ref.source_id]
             label = source.record_id
-            meant = self._texts.meant(label) if source.kind == "unknown" and label is not None else None
+            meant = self._texts.find_by_label(label) if source.kind == "unknown" and label is not None else None
             if source.kind == "unknown" and meant is None and not ref.quote:
                 continue  # nothing says what it is, and there is nothing to look for
             if meant is not None:
@@ -360,79 +360,79 @@ class Weaver:
                 source = Source(
                     name, "web" if meant.url else "document", meant.url, meant.title, record_id=label
                 )
-            label = footnote(text, citation.marker)
+            label = footnote_label(text, citation.marker)
             claim = "" if ref.quote or sentences is None else cited_sentence(text, sentences, citation)
-            yield Cited(replace(ref, source_id=source.id), source, citation.ordinal, label, claim=claim)
+            yield MessageCitation(replace(ref, source_id=source.id), source, citation.ordinal, label, claim=claim)
 
-    def _cite(self, message: Message, found: Iterable[Cited]) -> None:
-        for cited in self._ledger.cite(message, found):
+    def _cite(self, message: MessageState, found: Iterable[MessageCitation]) -> None:
+        for cited in self._ledger.add_citations(message, found):
             if cited.ref.quote:
-                self.sources += self._texts.page_at(cited.source.url)
+                self.sources += self._texts.pages_to_fetch(cited.source.url)
 
     # --- what the agent says beside its text -----------------------------------------------------------
 
     def _on_tool(self, event: ev.ToolCallStart) -> list[AnyEvent]:
         self._tools[event.tool_call_id] = event.tool_call_name
-        self._echoes.stream(event.parent_message_id or event.tool_call_id)
+        self._echoes.note_streamed(event.parent_message_id or event.tool_call_id)
         return [event]
 
     def _on_result(self, event: ev.ToolCallResult) -> list[AnyEvent]:
-        self._echoes.stream(event.message_id)
-        self.sources += self._texts.add(in_result(event.content, self._tools.get(event.tool_call_id)))
+        self._echoes.note_streamed(event.message_id)
+        self.sources += self._texts.add(find_result_texts(event.content, self._tools.get(event.tool_call_id)))
         return [event]
 
-    def _take_metadata(self, message: Message, event: Event) -> None:
+    def _take_metadata(self, message: MessageState, event: Event) -> None:
         if event.metadata is not UNSET:
-            self._cite(message, given.in_metadata(event.metadata))
+            self._cite(message, given.find_metadata_citations(event.metadata))
 
     def _on_custom(self, event: ev.Custom) -> list[AnyEvent]:
-        name, cited = given.in_custom(event.name, event.value)
+        name, cited = given.find_custom_citations(event.name, event.value)
         # A payload that is known is read as what it is, not as a list of anything.
-        cited = self._provider.take(event.value) or cited
+        cited = self._provider.read_event(event.value) or cited
         if name is None:
-            self._take_loose(cited)
+            self._cite_unnamed(cited)
         elif name in self._messages:
-            self._take_given(self._messages[name], cited)
+            self._cite_given(self._messages[name], cited)
         return [event]
 
     def _on_raw(self, event: ev.RawEvent) -> list[AnyEvent]:
-        self._take_loose(self._provider.take(event.event))
+        self._cite_unnamed(self._provider.read_event(event.event))
         return [event]
 
-    def _take_loose(self, cited: list[Cited]) -> None:
+    def _cite_unnamed(self, cited: list[MessageCitation]) -> None:
         """Citations without the name of their message: they are of the last, or of the first to come."""
         if self._ledger.last is None:
             self._loose += cited
         else:
-            self._take_given(self._ledger.last, cited)
+            self._cite_given(self._ledger.last, cited)
 
-    def _take_given(self, message: Message, cited: list[Cited]) -> None:
+    def _cite_given(self, message: MessageState, cited: list[MessageCitation]) -> None:
         self._cite(message, cited)
         if cited and message.scanner is None and message.pending:
-            self._ledger.say_status(message, "verifying")
+            self._ledger.set_status(message, "verifying")
 
     def _on_snapshot(self, event: ev.StateSnapshot) -> list[AnyEvent]:
         ours = self._flush()
-        self._ledger.state.take_snapshot(event.snapshot)
+        self._ledger.state.apply_snapshot(event.snapshot)
         self._take_entries()
         return [*ours, event]
 
     def _on_delta(self, event: ev.StateDelta) -> list[AnyEvent]:
         ours = self._flush()
-        if self._ledger.state.take_delta(event.delta):
+        if self._ledger.state.apply_delta(event.delta):
             self._take_entries()
         return [*ours, event]
 
     def _take_entries(self) -> None:
         """Citations that the agent put into the state are checked like those in its text."""
         for name, entries in self._ledger.state.agent_entries():
-            cited = given.in_entries(entries, listed=True)
+            cited = given.find_entry_citations(entries, listed=True)
             if cited and name not in self._ledger.earlier and is_safe_key(name):
-                self._take_given(self._messages.get(name) or self._silent(name), cited)
+                self._cite_given(self._messages.get(name) or self._begin_without_text(name), cited)
 
-    def _silent(self, name: str) -> Message:
+    def _begin_without_text(self, name: str) -> MessageState:
         """A message of which no text was seen yet."""
-        message = self._ledger.begin(name)
+        message = self._ledger.begin_message(name)
         message.scanner = None
         return message
 
@@ -441,13 +441,13 @@ class Weaver:
         ours = self._flush()
         answers = {id_of(message): message for message in event.messages if is_answer(message)}
         visible = {name: visible_text(message["content"]) for name, message in answers.items()}
-        self._ledger.follow(visible)
-        self._note_echoes(self._echoes.find(event.messages) - self._messages.keys() - self._ledger.earlier)
+        self._ledger.follow_renamed_messages(visible)
+        self._note_echoes(self._echoes.find_echoes(event.messages) - self._messages.keys() - self._ledger.earlier)
         after: list[AnyEvent] = []
         for name, message in answers.items():
             if name not in self._ledger.earlier:
-                after += self._take_whole(name, message)
-        self._ledger.repeat(filter(None, answers))
+                after += self._scan_whole_answer(name, message)
+        self._ledger.resend(filter(None, answers))
         shown = [self._shown(message, visible) for message in event.messages]
         return [*ours, event if shown == event.messages else replace(event, messages=shown), *after]
 
@@ -456,26 +456,26 @@ class Weaver:
         name = id_of(message)
         if self._options.strip_block and is_answer(message):
             message = {**message, "content": visible[name]}
-        return self._marked(message)
+        return self._mark_if_posted(message)
 
-    def _marked(self, message: Any) -> Any:
+    def _mark_if_posted(self, message: Any) -> Any:
         """The message with the mark where a client posted it, and nowhere else."""
         return mark_posted(message) if id_of(message) in self._posted else without_mark(message)
 
-    def _take_whole(self, name: str, answer: Json) -> list[AnyEvent]:
+    def _scan_whole_answer(self, name: str, answer: Json) -> list[AnyEvent]:
         """What is new in an answer of a snapshot; maybe all of it was never streamed. Ours, to follow it."""
         ours: list[AnyEvent] = []
         if name not in self._messages and answer["content"]:
-            message = self._ledger.begin(name)
+            message = self._ledger.begin_message(name)
             scanner = cast("Scanner", message.scanner)
-            self._say(message, scanner, answer["content"])
-            _, ours = self._end(message, scanner, ev.TextMessageContent(name, ""))
+            self._scan_delta(message, scanner, answer["content"])
+            _, ours = self._end_message(message, scanner, ev.TextMessageContent(name, ""))
         metadata = answer.get("metadata")
         if name in self._messages and isinstance(metadata, dict):
-            self._take_given(self._messages[name], given.in_metadata(cast("Json", metadata)))
+            self._cite_given(self._messages[name], given.find_metadata_citations(cast("Json", metadata)))
         return ours
 
-    _HANDLERS: ClassVar[dict[type[Event], Callable[[Weaver, Any], list[AnyEvent]]]] = {
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[CitationAnnotator, Any], list[AnyEvent]]]] = {
         ev.RunStarted: _on_run,
         ev.TextMessageStart: _on_start,
         ev.TextMessageContent: _on_content,

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from citewire.agui import records
 from citewire.agui.events import Json
-from citewire.agui.listed import OURS, is_own, key_of, note_in, note_of, unannotated
-from citewire.agui.records import counts, read_record
-from citewire.agui.settling import settling_patches
+from citewire.agui.listed import CITEWIRE_KEY, is_own_list, key_of, read_note, read_note_without_owner, remove_notes
+from citewire.agui.records import count_statuses, read_record
+from citewire.agui.settling import unfinished_message_patches
 from citewire.agui.state import CITATIONS, record_of, summary_of
-from citewire.patch import apply
+from citewire.patch import apply_patch
 
 __all__ = ["WrittenVerdicts"]
 
@@ -45,13 +45,13 @@ class WrittenVerdicts:
 
     def add_entry(self, thread_id: str, message_id: str, entry: Json) -> None:
         """This entry of a list of citations was written, or our note in it."""
-        self.add(thread_id, message_id, key_of(entry) or "", _shown(entry), note_of(entry))
+        self.add(thread_id, message_id, key_of(entry) or "", _shown(entry), read_note_without_owner(entry))
 
     def has_entry(self, thread_id: str, message_id: str, entry: Json) -> bool:
         """Whether exactly this entry was written, with this note."""
-        return self.has(thread_id, message_id, key_of(entry) or "", _shown(entry), note_of(entry))
+        return self.has(thread_id, message_id, key_of(entry) or "", _shown(entry), read_note_without_owner(entry))
 
-    def only_ours(self, state: Any, state_key: str, thread_id: str) -> Any:
+    def drop_foreign_verdicts(self, state: Any, state_key: str, thread_id: str) -> Any:
         """The state without verdicts that were not written here: what they are about is pending."""
         if not isinstance(state, dict):
             return state
@@ -60,7 +60,7 @@ class WrittenVerdicts:
         fields.pop(state_key, None)
         messages: Json = {}
         if record is not None:
-            fields[state_key] = self._only_ours_in(record, thread_id)
+            fields[state_key] = self._drop_foreign_in_record(record, thread_id)
             messages = fields[state_key]["messages"]
         if isinstance(lists := fields.get(CITATIONS), dict):
             fields[CITATIONS] = {
@@ -68,9 +68,9 @@ class WrittenVerdicts:
                 for name, entries in cast("Json", lists).items()
                 if isinstance(entries, list)
             }
-        return apply(fields, settling_patches(fields, state_key))
+        return apply_patch(fields, unfinished_message_patches(fields, state_key))
 
-    def _only_ours_in(self, record: Json, thread_id: str) -> Json:
+    def _drop_foreign_in_record(self, record: Json, thread_id: str) -> Json:
         messages = {
             name: self._message(message, name, thread_id) for name, message in record["messages"].items()
         }
@@ -84,7 +84,7 @@ class WrittenVerdicts:
             for key, each in posted.items()
             if key in citations and self.has(thread_id, name, key, citations[key], each)
         }
-        counted = counts(verdicts.values())
+        counted = count_statuses(verdicts.values())
         counted["pending"] = len(citations) - len(verdicts)
         status = _status(message["status"], bool(counted["pending"]), len(verdicts) < len(posted))
         error = message.get("error") if status != "complete" else None
@@ -103,7 +103,7 @@ class WrittenVerdicts:
         own: set[str | None] = set()
         for at, each in enumerate(entries, 1):
             entry = self._entry(each, at, name, thread_id, message)
-            if is_own([entry]):
+            if is_own_list([entry]):
                 if key_of(entry) in own:
                     continue
                 own.add(key_of(entry))
@@ -112,16 +112,16 @@ class WrittenVerdicts:
 
     def _entry(self, entry: Any, at: int, name: str, thread_id: str, message: Json | None) -> Any:
         """An entry as we wrote it. Any other one of ours is made anew from its citation in the record."""
-        ours = note_in(entry)
+        ours = read_note(entry)
         if ours is not None and self.has_entry(thread_id, name, entry):
             return entry
         if ours is None or ours.get("own") is not True:
-            return unannotated([entry])[0]
+            return remove_notes([entry])[0]
         key = key_of(entry) or ""
         made = None if message is None else _made_anew(message, key, at)
         if made is None:
             pending = {"own": True, "key": key, "status": "pending"}
-            return {**entry, "extra": {**entry["extra"], OURS: pending}}
+            return {**entry, "extra": {**entry["extra"], CITEWIRE_KEY: pending}}
         self.add_entry(thread_id, name, made)
         return made
 
@@ -164,7 +164,7 @@ def _made_anew(message: Json, key: str, at: int) -> Json | None:
     verdict = message["verifications"].get(key)
     said = {"status": "pending"} if verdict is None else verdict["citewire"]
     note = {name: value for name, value in said.items() if name != "proof"}
-    return {**records.entry(cited, key, at), "extra": {OURS: {"own": True, "key": key, **note}}}
+    return {**records.make_entry(cited, key, at), "extra": {CITEWIRE_KEY: {"own": True, "key": key, **note}}}
 
 
 def _shown(entry: Json) -> Json:

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from citewire.audit.chain_check import Known
+from citewire.audit.chain_check import KnownHashes
 from citewire.audit.findings import Findings
-from citewire.audit.signing import KeyIntroduced
+from citewire.audit.signing import KeyIntroduction
 from citewire.audit.statements import (
     ApiKey,
-    Mark,
+    ChainPoint,
     Position,
     Removal,
     SignedHead,
     Statement,
     Tombstone,
 )
-from citewire.audit.thread import PREFIX, date_of, thread_of
+from citewire.audit.thread import THREAD_LOG_PREFIX, date_of, thread_of
 from citewire.errors import CitewireError, ShapeError
 
-__all__ = ["NAME", "AuditFold", "date_of_ms", "known_of_audit_log", "name_of", "time_of"]
+__all__ = ["AUDIT_LOG_NAME", "AuditFold", "date_of_ms", "known_audit_log_hashes", "name_of", "parse_time_ms"]
 
-NAME = "the audit log"
+AUDIT_LOG_NAME = "the audit log"
 # Milliseconds by which the clocks of two servers may differ.
 _SKEW = 60_000
 # Milliseconds that a deletion may take after it was signed.
@@ -47,7 +47,7 @@ class AuditFold:
         self._channels: dict[str, str] = {}
         self._erased: dict[str, Tombstone] = {}
         self._hashes: dict[str, dict[int, str]] = {}
-        self._first_floors: dict[str, Mark] = {}
+        self._first_floors: dict[str, ChainPoint] = {}
         self._trims: dict[str, dict[int, str]] = {}
         self._deletions: dict[str, Removal] = {}
         self.began = 1 << 62
@@ -80,9 +80,9 @@ class AuditFold:
                 self._on_position(n, statement)
             case Removal():
                 self._on_removal(n, statement)
-            case KeyIntroduced():
+            case KeyIntroduction():
                 is_pinned = n <= self._pinned
-                self._tell(f"row {n}", self._findings.trust.introduce(statement, is_pinned=is_pinned))
+                self._report(f"row {n}", self._findings.trust.introduce(statement, is_pinned=is_pinned))
             case Tombstone():
                 self._on_tombstone(n, statement)
             case ApiKey():
@@ -93,21 +93,21 @@ class AuditFold:
     def _on_head(self, n: int, head: SignedHead) -> None:
         name = f"head {head.number}"
         is_pinned = n <= self._pinned or head in self._kept
-        self._tell(name, self._findings.trust.problem(head, is_pinned=is_pinned))
+        self._report(name, self._findings.trust.find_problem(head, is_pinned=is_pinned))
         try:
-            self.began = min(self.began, time_of(head.at))
-            self.since = max(self.since, time_of(head.at) - _SKEW)
+            self.began = min(self.began, parse_time_ms(head.at))
+            self.since = max(self.since, parse_time_ms(head.at) - _SKEW)
         except ShapeError as exc:
-            self._tell(name, exc.message)
+            self._report(name, exc.message)
         before = self.heads[-1] if self.heads else None
         if head.number != (before.number + 1 if before else 1):
-            self._tell(name, f"it comes after head {before.number if before else 0}: one between is missing")
+            self._report(name, f"it comes after head {before.number if before else 0}: one between is missing")
         elif head.previous != (before.digest if before else ""):
-            self._tell(name, "it does not follow the head before it")
+            self._report(name, "it does not follow the head before it")
         signed = self._recent.get(head.n)
         if signed != head.hash:
             first = min(self._recent, default=n)
-            self._tell(name, f"a row from {first} to {head.n} of {NAME} is not the one that was signed")
+            self._report(name, f"a row from {first} to {head.n} of {AUDIT_LOG_NAME} is not the one that was signed")
         self.heads.append(head)
         self._recent = {at: found for at, found in self._recent.items() if at >= n}
         for at, position in self._unsigned:
@@ -127,8 +127,8 @@ class AuditFold:
         self._unsigned.append((n, position))
 
     def _on_removal(self, n: int, removal: Removal) -> None:
-        problem = self._findings.trust.problem(removal, is_pinned=n <= self._pinned)
-        self._tell(f"row {n} of {NAME}", problem)
+        problem = self._findings.trust.find_problem(removal, is_pinned=n <= self._pinned)
+        self._report(f"row {n} of {AUDIT_LOG_NAME}", problem)
         if problem is not None or not self._is_same_channel(n, removal):
             return
         self._note_hash(n, removal, removal.n, removal.hash)
@@ -167,20 +167,20 @@ class AuditFold:
             self._contradiction(n, f"it has another hash of row {row} of {_named(about)} than an earlier row")
 
     def _contradiction(self, n: int, what: str) -> None:
-        self._findings.broken(f"row {n} of {NAME}", what)
+        self._findings.add_break(f"row {n} of {AUDIT_LOG_NAME}", what)
 
-    def _tell(self, where: str, problem: str | None) -> None:
+    def _report(self, where: str, problem: str | None) -> None:
         if problem:
-            self._findings.broken(where, problem)
+            self._findings.add_break(where, problem)
 
-    def known(self, epoch: str) -> Known:
+    def known_hashes(self, epoch: str) -> KnownHashes:
         """What is known of the channel with this epoch."""
         covered = self._covered.get(epoch, 0)
-        return Known(self._hashes.get(epoch, {}), "a signed head", self.since, covered)
+        return KnownHashes(self._hashes.get(epoch, {}), "a signed head", self.since, covered)
 
-    def known_of_deleted(self, epoch: str) -> Known:
+    def known_of_deleted(self, epoch: str) -> KnownHashes:
         """What is known of a deleted channel. Perhaps no head saw it alive, so that its rows may be older."""
-        return self.known(epoch)._replace(since=0)
+        return self.known_hashes(epoch)._replace(since=0)
 
     def deletion(self, epoch: str) -> Removal | None:
         """Who deleted the channel with this epoch, as far as that is signed."""
@@ -192,18 +192,18 @@ class AuditFold:
         if removal is None:
             return None
         try:
-            signed = time_of(removal.at)
+            signed = parse_time_ms(removal.at)
         except ShapeError as exc:
             return f"the signed statement of its deletion has no time: {exc.message}"
         if signed - _SKEW <= at <= signed + _SKEW + _DELETION:
             return None
         return f"it was deleted at {date_of_ms(at)}, and the signed statement of that is of {removal.at}"
 
-    def has_to_explain(self, stone: Tombstone) -> bool:
+    def needs_signed_deletion(self, stone: Tombstone) -> bool:
         """Whether a deletion has to be signed: not one from before the first head that no head knows of."""
         return stone.epoch in self.positions or stone.at >= self.began
 
-    def explains(self, epoch: str, floor: Mark) -> bool:
+    def is_removal_signed(self, epoch: str, floor: ChainPoint) -> bool:
         """Whether it is signed that the rows up to this one were removed.
 
         What was removed before a channel was first noted is not known: its floor counts as it was then.
@@ -211,16 +211,16 @@ class AuditFold:
         return self._trims.get(epoch, {}).get(floor.n) == floor.hash or self._first_floors.get(epoch) == floor
 
 
-def known_of_audit_log(epoch: str, kept: Iterable[SignedHead]) -> Known:
+def known_audit_log_hashes(epoch: str, kept: Iterable[SignedHead]) -> KnownHashes:
     """What heads that were kept elsewhere say of the audit log itself."""
     heads = [head for head in kept if head.epoch == epoch]
     said = ", ".join(f"head {head.number}" for head in heads)
-    return Known({head.n: head.hash for head in heads}, f"{said}, kept elsewhere,")
+    return KnownHashes({head.n: head.hash for head in heads}, f"{said}, kept elsewhere,")
 
 
 def name_of(channel: str) -> str:
     """What a channel is called in findings."""
-    return f"thread {thread_of(channel)}" if channel.startswith(PREFIX) else f"channel {channel}"
+    return f"thread {thread_of(channel)}" if channel.startswith(THREAD_LOG_PREFIX) else f"channel {channel}"
 
 
 def _named(about: Position | Tombstone | Removal) -> str:
@@ -235,7 +235,7 @@ def date_of_ms(at: int) -> str:
         return f"{at} ms, which is no time,"
 
 
-def time_of(text: str) -> int:
+def parse_time_ms(text: str) -> int:
     """Milliseconds since 1970 of a time as statements have it. Raises `ShapeError`."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -12,13 +12,13 @@ from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import ShapeError
 
-__all__ = ["CHANNEL", "Held", "Sources", "SourcesFold"]
+__all__ = ["SOURCES_CHANNEL", "RecordedSource", "RecordedSources", "SourcesFold"]
 
-CHANNEL = "sources"
+SOURCES_CHANNEL = "sources"
 _KINDS = ("added", "removed")
 
 
-class Held(Struct, frozen=True, omit_defaults=True):
+class RecordedSource(Struct, frozen=True, omit_defaults=True):
     """A source. Without a sha256 its bytes could not be had."""
 
     id: str
@@ -30,45 +30,45 @@ class Held(Struct, frozen=True, omit_defaults=True):
     by: Actor | None = None
 
 
-class Sources(Struct, frozen=True, tag="sources"):
+class RecordedSources(Struct, frozen=True, tag="sources"):
     """The sources there were after row `n` of their log."""
 
     n: int
-    sources: list[Held]
+    sources: list[RecordedSource]
 
 
 class SourcesFold:
     """What the rows of the log of sources come to. `take` them in order."""
 
     def __init__(self) -> None:
-        self._changes: list[tuple[int, int, str, Held]] = []
+        self._changes: list[tuple[int, int, str, RecordedSource]] = []
 
     @staticmethod
-    def tells(kind: str) -> bool:
+    def is_source_kind(kind: str) -> bool:
         """Whether rows of a kind say what sources there are; others say who refers to them."""
         return kind in _KINDS
 
     def take(self, row: Row) -> None:
         """Take in a row. A `CitewireError` where it is none of sources."""
-        if self.tells(row.kind):
+        if self.is_source_kind(row.kind):
             try:
-                held = msgspec.convert(codec.decode(row.data), Held)
+                held = msgspec.convert(codec.decode(row.data), RecordedSource)
             except msgspec.ValidationError as exc:
                 raise ShapeError(str(exc)) from exc
             self._changes.append((row.n, row.tick, row.kind, held))
 
-    def at(self, tick: int) -> int:
+    def row_at(self, tick: int) -> int:
         """The row after which the sources were as they were at this tick; 0 for none."""
         past = bisect_right(self._changes, tick, key=lambda change: change[1])
         return self._changes[past - 1][0] if past else 0
 
-    def after(self, n: int) -> Sources:
+    def sources_after(self, n: int) -> RecordedSources:
         """The sources after this row."""
-        held: dict[str, Held] = {}
+        held: dict[str, RecordedSource] = {}
         for number, _, kind, source in self._changes:
             if number > n:
                 break
             held.pop(source.id, None)
             if kind == "added":
                 held[source.id] = source
-        return Sources(n, list(held.values()))
+        return RecordedSources(n, list(held.values()))

@@ -17,20 +17,20 @@ from msgspec import Struct
 from citewire.agui.events import write_json
 from citewire.audit import record
 from citewire.audit import statements as audit_log
-from citewire.audit.catalog import CHANNEL, SourcesFold
-from citewire.audit.citation import Citation
-from citewire.audit.signing import AuditKey, Signed
-from citewire.audit.statements import Mark, mark_of
-from citewire.audit.thread import PREFIX, ThreadFold, channel_of, date_of, thread_of
-from citewire.audit.which import Which
-from citewire.channels.store import Chain, Link, Log, Row
+from citewire.audit.catalog import SOURCES_CHANNEL, SourcesFold
+from citewire.audit.citation import RecordedCitation
+from citewire.audit.signing import AuditKey, SignedStatement
+from citewire.audit.statements import ChainPoint, chain_point_of
+from citewire.audit.thread import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
+from citewire.audit.which import AuditFilter
+from citewire.channels.store import Chain, ChainLink, Log, Row
 from citewire.errors import ShapeError
 
 __all__ = [
-    "ALWAYS_SHOWN", "FORMAT", "ChainLine", "Digest", "EndLine", "ExportLine", "RowLine", "export", "said",
+    "ALWAYS_SHOWN", "EXPORT_FORMAT", "ChainLine", "Digest", "EndLine", "ExportLine", "RowLine", "export_jsonl", "derive_lines",
 ]  # fmt: skip
 
-FORMAT = 2
+EXPORT_FORMAT = 2
 ALWAYS_SHOWN = frozenset({"begin", "head", "key"})
 """The kinds of rows of the audit log whose content is in every export."""
 _ABOUT_CHANNELS = audit_log.Position | audit_log.Tombstone | audit_log.Removal
@@ -44,7 +44,7 @@ class ExportLine(Struct, frozen=True, tag="export"):
     format: int
     made: str
     by: str
-    which: Which
+    which: AuditFilter
 
 
 class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
@@ -52,8 +52,8 @@ class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
 
     channel: str
     epoch: str
-    floor: Mark
-    head: Mark
+    floor: ChainPoint
+    head: ChainPoint
     thread: str | None = None
     deleted: str | None = None
 
@@ -71,7 +71,7 @@ class RowLine(Struct, frozen=True, omit_defaults=True, tag="row"):
     content: str | None = None
 
 
-class EndLine(Signed, frozen=True, tag="end"):
+class EndLine(SignedStatement, frozen=True, tag="end"):
     """The last line: how many there are before it, and the sha256 of all their bytes, signed.
 
     Without a key there is no signature, and anybody could have written it.
@@ -99,15 +99,15 @@ class Digest:
         return EndLine(lines=self.lines, sha256=self._hash.hexdigest())
 
 
-async def export(
-    log: Log, which: Which, made: str, by: str, key: AuditKey | None = None
+async def export_jsonl(
+    log: Log, which: AuditFilter, made: str, by: str, key: AuditKey | None = None
 ) -> AsyncIterator[bytes]:
     """The lines of an export of a snapshot, each with its end, signed with the key if there is one.
 
     It holds no more than a thread at a time.
     """
     digest = Digest()
-    async for line in _lines(log, ExportLine(FORMAT, made, by, which)):
+    async for line in _lines(log, ExportLine(EXPORT_FORMAT, made, by, which)):
         yield digest.take(line)
     yield _line(key.sign(digest.end) if key else digest.end)
 
@@ -117,27 +117,27 @@ async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
     async for line in _audit_lines(log, first.which):
         yield line
     sources, shown = SourcesFold(), set[int]()
-    if chain := await record.chain_of(log, CHANNEL):
+    if chain := await record.read_chain(log, SOURCES_CHANNEL):
         yield _chain_line(chain)
-        async for row in record.rows_of(log, chain):
+        async for row in record.read_rows(log, chain):
             sources.take(row)
             # Who refers to a source is said with each thread, and not of threads that nobody asked for.
-            yield _row_line(row) if sources.tells(row.kind) else _link_line(row.link)
+            yield _row_line(row) if sources.is_source_kind(row.kind) else _link_line(row.link)
     with SpooledTemporaryFile(_HELD) as rows:
 
-        def begin() -> record.Keep:
+        def begin() -> record.RowSink:
             rows.seek(0)
             rows.truncate()
             return lambda row: rows.write(_row_line(row))
 
-        async for thread in record.told(log, first.which, begin):
+        async for thread in record.read_threads(log, first.which, begin):
             yield _chain_line(thread.chain)
             rows.seek(0)
             for line in rows:
                 yield line
-            for line in said(thread.fold, thread.citations, sources, shown):
+            for line in derive_lines(thread.fold, thread.citations, sources, shown):
                 yield line
-    async for erased in record.erased(log, first.which):
+    async for erased in record.find_erased_threads(log, first.which):
         yield _chain_line(Chain(erased.floor, erased.head), date_of(erased.at * 1000))
         after = erased.floor.n
         while links := await log.links(erased.head.epoch, after):
@@ -146,33 +146,33 @@ async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
             after = links[-1].n
 
 
-async def _audit_lines(log: Log, which: Which) -> AsyncIterator[bytes]:
+async def _audit_lines(log: Log, which: AuditFilter) -> AsyncIterator[bytes]:
     """The audit log; of threads that nobody asked for, only the hashes."""
-    chain = await record.chain_of(log, audit_log.CHANNEL)
+    chain = await record.read_chain(log, audit_log.AUDIT_CHANNEL)
     if chain is None:
         return
     wanted = await _wanted(log, which)
     yield _chain_line(chain)
-    async for row in record.rows_of(log, chain):
+    async for row in record.read_rows(log, chain):
         yield _row_line(row) if wanted is None or _is_shown(row, wanted) else _link_line(row.link)
 
 
-async def _wanted(log: Log, which: Which) -> set[str] | None:
+async def _wanted(log: Log, which: AuditFilter) -> set[str] | None:
     """The names and the epochs of the channels that an export holds; None for all.
 
     Rows about an epoch are shown whatever they call its channel, so that a renamed thread is found.
     """
-    if which == Which():
+    if which == AuditFilter():
         return None
-    wanted = {CHANNEL}
+    wanted = {SOURCES_CHANNEL}
     if which.thread is not None:
         wanted.add(channel_of(which.thread))
-        if chain := await record.chain_of(log, channel_of(which.thread)):
+        if chain := await record.read_chain(log, channel_of(which.thread)):
             wanted.add(chain.head.epoch)
     else:
-        async for thread in record.told(log, which):
+        async for thread in record.read_threads(log, which):
             wanted |= {thread.chain.head.channel, thread.chain.head.epoch}
-    async for erased in record.erased(log, which):
+    async for erased in record.find_erased_threads(log, which):
         wanted.add(erased.head.epoch)
     return wanted
 
@@ -181,20 +181,20 @@ def _is_shown(row: Row, wanted: set[str]) -> bool:
     if row.kind in ALWAYS_SHOWN:
         return True
     try:
-        about = audit_log.statement_in(row)
+        about = audit_log.read_statement(row)
     except ShapeError:
         return True  # whoever checks the export is to see what it is
     return isinstance(about, _ABOUT_CHANNELS) and not wanted.isdisjoint((about.channel, about.epoch))
 
 
-def said(
-    fold: ThreadFold, citations: Iterable[Citation], sources: SourcesFold, shown: set[int]
+def derive_lines(
+    fold: ThreadFold, citations: Iterable[RecordedCitation], sources: SourcesFold, shown: set[int]
 ) -> Iterator[bytes]:
     """What the rows of a thread come to. Each set of sources is there once, before the first run with it."""
-    for run in fold.runs(sources.at):
+    for run in fold.runs(sources.row_at):
         if run.sources and run.sources not in shown:
             shown.add(run.sources)
-            yield _line(sources.after(run.sources))
+            yield _line(sources.sources_after(run.sources))
         yield _line(run)
     for citation in citations:
         yield _line(citation)
@@ -206,8 +206,8 @@ def _line(value: Struct) -> bytes:
 
 def _chain_line(chain: Chain, deleted: str | None = None) -> bytes:
     head = chain.head
-    thread = thread_of(head.channel) if head.channel.startswith(PREFIX) else None
-    return _line(ChainLine(head.channel, head.epoch, mark_of(chain.floor), mark_of(head), thread, deleted))
+    thread = thread_of(head.channel) if head.channel.startswith(THREAD_LOG_PREFIX) else None
+    return _line(ChainLine(head.channel, head.epoch, chain_point_of(chain.floor), chain_point_of(head), thread, deleted))
 
 
 def _row_line(row: Row) -> bytes:
@@ -218,5 +218,5 @@ def _row_line(row: Row) -> bytes:
     return _line(RowLine(row.n, row.tick, row.kind, row.before.hex(), row.id, text, coded))
 
 
-def _link_line(link: Link) -> bytes:
+def _link_line(link: ChainLink) -> bytes:
     return _line(RowLine(link.n, link.tick, link.kind, link.before.hex(), content=link.content.hex()))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from citewire.audit.findings import Break, Findings
-from citewire.audit.statements import Mark
-from citewire.channels.store import Link, first_hash
+from citewire.audit.statements import ChainPoint
+from citewire.channels.store import ChainLink, first_hash
 
-__all__ = ["ChainCheck", "Known"]
+__all__ = ["ChainCheck", "KnownHashes"]
 
 
-class Known(NamedTuple):
+class KnownHashes(NamedTuple):
     """What is known of a channel from elsewhere: the hashes of some of its rows, and who says so.
 
     Rows after number `covered` were written `since` a time in milliseconds, 0 where that is not known.
@@ -33,7 +33,7 @@ class ChainCheck:
     """The rows of one chain as they come, up to the first that does not fit."""
 
     def __init__(
-        self, name: str, channel: str, epoch: str, ends: tuple[Mark, Mark], findings: Findings, known: Known
+        self, name: str, channel: str, epoch: str, ends: tuple[ChainPoint, ChainPoint], findings: Findings, known: KnownHashes
     ) -> None:
         self.name, self._findings, self._known = name, findings, known
         self.floor, self.head = ends
@@ -41,39 +41,39 @@ class ChainCheck:
         self._sure, self._last_known, self._awaited = self.floor.n, known.last, 0
         self.is_whole = True
         if self.floor.n == 0 and self.floor.hash != first_hash(channel, epoch).hex():
-            self.stop("the chain does not begin as that of this channel does")
+            self.fail("the chain does not begin as that of this channel does")
         self._compare()
 
-    def stop(self, what: str) -> None:
+    def fail(self, what: str) -> None:
         """Say what is wrong; nothing that comes later can be checked."""
         self.is_whole = False
-        self._findings.broken(self.name, what)
+        self._findings.add_break(self.name, what)
 
-    def take(self, link: Link) -> bool:
+    def take(self, link: ChainLink) -> bool:
         """Whether all is well up to and with this row."""
         if not self.is_whole:
-            self._look_back(link.n)
+            self._check_out_of_order(link.n)
             return False
         if link.n <= self.n:
-            self.stop(f"row {link.n} is there twice or was inserted, after row {self.n}")
+            self.fail(f"row {link.n} is there twice or was inserted, after row {self.n}")
         elif link.n > self.n + 1:
             self._awaited = self.n + 1
-            self.stop(f"{_rows(self.n + 1, link.n - 1)} missing before row {link.n}")
+            self.fail(f"{_rows(self.n + 1, link.n - 1)} missing before row {link.n}")
         elif link.before.hex() != self.hash:
             is_first = self.n == self.floor.n
-            self.stop(f"row {link.n} is not the first" if is_first else _changed(self.n))
+            self.fail(f"row {link.n} is not the first" if is_first else _changed(self.n))
         self._check_time(link)
         self.n, self.hash, self._tick = link.n, link.hash.hex(), link.tick
         self._compare()
         return self.is_whole
 
-    def _check_time(self, link: Link) -> None:
+    def _check_time(self, link: ChainLink) -> None:
         if not self.is_whole:
             return
         if link.tick <= self._tick:
-            self.stop(f"row {link.n} is dated before row {self.n}")
+            self.fail(f"row {link.n} is dated before row {self.n}")
         elif link.n > self._known.covered and link.tick < self._known.since * 1000:
-            self.stop(f"row {link.n} is dated before the last head, after which it was written")
+            self.fail(f"row {link.n} is dated before the last head, after which it was written")
 
     def _compare(self) -> None:
         """Compare the row that we have come to with what is known of it."""
@@ -83,10 +83,10 @@ class ChainCheck:
         if expected != self.hash:
             first = self._sure + 1
             what = f"row {self.n}" if first >= self.n else f"a row from {first} to {self.n}"
-            self.stop(f"{what} was changed: {self._known.says} has another hash of row {self.n}")
+            self.fail(f"{what} was changed: {self._known.says} has another hash of row {self.n}")
         self._sure = self.n
 
-    def _look_back(self, n: int) -> None:
+    def _check_out_of_order(self, n: int) -> None:
         """What is missing where it belongs may come later."""
         if n == self._awaited:
             self._awaited = 0
@@ -97,11 +97,11 @@ class ChainCheck:
         if not self.is_whole:
             return
         if self.n != self.head.n:
-            self.stop(f"it ends with row {self.n}, not with row {self.head.n}")
+            self.fail(f"it ends with row {self.n}, not with row {self.head.n}")
         elif self.hash != self.head.hash:
-            self.stop(_changed(self.n))
+            self.fail(_changed(self.n))
         elif self._last_known > self.n:
-            self.stop(
+            self.fail(
                 f"{_rows(self.n + 1, self._last_known)} missing at its end: {self._known.says} has them"
             )
 

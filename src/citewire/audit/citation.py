@@ -10,10 +10,10 @@ from msgspec import Struct
 from citewire.agui.events import Json
 from citewire.channels.actor import Actor
 
-__all__ = ["Citation", "Found", "Review", "Run", "Verdict"]
+__all__ = ["RecordedCitation", "RecordedRetrieval", "RecordedReview", "RecordedRun", "RecordedVerdict"]
 
 
-class Review(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class RecordedReview(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What somebody who looked at a citation did. `at` is the server's time, `claimed_at` the client's."""
 
     who: str
@@ -24,7 +24,7 @@ class Review(Struct, frozen=True, omit_defaults=True, rename="camel"):
     by: Actor | None = None
 
 
-class Found(Struct, frozen=True, omit_defaults=True):
+class RecordedRetrieval(Struct, frozen=True, omit_defaults=True):
     """A text that a run was given or retrieved."""
 
     name: str
@@ -34,7 +34,7 @@ class Found(Struct, frozen=True, omit_defaults=True):
     page: int | None = None
 
 
-class Run(Struct, frozen=True, omit_defaults=True, tag="run"):
+class RecordedRun(Struct, frozen=True, omit_defaults=True, tag="run"):
     """A run: who asked for it, how it ended, what it retrieved.
 
     The sources it had are those after row `sources` of their log, 0 for none.
@@ -47,10 +47,10 @@ class Run(Struct, frozen=True, omit_defaults=True, tag="run"):
     who: str
     sources: int
     outcome: str | None
-    retrieved: list[Found]
+    retrieved: list[RecordedRetrieval]
 
 
-class Verdict(Struct, frozen=True, omit_defaults=True):
+class RecordedVerdict(Struct, frozen=True, omit_defaults=True):
     """What became of what a citation quotes. `row` and `hash` are those of the row that says so.
 
     `origin` is set where a client brought the source.
@@ -68,7 +68,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     origin: str | None = None
 
 
-class Citation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="citation"):
+class RecordedCitation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="citation"):
     """A citation: by whom, in which answer, of what; the last verdict, those before it, and who looked at it.
 
     `cites` is what it says of its source. Without a verdict it is pending. Where it was not the agent who
@@ -85,9 +85,9 @@ class Citation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="cit
     asked_by: str
     quote: str
     cites: Json
-    verdict: Verdict | None
-    earlier: list[Verdict]
-    reviews: list[Review]
+    verdict: RecordedVerdict | None
+    earlier: list[RecordedVerdict]
+    reviews: list[RecordedReview]
     annotation: str | None = None
 
     @property
@@ -107,7 +107,7 @@ class Citation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="cit
         return (self.verdict and self.verdict.source) or next((str(name) for name in said if name), "")
 
     @property
-    def names(self) -> set[str]:
+    def source_names(self) -> set[str]:
         """All that its source goes by."""
         names = {self.cites.get(name) for name in ("title", "attachmentId", "url", "siteName")}
         names.add(_host(self.cites.get("url")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from citewire.audit.signing import Trust
+from citewire.audit.signing import TrustedKeys
 
 __all__ = ["Break", "Findings"]
 
@@ -19,16 +19,16 @@ class Break(NamedTuple):
 class Findings:
     """What came of a verification with these trusted keys."""
 
-    def __init__(self, trust: Trust | None = None) -> None:
-        self.trust = trust or Trust()
+    def __init__(self, trust: TrustedKeys | None = None) -> None:
+        self.trust = trust or TrustedKeys()
         self.breaks: list[Break] = []
         self.notes: list[str] = []
         self.rows = 0
 
-    def broken(self, where: str, what: str) -> None:
+    def add_break(self, where: str, what: str) -> None:
         """Something is wrong."""
         self.breaks.append(Break(where, what))
 
-    def note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Something is as it may be, and a person should know."""
         self.notes.append(text)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.audit.signing import AuditKey
-from citewire.audit.statements import CHANNEL, Position, SignedHead, Statement, Tombstone, statement_in
+from citewire.audit.statements import AUDIT_CHANNEL, Position, SignedHead, Statement, Tombstone, read_statement
 from citewire.audit.thread import date_of
 from citewire.channels.store import (
     PAGE_ROWS,
@@ -28,14 +28,14 @@ from citewire.channels.store import (
     Entry,
     Extent,
     Log,
-    Place,
+    ChannelPosition,
     StoreError,
-    Values,
+    SlotValues,
     now_ms,
 )
 from citewire.errors import ShapeError
 
-__all__ = ["HeadWriter", "Superseded"]
+__all__ = ["HeadWriter", "HeadSuperseded"]
 
 # Positions that are written in one change, and rows that are read at once.
 _PAGE = 1000
@@ -45,7 +45,7 @@ _LAST, _PAST_ALL = "!head", "\U0010ffff"
 _DIGITS = 18
 
 
-class _Last(Struct, frozen=True):
+class _LastHead(Struct, frozen=True):
     """The last head, the row in which it is, and the last tombstone that was noted; with an HMAC of that."""
 
     head: SignedHead | None = None
@@ -54,7 +54,7 @@ class _Last(Struct, frozen=True):
     mac: str = ""
 
 
-class Superseded(StoreError):
+class HeadSuperseded(StoreError):
     """Another server has written a head meanwhile."""
 
 
@@ -74,12 +74,12 @@ class HeadWriter:
         async with self._store.snapshot() as snapshot:
             await self._note_positions(snapshot, number)
             tombstone = await self._note_tombstones(snapshot, last.tombstone)
-        end = await self._store.head(CHANNEL)
+        end = await self._store.head(AUDIT_CHANNEL)
         if end is None:
             await self._put([Entry("begin", "begin", b"")], {})
-            end = await self._store.head(CHANNEL)
+            end = await self._store.head(AUDIT_CHANNEL)
         if end is None:
-            raise Superseded("the audit log is gone")
+            raise HeadSuperseded("the audit log is gone")
         if last.head and end.n == last.row and last.head.key == self._key.public:
             return last.head
         head = self._key.sign(
@@ -93,26 +93,26 @@ class HeadWriter:
         return (await self._last(await self._last_slot())).head
 
     async def _last_slot(self) -> bytes | None:
-        return (await self._store.values(CHANNEL, [_LAST]))[_LAST]
+        return (await self._store.values(AUDIT_CHANNEL, [_LAST]))[_LAST]
 
-    async def _last(self, slot: bytes | None) -> _Last:
+    async def _last(self, slot: bytes | None) -> _LastHead:
         """What the slot says of the last head. Where it is not ours, the last head that the log has.
 
         The row and the last tombstone are then 0: a head is written, and all tombstones are noted.
         """
         try:
-            last = msgspec.json.decode(slot or b"{}", type=_Last)
+            last = msgspec.json.decode(slot or b"{}", type=_LastHead)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            last = _Last()
+            last = _LastHead()
         is_ours = compare_digest(last.mac.encode(), self._mac_of(last).encode())
-        return last if is_ours else _Last(await self._last_in_log())
+        return last if is_ours else _LastHead(await self._last_in_log())
 
     async def _last_in_log(self) -> SignedHead | None:
         last, row_n, after = None, 0, "head:"
-        while rows := await self._store.named(CHANNEL, after, "head;"):
+        while rows := await self._store.rows_by_id(AUDIT_CHANNEL, after, "head;"):
             for row in rows:
                 try:
-                    head = statement_in(row)
+                    head = read_statement(row)
                 except ShapeError:
                     continue
                 if isinstance(head, SignedHead) and row.n > row_n:
@@ -120,7 +120,7 @@ class HeadWriter:
             after = rows[-1].id
         return last
 
-    def _mac_of(self, last: _Last) -> str:
+    def _mac_of(self, last: _LastHead) -> str:
         return self._mac(_LAST, msgspec.json.encode(replace(last, mac="")).decode())
 
     def _mac(self, slot: str, *values: str | int) -> str:
@@ -130,7 +130,7 @@ class HeadWriter:
         """Have the log say which keys there were before this one."""
         introduced = self._key.introductions
         entries = [_entry(f"key:{each.public}", "key", each) for each in introduced]
-        await self._store.append(CHANNEL, entries)
+        await self._store.append(AUDIT_CHANNEL, entries)
 
     async def _note_positions(self, snapshot: Log, number: int) -> None:
         """Note how far the channels have come that have changed since the last head, for head `number`."""
@@ -144,35 +144,35 @@ class HeadWriter:
         while found := await snapshot.erased("", after, _PAGE):
             noted = [Tombstone.of(each) for each in found]
             entries = [_entry(f"tombstone:{each.no}", "tombstone", each) for each in noted]
-            await self._store.append(CHANNEL, entries)
+            await self._store.append(AUDIT_CHANNEL, entries)
             after = found[-1].no
         return after
 
     async def _put_head(self, head: SignedHead, tombstone: int, slot: bytes | None) -> None:
-        def decide(values: Values, place: Place) -> Change[None]:
+        def decide(values: SlotValues, place: ChannelPosition) -> Change[None]:
             if values[_LAST] != slot:
-                raise Superseded("another server has written a head meanwhile")
+                raise HeadSuperseded("another server has written a head meanwhile")
             entry = _entry(f"head:{head.number}", "head", head)
-            now = _Last(head, place.n, tombstone)
+            now = _LastHead(head, place.n, tombstone)
             value = msgspec.json.encode(replace(now, mac=self._mac_of(now)))
             return Change(None, [entry], {_LAST: value})
 
-        await self._store.change(CHANNEL, [_LAST], decide)
+        await self._store.change(AUDIT_CHANNEL, [_LAST], decide)
 
-    async def _put(self, entries: Sequence[Entry], puts: Values) -> None:
-        await self._store.change(CHANNEL, [], lambda _values, _place: Change(None, entries, puts))
+    async def _put(self, entries: Sequence[Entry], puts: SlotValues) -> None:
+        await self._store.change(AUDIT_CHANNEL, [], lambda _values, _place: Change(None, entries, puts))
 
     async def _changes(self, snapshot: Log, number: int) -> AsyncIterator[tuple[list[str], list[str]]]:
         """The channels whose extent is not what was noted last, page by page; and those that are gone."""
-        noted, after = _Noted(self._store), ""
+        noted, after = _NotedExtents(self._store), ""
         while extents := await snapshot.extents(after, PAGE_ROWS):
             after = extents[-1].channel
             await noted.read_to(after)
             changed = [
                 each.channel for each in extents if not self._is_noted(each, noted.take(each.channel), number)
             ]
-            gone = noted.take_left(after)
-            others = [name for name in changed if name != CHANNEL]
+            gone = noted.take_remaining(after)
+            others = [name for name in changed if name != AUDIT_CHANNEL]
             for at in range(0, len(others), _PAGE):
                 yield others[at : at + _PAGE], gone
                 gone = []
@@ -199,7 +199,7 @@ def _entry(name: str, kind: str, statement: Statement) -> Entry:
     return Entry(name, kind, msgspec.json.encode(statement))
 
 
-class _Noted:
+class _NotedExtents:
     """What was noted last of the channels, read along with their names."""
 
     def __init__(self, store: Log) -> None:
@@ -210,7 +210,7 @@ class _Noted:
     async def read_to(self, name: str) -> None:
         """Have what was noted of all channels up to this name."""
         while not self._is_over and self._after < name:
-            found = await self._store.slots(CHANNEL, self._after, _PAST_ALL, PAGE_ROWS)
+            found = await self._store.slots(AUDIT_CHANNEL, self._after, _PAST_ALL, PAGE_ROWS)
             self._slots.update(found)
             self._is_over = not found
             self._after = found[-1].key if found else self._after
@@ -219,7 +219,7 @@ class _Noted:
         """What was noted last of a channel."""
         return self._slots.pop(channel, None)
 
-    def take_left(self, name: str) -> list[str]:
+    def take_remaining(self, name: str) -> list[str]:
         """The channels up to this name that nobody has taken: they are gone."""
         left = [key for key in self._slots if key <= name]
         for key in left:

@@ -12,15 +12,15 @@ from tempfile import SpooledTemporaryFile
 from msgspec import to_builtins
 
 from citewire.audit import record
-from citewire.audit.catalog import Sources, SourcesFold
-from citewire.audit.citation import Citation, Found, Review, Run
-from citewire.audit.record import Told
-from citewire.audit.which import Which
+from citewire.audit.catalog import RecordedSources, SourcesFold
+from citewire.audit.citation import RecordedCitation, RecordedRetrieval, RecordedReview, RecordedRun
+from citewire.audit.record import RecordedThread
+from citewire.audit.which import AuditFilter
 from citewire.channels.store import Log
-from citewire.rendering.safety import clean
+from citewire.rendering.safety import clean_text
 from citewire.verification.named_sources import ORIGIN_WARNINGS
 
-__all__ = ["page"]
+__all__ = ["export_html"]
 
 _HEAD = Template((files("citewire.audit") / "page.html").read_text("utf-8"))
 _FOOT = (
@@ -45,9 +45,9 @@ class _Figures:
         self.statuses: Counter[str] = Counter()
         self.cited: Counter[str] = Counter()
         self.threads = self.deleted = self.reviews = 0
-        self.sets: dict[int, Sources] = {}
+        self.sets: dict[int, RecordedSources] = {}
 
-    def add(self, thread: Told) -> None:
+    def add(self, thread: RecordedThread) -> None:
         self.threads += 1
         self.statuses.update(citation.status for citation in thread.citations)
         self.reviews += sum(len(citation.reviews) for citation in thread.citations)
@@ -66,16 +66,16 @@ class _Figures:
         )
 
 
-async def page(log: Log, which: Which, made: str, by: str) -> AsyncIterator[str]:
+async def export_html(log: Log, which: AuditFilter, made: str, by: str) -> AsyncIterator[str]:
     """The pieces of the page. It holds no more than a thread at a time."""
-    figures, sources = _Figures(), await record.sources(log)
+    figures, sources = _Figures(), await record.read_sources(log)
     with SpooledTemporaryFile(_HELD, "w+", encoding="utf-8", newline="") as body:
-        async for thread in record.told(log, which):
+        async for thread in record.read_threads(log, which):
             figures.add(thread)
             body.writelines(_thread(thread, sources, figures))
-        async for erased in record.erased(log, which):
+        async for erased in record.find_erased_threads(log, which):
             figures.deleted += 1
-            body.write(_deleted(record.deleted(erased)))
+            body.write(_deleted(record.describe_deleted(erased)))
         asked = ", ".join(f"{name} {value}" for name, value in to_builtins(which).items())
         yield _HEAD.substitute(
             made=_when(made), by=_safe(by), figures=figures.shown(),
@@ -89,12 +89,12 @@ async def page(log: Log, which: Which, made: str, by: str) -> AsyncIterator[str]
     yield _FOOT
 
 
-def _thread(thread: Told, sources: SourcesFold, figures: _Figures) -> Iterator[str]:
+def _thread(thread: RecordedThread, sources: SourcesFold, figures: _Figures) -> Iterator[str]:
     head = thread.chain.head
     yield f"<section><h2>Thread {_safe(thread.name)}</h2>\n"
-    for run in thread.fold.runs(sources.at):
+    for run in thread.fold.runs(sources.row_at):
         if run.sources not in figures.sets:
-            figures.sets[run.sources] = sources.after(run.sources)
+            figures.sets[run.sources] = sources.sources_after(run.sources)
         yield _run(run, len(figures.sets[run.sources].sources))
     if thread.citations:
         yield f"<table>{_COLUMNS}<tbody>\n"
@@ -103,7 +103,7 @@ def _thread(thread: Told, sources: SourcesFold, figures: _Figures) -> Iterator[s
     yield f"<p class=faint>{head.n} rows; the last hash is <code>{head.hash.hex()}</code></p></section>\n"
 
 
-def _run(run: Run, count: int) -> str:
+def _run(run: RecordedRun, count: int) -> str:
     had = f'had <a href="#sources-{run.sources}">{count} source{"" if count == 1 else "s"}</a>'
     return (
         f"<p>Run {_safe(run.run)}, asked by {_safe(run.who or 'somebody')} on {_when(run.at)}, "
@@ -111,13 +111,13 @@ def _run(run: Run, count: int) -> str:
     )
 
 
-def _retrieved(found: Iterable[Found]) -> str:
+def _retrieved(found: Iterable[RecordedRetrieval]) -> str:
     names = Counter(f"{each.name}, page {each.page}" if each.page else each.name for each in found)
     listed = ", ".join(f"{_safe(name)}{f' ({n} times)' if n > 1 else ''}" for name, n in names.items())
     return f" and was given or retrieved {listed}" if listed else " and retrieved nothing"
 
 
-def _citation(citation: Citation) -> str:
+def _citation(citation: RecordedCitation) -> str:
     verdict = citation.verdict
     place = f"{citation.source or 'no source'}{f', page {verdict.page}' if verdict and verdict.page else ''}"
     reason = f"<p>{_safe(verdict.reason)}</p>" if verdict and verdict.reason else ""
@@ -135,20 +135,20 @@ def _citation(citation: Citation) -> str:
     )
 
 
-def _review(review: Review) -> str:
+def _review(review: RecordedReview) -> str:
     seconds = f", {review.dwell_ms / 1000:.0f} s" if review.dwell_ms else ""
     done = review.event.replace("_", " ")
     return f"<p class=faint>{_safe(review.who or 'somebody')}: {_safe(done)}{seconds}, {_when(review.at)}</p>"
 
 
-def _deleted(gone: record.Deleted) -> str:
+def _deleted(gone: record.DeletedThread) -> str:
     return (
         f"<section><h2>Thread {_safe(gone.thread)}, deleted</h2><p>Deleted on {_when(gone.at)}. Of its "
         f"{gone.rows} rows only the chain is kept; the last hash is <code>{gone.hash}</code></p></section>\n"
     )
 
 
-def _sources(held: Sources, cited: Counter[str]) -> str:
+def _sources(held: RecordedSources, cited: Counter[str]) -> str:
     rows = "".join(
         f"<li>{_safe(each.name or each.id)} <span class=faint>{_times(cited[each.sha256 or ''])}</span>"
         f"{f' <code>{each.sha256}</code>' if each.sha256 else ''}</li>"
@@ -167,4 +167,4 @@ def _when(date: str) -> str:
 
 
 def _safe(text: object) -> str:
-    return escape(clean(str(text)))
+    return escape(clean_text(str(text)))

@@ -7,29 +7,29 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from citewire.audit.catalog import CHANNEL, SourcesFold
-from citewire.audit.citation import Citation
-from citewire.audit.thread import PREFIX, ThreadFold, channel_of, date_of, thread_of
-from citewire.audit.which import Which
-from citewire.channels.store import Chain, Erased, Log, Row, StoreError
+from citewire.audit.catalog import SOURCES_CHANNEL, SourcesFold
+from citewire.audit.citation import RecordedCitation
+from citewire.audit.thread import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
+from citewire.audit.which import AuditFilter
+from citewire.channels.store import Chain, ErasedChannel, Log, Row, StoreError
 from citewire.errors import CitewireError
 
 __all__ = [
-    "Deleted", "Keep", "Told", "chain_of", "deleted", "erased", "rows_of", "sources", "threads",
-    "told",
+    "DeletedThread", "RowSink", "RecordedThread", "read_chain", "describe_deleted", "find_erased_threads", "read_rows", "read_sources", "find_thread_chains",
+    "read_threads",
 ]  # fmt: skip
 
 _PAGE = 1000
 
-Keep: TypeAlias = Callable[[Row], object]
+RowSink: TypeAlias = Callable[[Row], object]
 
 
-class Told(NamedTuple):
+class RecordedThread(NamedTuple):
     """A thread, and its citations that are asked for."""
 
     chain: Chain
     fold: ThreadFold
-    citations: list[Citation]
+    citations: list[RecordedCitation]
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Told(NamedTuple):
         return thread_of(self.chain.head.channel)
 
 
-class Deleted(Struct, frozen=True, tag="deleted"):
+class DeletedThread(Struct, frozen=True, tag="deleted"):
     """A thread that was deleted: when, and how many rows it had, up to the one with this hash."""
 
     thread: str
@@ -46,19 +46,19 @@ class Deleted(Struct, frozen=True, tag="deleted"):
     hash: str
 
 
-def deleted(erased: Erased) -> Deleted:
+def describe_deleted(erased: ErasedChannel) -> DeletedThread:
     """What there is to say of it."""
     head, rows = erased.head, erased.head.n - erased.floor.n
-    return Deleted(thread_of(head.channel), date_of(erased.at * 1000), rows, head.hash.hex())
+    return DeletedThread(thread_of(head.channel), date_of(erased.at * 1000), rows, head.hash.hex())
 
 
-async def chain_of(log: Log, channel: str) -> Chain | None:
+async def read_chain(log: Log, channel: str) -> Chain | None:
     """The rows of a channel as it is now."""
     floor, head = await log.floor(channel), await log.head(channel)
     return Chain(floor, head) if floor and head and floor.epoch == head.epoch else None
 
 
-async def rows_of(log: Log, chain: Chain) -> AsyncIterator[Row]:
+async def read_rows(log: Log, chain: Chain) -> AsyncIterator[Row]:
     """The rows of a chain. CursorLost where they go while one reads."""
     after, end = chain.floor.cursor, chain.head.n
     while after.n < end:
@@ -70,35 +70,35 @@ async def rows_of(log: Log, chain: Chain) -> AsyncIterator[Row]:
         after = rows[-1].cursor
 
 
-async def threads(log: Log, which: Which) -> AsyncIterator[Chain]:
+async def find_thread_chains(log: Log, which: AuditFilter) -> AsyncIterator[Chain]:
     """The threads that may be asked for, by their names."""
     if which.thread is not None:
-        found = await chain_of(log, channel_of(which.thread))
+        found = await read_chain(log, channel_of(which.thread))
         if found:
             yield found
         return
     after = ""
-    while heads := await log.heads(PREFIX, after):
+    while heads := await log.heads(THREAD_LOG_PREFIX, after):
         for head in heads:
-            if found := await chain_of(log, head.channel):
+            if found := await read_chain(log, head.channel):
                 yield found
         after = heads[-1].channel
 
 
-async def told(log: Log, which: Which, begin: Callable[[], Keep] = lambda: bool) -> AsyncIterator[Told]:
+async def read_threads(log: Log, which: AuditFilter, begin: Callable[[], RowSink] = lambda: bool) -> AsyncIterator[RecordedThread]:
     """The threads in which something is asked for, and all of them when nothing narrow is.
 
     The log is a snapshot. `begin` is called with each thread that is looked into, and says where to put
     its rows.
     """
-    async for chain in threads(log, which):
+    async for chain in find_thread_chains(log, which):
         keep, fold = begin(), ThreadFold(thread_of(chain.head.channel))
-        async for row in rows_of(log, chain):
+        async for row in read_rows(log, chain):
             _take(fold, row)
             keep(row)
-        citations = [each for each in fold.citations() if which.wants(each)]
-        if citations or not which.is_narrow:
-            yield Told(chain, fold, citations)
+        citations = [each for each in fold.citations() if which.matches(each)]
+        if citations or not which.filters_citations:
+            yield RecordedThread(chain, fold, citations)
 
 
 def _take(fold: ThreadFold, row: Row) -> None:
@@ -108,22 +108,22 @@ def _take(fold: ThreadFold, row: Row) -> None:
         raise StoreError(f"row {row.n} of thread {fold.thread} cannot be read: {exc.message}") from exc
 
 
-async def erased(log: Log, which: Which) -> AsyncIterator[Erased]:
+async def find_erased_threads(log: Log, which: AuditFilter) -> AsyncIterator[ErasedChannel]:
     """The threads that were deleted, in that order. Nothing narrower can be asked about them."""
-    if which.is_narrow:
+    if which.filters_citations:
         return
     after, channel = 0, None if which.thread is None else channel_of(which.thread)
-    while found := await log.erased(channel or PREFIX, after):
+    while found := await log.erased(channel or THREAD_LOG_PREFIX, after):
         for each in found:
             if channel in (None, each.head.channel):
                 yield each
         after = found[-1].no
 
 
-async def sources(log: Log) -> SourcesFold:
+async def read_sources(log: Log) -> SourcesFold:
     """The sources of all times."""
-    fold, chain = SourcesFold(), await chain_of(log, CHANNEL)
+    fold, chain = SourcesFold(), await read_chain(log, SOURCES_CHANNEL)
     if chain:
-        async for row in rows_of(log, chain):
+        async for row in read_rows(log, chain):
             fold.take(row)
     return fold

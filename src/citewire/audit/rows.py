@@ -12,8 +12,8 @@ from citewire.agui.events import Json
 from citewire.errors import ShapeError
 
 __all__ = [
-    "Cited", "Input", "Judged", "Look", "Note", "Over", "Passage", "Passages", "Posted", "Started", "Told",
-    "Verification", "convert", "read",
+    "CitationRow", "Input", "VerdictRow", "ReviewFields", "VerdictNote", "RunEndRow", "LibrarianPassage", "LibrarianPassages", "PostedReviewRow", "RunStartedRow", "StateReviewRow",
+    "PublishedVerification", "convert", "read",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ class Input(Struct, frozen=True, rename="camel"):
     context: list[Any] = []
 
 
-class Started(Struct, frozen=True, rename="camel"):
+class RunStartedRow(Struct, frozen=True, rename="camel"):
     """A run that was asked for, and by whom."""
 
     input: Input
@@ -35,7 +35,7 @@ class Started(Struct, frozen=True, rename="camel"):
     client_id: str | None = None
 
 
-class Cited(Struct, frozen=True):
+class CitationRow(Struct, frozen=True):
     """A citation that was seen. What the agent did not say itself has an `annotation`."""
 
     message_id: str
@@ -45,7 +45,7 @@ class Cited(Struct, frozen=True):
     annotation: str | None = None
 
 
-class Note(Struct, frozen=True):
+class VerdictNote(Struct, frozen=True):
     """Our part of a verdict."""
 
     status: str
@@ -57,23 +57,23 @@ class Note(Struct, frozen=True):
     origin: str | None = None
 
 
-class Verification(Struct, frozen=True, rename="camel"):
+class PublishedVerification(Struct, frozen=True, rename="camel"):
     """A verdict, in published fields."""
 
-    citewire: Note
+    citewire: VerdictNote
     verified_at: str = ""
 
 
-class Judged(Struct, frozen=True):
+class VerdictRow(Struct, frozen=True):
     """A verdict that was reached."""
 
     message_id: str
     key: str
     quote: str
-    verification: Verification
+    verification: PublishedVerification
 
 
-class Look(Struct, frozen=True, rename="camel"):
+class ReviewFields(Struct, frozen=True, rename="camel"):
     """What somebody did who looked at a citation."""
 
     event: str = ""
@@ -82,32 +82,32 @@ class Look(Struct, frozen=True, rename="camel"):
     claimed_at: str | None = None
 
 
-class Told(Struct, frozen=True):
+class StateReviewRow(Struct, frozen=True):
     """A review as a client put it into the state that it started a run with."""
 
     message_id: str
     key: str
-    review: Look
+    review: ReviewFields
 
 
-class Posted(Struct, frozen=True, rename="camel"):
+class PostedReviewRow(Struct, frozen=True, rename="camel"):
     """A review as it was posted."""
 
     message_id: str
     key: str
-    review: Look
+    review: ReviewFields
     client_id: str | None = None
     account: str | None = None
     person: str | None = None
 
 
-class Over(Struct, frozen=True, rename="camel"):
+class RunEndRow(Struct, frozen=True, rename="camel"):
     """The end of a run."""
 
     outcome: str
 
 
-class Passage(Struct, frozen=True):
+class LibrarianPassage(Struct, frozen=True):
     """A place in a source that was found."""
 
     file: str
@@ -115,15 +115,15 @@ class Passage(Struct, frozen=True):
     page: int | None = None
 
 
-class Passages(Struct, frozen=True):
+class LibrarianPassages(Struct, frozen=True):
     """What our own agent found, under names of its own."""
 
-    found: list[Passage]
+    found: list[LibrarianPassage]
 
 
 def read(data: bytes, kind: type[_T]) -> _T:
     """The JSON in `data` as a value of that kind. A `CitewireError` where it is none."""
-    return convert(codec.decode_cut(data), kind)
+    return convert(codec.decode_with_surrogates(data), kind)
 
 
 def convert(value: Any, kind: type[_T]) -> _T:

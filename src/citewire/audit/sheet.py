@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from io import StringIO
 
 from citewire.audit import record
-from citewire.audit.citation import Citation
-from citewire.audit.which import Which
+from citewire.audit.citation import RecordedCitation
+from citewire.audit.which import AuditFilter
 from citewire.channels.store import Log
-from citewire.rendering.safety import clean
+from citewire.rendering.safety import clean_text
 
-__all__ = ["COLUMNS", "line_of", "sheet"]
+__all__ = ["COLUMNS", "csv_line", "export_csv"]
 
 COLUMNS = (
     "thread", "run", "message", "key", "at", "by", "asked by", "quote", "source", "sha256", "page", "status",
@@ -20,15 +20,15 @@ COLUMNS = (
 )  # fmt: skip
 
 
-async def sheet(log: Log, which: Which) -> AsyncIterator[str]:
+async def export_csv(log: Log, which: AuditFilter) -> AsyncIterator[str]:
     """The lines of the table, the names of its columns first."""
-    yield line_of(COLUMNS)
-    async for thread in record.told(log, which):
+    yield csv_line(COLUMNS)
+    async for thread in record.read_threads(log, which):
         for citation in thread.citations:
-            yield line_of(_cells(citation))
+            yield csv_line(_cells(citation))
 
 
-def _cells(citation: Citation) -> tuple[object, ...]:
+def _cells(citation: RecordedCitation) -> tuple[object, ...]:
     verdict = citation.verdict
     judged = (
         (verdict.reason, verdict.at, verdict.proof, verdict.row, verdict.hash) if verdict else (None,) * 5
@@ -42,7 +42,7 @@ def _cells(citation: Citation) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def line_of(cells: tuple[object, ...]) -> str:
+def csv_line(cells: tuple[object, ...]) -> str:
     """The cells as a line of CSV, in which none is a formula."""
     out = StringIO()
     csv.writer(out).writerow([_harmless(cell) for cell in cells])
@@ -53,5 +53,5 @@ def _harmless(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula."""
     if not isinstance(cell, str):
         return cell
-    text = clean(cell)
+    text = clean_text(cell)
     return f"'{text}" if text.lstrip()[:1] in tuple("=+-@＝＋－＠|%") else text

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from citewire.errors import CitewireError, InputError
 
-__all__ = ["AuditKey", "KeyIntroduced", "KeyProblem", "Signed", "Trust", "check_public_key", "key_id"]
+__all__ = ["AuditKey", "KeyIntroduction", "KeyProblem", "SignedStatement", "TrustedKeys", "check_public_key", "key_id"]
 
 _PREFIX = "ed25519:"
 _BYTES = 32
@@ -29,7 +29,7 @@ _BYTES = 32
 _DOMAIN = b"citewire audit statement 1\n"
 _MAC_DOMAIN = b"citewire audit slot 1"
 
-_S = TypeVar("_S", bound="Signed")
+_S = TypeVar("_S", bound="SignedStatement")
 
 
 class KeyProblem(CitewireError):
@@ -38,7 +38,7 @@ class KeyProblem(CitewireError):
     code = "bad_audit_key"
 
 
-class Signed(Struct, frozen=True, kw_only=True):
+class SignedStatement(Struct, frozen=True, kw_only=True):
     """A statement that the holder of `key` has signed.
 
     The signature is over the JSON of the statement with an empty signature: all fields in the order in which
@@ -48,12 +48,12 @@ class Signed(Struct, frozen=True, kw_only=True):
     key: str = ""
     signature: str = ""
 
-    def text(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """The bytes that are signed."""
         return _DOMAIN + msgspec.json.encode(replace(self, signature=""))
 
 
-class KeyIntroduced(Signed, frozen=True, tag="key"):
+class KeyIntroduction(SignedStatement, frozen=True, tag="key"):
     """A public key that takes the place of the one that signs this."""
 
     public: str
@@ -63,7 +63,7 @@ class KeyIntroduced(Signed, frozen=True, tag="key"):
 class AuditKey:
     """A private key. It signs, and never shows itself."""
 
-    def __init__(self, seed: bytes, introductions: tuple[KeyIntroduced, ...] = ()) -> None:
+    def __init__(self, seed: bytes, introductions: tuple[KeyIntroduction, ...] = ()) -> None:
         self._seed, self._private = seed, Ed25519PrivateKey.from_private_bytes(seed)
         self.public = _public_text(self._private.public_key().public_bytes_raw())
         self.introductions = introductions
@@ -81,7 +81,7 @@ class AuditKey:
         """The key that was written as `text`. Raises `KeyProblem`, which says nothing of the text."""
         seed, *introduced = text.strip().split(".")
         try:
-            statements = (msgspec.json.decode(_decoded(each), type=KeyIntroduced) for each in introduced)
+            statements = (msgspec.json.decode(_decoded(each), type=KeyIntroduction) for each in introduced)
             return cls(_decoded(seed, _BYTES), tuple(statements))
         except (ValueError, msgspec.MsgspecError):
             raise KeyProblem("this is no audit key: `citewire audit key create` makes one") from None
@@ -95,13 +95,13 @@ class AuditKey:
     def rotate(self, at: str) -> AuditKey:
         """A new key, introduced by this one."""
         seed = secrets.token_bytes(_BYTES)
-        introduced = self.sign(KeyIntroduced(public=AuditKey(seed).public, at=at))
+        introduced = self.sign(KeyIntroduction(public=AuditKey(seed).public, at=at))
         return AuditKey(seed, (*self.introductions, introduced))
 
     def sign(self, statement: _S) -> _S:
         """The statement with our signature."""
         named = replace(statement, key=self.public)
-        return replace(named, signature=_encoded(self._private.sign(named.text())))
+        return replace(named, signature=_encoded(self._private.sign(named.signed_bytes())))
 
     def mac(self, message: bytes) -> str:
         """Authenticate a message for ourselves: an HMAC that only a holder of the private key can make."""
@@ -111,7 +111,7 @@ class AuditKey:
         return f"AuditKey({key_id(self.public)})"
 
 
-class Trust:
+class TrustedKeys:
     """The public keys that a verifier trusts. Without any, whoever signed is unknown.
 
     A key that a trusted one introduces is trusted as well. Statements that a head covers which was kept
@@ -128,7 +128,7 @@ class Trust:
         self.pinned: set[str] = set()
         """Other keys, all of whose accepted signatures are covered by a head that was kept elsewhere."""
 
-    def problem(self, statement: Signed, *, is_pinned: bool = False) -> str | None:
+    def find_problem(self, statement: SignedStatement, *, is_pinned: bool = False) -> str | None:
         """What is wrong with the signature of a statement.
 
         A sound signature of an unknown key is a problem only where some key is trusted: without any, nothing
@@ -145,14 +145,14 @@ class Trust:
         self.unknown.add(statement.key)
         return None if self.is_empty else f"it is signed by the unknown key {key_id(statement.key)}"
 
-    def introduce(self, statement: KeyIntroduced, *, is_pinned: bool = False) -> str | None:
+    def introduce(self, statement: KeyIntroduction, *, is_pinned: bool = False) -> str | None:
         """Trust the key that a trusted one introduces; what is wrong with the statement.
 
         Any key may introduce one that is trusted already: that changes nothing.
         """
         if statement.public in self._keys and statement.key not in self._keys and _is_signed(statement):
             return None
-        problem = self.problem(statement, is_pinned=is_pinned)
+        problem = self.find_problem(statement, is_pinned=is_pinned)
         if problem is None and statement.key in self._keys:
             self._keys.add(statement.public)
         return problem
@@ -174,10 +174,10 @@ def check_public_key(text: str) -> str:
     raise InputError("a public audit key is written as `citewire audit key show` prints it: ed25519:…")
 
 
-def _is_signed(statement: Signed) -> bool:
+def _is_signed(statement: SignedStatement) -> bool:
     try:
         public = Ed25519PublicKey.from_public_bytes(_decoded(check_public_key(statement.key)[8:], _BYTES))
-        public.verify(_decoded(statement.signature), statement.text())
+        public.verify(_decoded(statement.signature), statement.signed_bytes())
     except (InputError, InvalidSignature, ValueError):
         return False
     return True

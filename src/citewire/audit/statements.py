@@ -19,21 +19,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.audit.signing import KeyIntroduced, Signed
+from citewire.audit.signing import KeyIntroduction, SignedStatement
 from citewire.channels.actor import Actor
-from citewire.channels.store import Chain, Erased, Extent, Head, Row
+from citewire.channels.store import Chain, ErasedChannel, Extent, Head, Row
 from citewire.errors import ShapeError
 
 __all__ = [
-    "CHANNEL", "ApiKey", "Mark", "Position", "Removal", "SignedHead", "Statement", "Tombstone", "mark_of",
-    "read_head", "statement_in",
+    "AUDIT_CHANNEL", "ApiKey", "ChainPoint", "Position", "Removal", "SignedHead", "Statement", "Tombstone", "chain_point_of",
+    "read_head", "read_statement",
 ]  # fmt: skip
 
-CHANNEL = "audit:"
+AUDIT_CHANNEL = "audit:"
 _T = TypeVar("_T")
 
 
-class Mark(Struct, frozen=True):
+class ChainPoint(Struct, frozen=True):
     """A place in a chain: the number, tick and hash of a row."""
 
     n: int
@@ -46,13 +46,13 @@ class Position(Struct, frozen=True):
 
     channel: str
     epoch: str
-    floor: Mark
-    head: Mark
+    floor: ChainPoint
+    head: ChainPoint
 
     @classmethod
     def of(cls, chain: Chain) -> Position:
         """The position of a channel as it is."""
-        return cls(chain.head.channel, chain.head.epoch, mark_of(chain.floor), mark_of(chain.head))
+        return cls(chain.head.channel, chain.head.epoch, chain_point_of(chain.floor), chain_point_of(chain.head))
 
     @property
     def extent(self) -> Extent:
@@ -67,17 +67,17 @@ class Tombstone(Struct, frozen=True):
     at: int
     channel: str
     epoch: str
-    floor: Mark
-    head: Mark
+    floor: ChainPoint
+    head: ChainPoint
 
     @classmethod
-    def of(cls, erased: Erased) -> Tombstone:
+    def of(cls, erased: ErasedChannel) -> Tombstone:
         """What is left of a dropped channel."""
         floor, head = erased.floor, erased.head
-        return cls(erased.no, erased.at, head.channel, head.epoch, mark_of(floor), mark_of(head))
+        return cls(erased.no, erased.at, head.channel, head.epoch, chain_point_of(floor), chain_point_of(head))
 
 
-class Removal(Signed, frozen=True, tag="removal"):
+class Removal(SignedStatement, frozen=True, tag="removal"):
     """Rows of a channel up to the `n`th, whose hash this is, are removed: all of them, or the oldest."""
 
     what: Literal["deleted", "trimmed"]
@@ -105,7 +105,7 @@ class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return later == self or (is_revoked and replace(later, revoked=None, revoked_by=None) == self)
 
 
-class SignedHead(Signed, frozen=True, tag="head"):
+class SignedHead(SignedStatement, frozen=True, tag="head"):
     """The `number`th head: the channel `audit:` had the hash `hash` after row `n`, at this time.
 
     `previous` is the sha256 of the head before it, empty for the first. All positions of the store are in
@@ -125,23 +125,23 @@ class SignedHead(Signed, frozen=True, tag="head"):
         return sha256(msgspec.json.encode(self)).hexdigest()
 
 
-Statement = Position | Tombstone | Removal | KeyIntroduced | ApiKey | SignedHead
+Statement = Position | Tombstone | Removal | KeyIntroduction | ApiKey | SignedHead
 _KINDS: dict[str, type[Statement]] = {
     "position": Position,
     "tombstone": Tombstone,
     "removal": Removal,
-    "key": KeyIntroduced,
+    "key": KeyIntroduction,
     "api-key": ApiKey,
     "head": SignedHead,
 }
 
 
-def mark_of(head: Head) -> Mark:
+def chain_point_of(head: Head) -> ChainPoint:
     """The place of a row, with its hash as text."""
-    return Mark(head.n, head.tick, head.hash.hex())
+    return ChainPoint(head.n, head.tick, head.hash.hex())
 
 
-def statement_in(row: Row) -> Statement | None:
+def read_statement(row: Row) -> Statement | None:
     """What a row of the audit log says; None where it is of a later version. Raises `ShapeError`."""
     kind = _KINDS.get(row.kind)
     return None if kind is None else _read(row.data, kind)

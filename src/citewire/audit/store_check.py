@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from citewire.audit.audit_fold import NAME, AuditFold, date_of_ms, known_of_audit_log, name_of
-from citewire.audit.chain_check import ChainCheck, Known
+from citewire.audit.audit_fold import AUDIT_LOG_NAME, AuditFold, date_of_ms, known_audit_log_hashes, name_of
+from citewire.audit.chain_check import ChainCheck, KnownHashes
 from citewire.audit.findings import Findings
-from citewire.audit.record import rows_of
-from citewire.audit.statements import CHANNEL, Mark, SignedHead, Statement, Tombstone, mark_of, statement_in
-from citewire.audit.thread import PREFIX
-from citewire.channels.fold import ANNOTATION, MESSAGE, Event, event_of, replay
-from citewire.channels.store import PAGE_ROWS, Chain, Link, Log, Row, Slot
+from citewire.audit.record import read_rows
+from citewire.audit.statements import AUDIT_CHANNEL, ChainPoint, SignedHead, Statement, Tombstone, chain_point_of, read_statement
+from citewire.audit.thread import THREAD_LOG_PREFIX
+from citewire.channels.fold import ANNOTATION, MESSAGE, ChannelEvent, event_of, replay
+from citewire.channels.store import PAGE_ROWS, Chain, ChainLink, Log, Row, Slot
 from citewire.errors import ShapeError
 
 __all__ = ["check_store"]
@@ -38,13 +38,13 @@ async def check_store(log: Log, findings: Findings, kept: Sequence[SignedHead] =
         for extent in extents:
             seen.add(extent.epoch)
             [chain] = await log.chains([extent.channel])
-            if extent.channel != CHANNEL:
+            if extent.channel != AUDIT_CHANNEL:
                 await _check_channel(log, chain, fold, findings)
         after = extents[-1].channel
     await _check_tombstones(log, fold, findings, seen)
     for epoch, position in fold.positions.items():
         if epoch not in seen:
-            findings.broken(_name(position.channel), "a signed head has it, and it is gone from the store")
+            findings.add_break(_name(position.channel), "a signed head has it, and it is gone from the store")
     return fold
 
 
@@ -52,70 +52,70 @@ async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHe
     """Check the audit log itself, with what was kept of it elsewhere."""
     fold = AuditFold(findings)
     for head in kept:
-        if problem := findings.trust.problem(head, is_pinned=True):
-            findings.broken(f"head {head.number}, kept elsewhere", problem)
-    found = await log.chains([CHANNEL])
+        if problem := findings.trust.find_problem(head, is_pinned=True):
+            findings.add_break(f"head {head.number}, kept elsewhere", problem)
+    found = await log.chains([AUDIT_CHANNEL])
     if not found:
-        findings.broken(NAME, "there is none")
+        findings.add_break(AUDIT_LOG_NAME, "there is none")
         return fold
     [chain] = found
     epoch = chain.head.epoch
     for head in kept:
         if head.epoch != epoch:
-            findings.broken(NAME, f"it is not the one that head {head.number}, kept elsewhere, is of")
+            findings.add_break(AUDIT_LOG_NAME, f"it is not the one that head {head.number}, kept elsewhere, is of")
     fold.pin(head for head in kept if head.epoch == epoch)
-    checked = _checked(chain, findings, known_of_audit_log(epoch, kept))
+    checked = _checked(chain, findings, known_audit_log_hashes(epoch, kept))
     if chain.floor.n:
-        checked.stop("its first rows were cut off")
-    async for row in rows_of(log, chain):
+        checked.fail("its first rows were cut off")
+    async for row in read_rows(log, chain):
         findings.rows += 1
         checked.take(row.link)
         fold.take(row.n, row.hash.hex(), _statement(row, findings))
     checked.end()
     if not fold.heads:
-        findings.broken(NAME, "it has no signed head")
+        findings.add_break(AUDIT_LOG_NAME, "it has no signed head")
     return fold
 
 
 def _statement(row: Row, findings: Findings) -> Statement | None:
     try:
-        return statement_in(row)
+        return read_statement(row)
     except ShapeError as exc:
-        findings.broken(NAME, f"row {row.n} cannot be read: {exc.message}")
+        findings.add_break(AUDIT_LOG_NAME, f"row {row.n} cannot be read: {exc.message}")
         return None
 
 
 async def _check_channel(log: Log, chain: Chain, fold: AuditFold, findings: Findings) -> None:
     """Check the rows of a channel that is there, and what follows from them."""
-    epoch, floor = chain.head.epoch, mark_of(chain.floor)
-    checked = _checked(chain, findings, fold.known(epoch))
+    epoch, floor = chain.head.epoch, chain_point_of(chain.floor)
+    checked = _checked(chain, findings, fold.known_hashes(epoch))
     noted = fold.positions.get(epoch)
     if noted and noted.channel != chain.head.channel:
-        checked.stop(f"a signed head has it as {_name(noted.channel)}")
+        checked.fail(f"a signed head has it as {_name(noted.channel)}")
     is_expiring = chain.head.channel.startswith(_EXPIRING)
-    if floor.n and not is_expiring and not fold.explains(epoch, floor):
-        checked.stop("its first rows were cut off, and no signed statement says so")
-    is_folded, events = chain.head.channel.startswith(_CHANNELS), list[Event]()
-    async for row in rows_of(log, chain):
+    if floor.n and not is_expiring and not fold.is_removal_signed(epoch, floor):
+        checked.fail("its first rows were cut off, and no signed statement says so")
+    is_folded, events = chain.head.channel.startswith(_CHANNELS), list[ChannelEvent]()
+    async for row in read_rows(log, chain):
         findings.rows += 1
         if checked.take(row.link) and is_folded and row.kind in {MESSAGE, ANNOTATION}:
             try:
                 events.append(event_of(row))
             except msgspec.MsgspecError:
-                checked.stop(f"row {row.n} cannot be read")
+                checked.fail(f"row {row.n} cannot be read")
     checked.end()
     if is_folded and checked.is_whole:
         await _check_slots(log, chain.head.channel, events, findings)
 
 
-async def _check_slots(log: Log, channel: str, events: Sequence[Event], findings: Findings) -> None:
+async def _check_slots(log: Log, channel: str, events: Sequence[ChannelEvent], findings: Findings) -> None:
     """Compare the messages and summaries that are kept with what the rows add up to."""
     expected = replay(events)
     found = {slot.key: slot.value async for slot in _slots(log, channel)}
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             what = {"m": "the message", "s": "the summary of the message"}.get(key[0], "the slot")
-            findings.broken(_name(channel), f"{what} {key[2:]} is not what its rows add up to")
+            findings.add_break(_name(channel), f"{what} {key[2:]} is not what its rows add up to")
 
 
 async def _slots(log: Log, channel: str) -> AsyncIterator[Slot]:
@@ -135,13 +135,13 @@ async def _check_tombstones(log: Log, fold: AuditFold, findings: Findings, seen:
             name, noted = _name(stone.channel), left.pop(stone.no, None)
             seen.add(stone.epoch)
             if noted and noted != stone:
-                findings.broken(name, _difference(noted, stone))
+                findings.add_break(name, _difference(noted, stone))
             elif noted is None and stone.at < fold.since:
-                findings.broken(name, "its deletion is dated before the last head, which does not know of it")
+                findings.add_break(name, "its deletion is dated before the last head, which does not know of it")
             await _check_links(log, stone, fold, findings)
         after = found[-1].no
     for stone in left.values():
-        findings.broken(
+        findings.add_break(
             _name(stone.channel), "a signed head says that it was deleted, of which nothing is left"
         )
 
@@ -162,15 +162,15 @@ async def _check_links(log: Log, stone: Tombstone, fold: AuditFold, findings: Fi
     checked.end()
     removal = fold.deletion(epoch)
     if removal is None:
-        if fold.has_to_explain(stone):
-            findings.broken(name, "it was deleted, and no signed statement says by whom")
+        if fold.needs_signed_deletion(stone):
+            findings.add_break(name, "it was deleted, and no signed statement says by whom")
     elif problem := fold.deletion_problem(epoch, stone.at):
-        findings.broken(name, problem)
-    elif stone.channel.startswith(PREFIX):
-        findings.note(f"{name} was deleted at {date_of_ms(stone.at)} by {removal.by.name or 'somebody'}")
+        findings.add_break(name, problem)
+    elif stone.channel.startswith(THREAD_LOG_PREFIX):
+        findings.add_note(f"{name} was deleted at {date_of_ms(stone.at)} by {removal.by.name or 'somebody'}")
 
 
-async def _links(log: Log, epoch: str, floor: Mark) -> AsyncIterator[Link]:
+async def _links(log: Log, epoch: str, floor: ChainPoint) -> AsyncIterator[ChainLink]:
     after = floor.n
     while links := await log.links(epoch, after):
         for link in links:
@@ -178,13 +178,13 @@ async def _links(log: Log, epoch: str, floor: Mark) -> AsyncIterator[Link]:
         after = links[-1].n
 
 
-def _checked(chain: Chain, findings: Findings, known: Known) -> ChainCheck:
+def _checked(chain: Chain, findings: Findings, known: KnownHashes) -> ChainCheck:
     head = chain.head
-    ends = mark_of(chain.floor), mark_of(head)
+    ends = chain_point_of(chain.floor), chain_point_of(head)
     return ChainCheck(_name(head.channel), head.channel, head.epoch, ends, findings, known)
 
 
 def _name(channel: str) -> str:
-    if channel == CHANNEL:
-        return NAME
+    if channel == AUDIT_CHANNEL:
+        return AUDIT_LOG_NAME
     return name_of(channel)

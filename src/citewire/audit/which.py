@@ -7,14 +7,14 @@ from typing import get_args
 
 from msgspec import Struct
 
-from citewire.audit.citation import Citation
+from citewire.audit.citation import RecordedCitation
 from citewire.errors import InputError
 from citewire.model import Status
 
-__all__ = ["Which"]
+__all__ = ["AuditFilter"]
 
 
-class Which(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class AuditFilter(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The citations that are asked for: all that fit everything that is given.
 
     A `source` goes by any of its names, or by its sha256. A `client` cited, asked, or looked at it. They are
@@ -29,7 +29,7 @@ class Which(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     until: str | None = None
 
     @classmethod
-    def of(cls, **given: str | None) -> Which:
+    def parse(cls, **given: str | None) -> AuditFilter:
         """What these words ask for. An `InputError` where they are no status or no date."""
         for name in ("since", "until"):
             given[name] = _date(name, given.get(name))
@@ -38,15 +38,15 @@ class Which(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
         return cls(**given)
 
     @property
-    def is_narrow(self) -> bool:
+    def filters_citations(self) -> bool:
         """Whether a thread may be left out because nothing in it fits."""
-        return self != Which(thread=self.thread)
+        return self != AuditFilter(thread=self.thread)
 
-    def wants(self, citation: Citation) -> bool:
+    def matches(self, citation: RecordedCitation) -> bool:
         """Whether a citation is asked for."""
         return (
             self.thread in (None, citation.thread)
-            and (self.source is None or self.source in citation.names)
+            and (self.source is None or self.source in citation.source_names)
             and self.status in (None, citation.status)
             and (self.client is None or self.client in citation.people)
             and (self.since is None or self.since <= citation.at)

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from citewire.channels.message import KIB, MESSAGE_BYTES, NAME_BYTES, Data, bytes_of, check_ids
-from citewire.channels.offsets import Placed
+from citewire.channels.message import KIB, PUBLISH_BYTES, NAME_BYTES, Data, bytes_of, check_ids
+from citewire.channels.offsets import OffsetCheck
 from citewire.channels.refusal import ChannelError
-from citewire.channels.summary import METHODS, Step, Total, method_of
+from citewire.channels.summary import METHODS, SummaryStep, SummaryTotal, method_of
 
-__all__ = ["Annotation", "AnnotationAction", "Note", "check_notes", "check_step", "step_of"]
+__all__ = ["Annotation", "AnnotationAction", "AnnotationDraft", "check_annotation_drafts", "check_step", "step_of"]
 
 _MOST = 1_000_000_000
 """The most that one annotation may count: a million of them still fit into a number of JavaScript."""
@@ -26,7 +26,7 @@ class AnnotationAction(IntEnum):
     DELETE = 1
 
 
-class Note(Struct, frozen=True, kw_only=True, rename="camel"):
+class AnnotationDraft(Struct, frozen=True, kw_only=True, rename="camel"):
     """An annotation as a client sends it."""
 
     message_serial: str
@@ -57,10 +57,10 @@ class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="
     extras: dict[str, Any] | None = None
     client_id: str | None = None
     connection_id: str | None = None
-    citewire: Placed | None = None
+    citewire: OffsetCheck | None = None
 
 
-def check_notes(notes: Sequence[Note]) -> None:
+def check_annotation_drafts(notes: Sequence[AnnotationDraft]) -> None:
     """Refuse what is too large, and ids that do not go together."""
     size = 0
     for note in notes:
@@ -70,27 +70,27 @@ def check_notes(notes: Sequence[Note]) -> None:
             raise ChannelError(40000, f"the type and the name of an annotation have up to {NAME_BYTES} bytes")
         if not 0 <= (note.count or 0) <= _MOST:
             raise ChannelError(40000, f"an annotation counts 0 to {_MOST}")
-    if size > MESSAGE_BYTES:
-        raise ChannelError(40009, f"more than {MESSAGE_BYTES // KIB} KiB in one publish")
+    if size > PUBLISH_BYTES:
+        raise ChannelError(40009, f"more than {PUBLISH_BYTES // KIB} KiB in one publish")
     check_ids([note.id for note in notes])
 
 
-def step_of(annotation: Note | Annotation) -> Step | None:
+def step_of(annotation: AnnotationDraft | Annotation) -> SummaryStep | None:
     """What the annotation does to the summary of its message; None where its type is not summarised."""
     method = method_of(annotation.type)
     if method is None:
         return None
-    return Step(
+    return SummaryStep(
         type=annotation.type,
         method=method,
         name=(annotation.name or "") if method.named else "",
-        client_id=None if method.form is Total else annotation.client_id,
+        client_id=None if method.form is SummaryTotal else annotation.client_id,
         count=(annotation.count or 1) if method.adds and method.named else 1,
         delete=annotation.action is AnnotationAction.DELETE,
     )
 
 
-def check_step(step: Step) -> None:
+def check_step(step: SummaryStep) -> None:
     """Refuse a step without the name or the client that its method needs (D6)."""
     if step.method.named and not step.name:
         raise ChannelError(40000, f"an annotation of type {step.type} needs a name")

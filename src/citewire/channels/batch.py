@@ -14,20 +14,20 @@ from msgspec.structs import replace
 
 from citewire import codec
 from citewire.channels.store import (
-    Changed,
+    CommittedChange,
     Decide,
     Entry,
     Head,
     Row,
-    Values,
+    SlotValues,
     check_change,
     new_head,
-    next_place,
+    next_position,
     next_row,
 )
 from citewire.errors import InputError
 
-__all__ = ["Batch", "Known", "Knowledge", "news_of"]
+__all__ = ["Batch", "CachedChannel", "ChannelCache", "encode_notifications"]
 
 _T = TypeVar("_T")
 
@@ -36,10 +36,10 @@ _BYTES_KEPT = 16 * 1024 * 1024
 # What a slot takes beside the bytes of its key and value.
 _OVERHEAD = 300
 # Bytes in one notification of Postgres, which takes less than 8,000.
-_NEWS_BYTES = 7000
+_NOTIFICATION_BYTES = 7000
 
 
-class Known(Struct, frozen=True, gc=False):
+class CachedChannel(Struct, frozen=True, gc=False):
     """A channel as it was: its end, its floor, and the last tick that was ever given to a row of it."""
 
     head: Head
@@ -47,20 +47,20 @@ class Known(Struct, frozen=True, gc=False):
     lost_to: int = 0
 
 
-class Knowledge:
+class ChannelCache:
     """What a node knows of channels and their slots, since it wrote to them last. None is: not there.
 
     Slots change only with rows or with the floor. So what is known of them holds as long as the head does.
     """
 
     def __init__(self) -> None:
-        self.channels: dict[str, Known | None] = {}
+        self.channels: dict[str, CachedChannel | None] = {}
         self.slots: dict[str, dict[str, bytes | None]] = {}
         self._begun: set[str] = set()
         """Channels that we have begun, and all of whose slots we know."""
         self._size = 0
 
-    def missing(self, needs: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str | None]]:
+    def find_missing(self, needs: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str | None]]:
         """What has to be asked: channels, each with a key or without one."""
         asked: dict[tuple[str, str | None], None] = {}
         for channel, keys in needs:
@@ -73,7 +73,7 @@ class Knowledge:
             asked |= dict.fromkeys((channel, key) for key in keys if key not in slots)
         return list(asked)
 
-    def learn(self, channel: str, known: Known | None, slots: Mapping[str, bytes | None]) -> None:
+    def remember_head(self, channel: str, known: CachedChannel | None, slots: Mapping[str, bytes | None]) -> None:
         """A channel is so. What was known of slots at another head is forgotten."""
         if channel not in self.channels or self.channels[channel] != known:
             self.slots.pop(channel, None)
@@ -82,7 +82,7 @@ class Knowledge:
         if known:
             self._keep(channel, slots)
 
-    def went_on(self, channel: str, known: Known, slots: Mapping[str, bytes | None]) -> None:
+    def record_own_write(self, channel: str, known: CachedChannel, slots: Mapping[str, bytes | None]) -> None:
         """We have written to the channel."""
         if self.channels.get(channel, known) is None:
             self._begun.add(channel)
@@ -109,7 +109,7 @@ class Knowledge:
             self.slots.pop(channel, None)
             self._begun.discard(channel)
 
-    def bound(self) -> None:
+    def clear_if_full(self) -> None:
         """Let go of all when it is too much."""
         if len(self.channels) > _HEADS_KEPT or self._size > _BYTES_KEPT:
             self.forget()
@@ -124,12 +124,12 @@ class Batch:
     """Rows and slots of several calls. `first` are rows that the log has, by channel and id."""
 
     def __init__(
-        self, knowledge: Knowledge, now: Callable[[], int], first: Mapping[tuple[str, str], Row] | None = None
+        self, knowledge: ChannelCache, now: Callable[[], int], first: Mapping[tuple[str, str], Row] | None = None
     ) -> None:
         self._knowledge, self._now = knowledge, now
         self._ids: dict[tuple[str, str], Row] = dict(first or {})
-        self.was: dict[str, Known | None] = {}
-        self.heads: dict[str, Known] = {}
+        self.was: dict[str, CachedChannel | None] = {}
+        self.heads: dict[str, CachedChannel] = {}
         self.rows: dict[str, list[Row]] = {}
         self.puts: dict[str, dict[str, bytes | None]] = {}
 
@@ -144,10 +144,10 @@ class Batch:
             rows.append(row)
         return tuple(rows)
 
-    def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+    def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
         """See `Slots.change`. Where it raises, nothing has happened."""
         known, now = self._known(channel), self._now()
-        change = decide(self._values(channel, keys), next_place(_after(known), now))
+        change = decide(self._values(channel, keys), next_position(_head_past_lost_ticks(known), now))
         check_change(change)
         ids = [(channel, entry.id) for entry in change.entries]
         if len({*ids}) < len(ids) or any(each in self._ids for each in ids):
@@ -158,14 +158,14 @@ class Batch:
             rows.append(row)
         if change.puts:
             self.puts.setdefault(channel, {}).update(change.puts)
-        return Changed(tuple(rows), change.result)
+        return CommittedChange(tuple(rows), change.result)
 
-    def learn(self) -> None:
+    def update_cache(self) -> None:
         """It was written: know it."""
         for channel, known in self.heads.items():
-            self._knowledge.went_on(channel, known, self.puts.get(channel, {}))
+            self._knowledge.record_own_write(channel, known, self.puts.get(channel, {}))
 
-    def values(self) -> list[Any]:
+    def sql_arguments(self) -> list[Any]:
         """What `citewire.write` is called with."""
         names = sorted(self.heads, key=str.encode)
         heads = [self.heads[name] for name in names]
@@ -192,20 +192,20 @@ class Batch:
             [put[0] for put in puts],
             [put[1] for put in puts],
             [put[2] for put in puts],
-            news_of(names),
+            encode_notifications(names),
         ]
 
-    def _known(self, channel: str) -> Known:
+    def _known(self, channel: str) -> CachedChannel:
         if known := self.heads.get(channel):
             return known
-        return self._knowledge.channels[channel] or Known(new_head(channel))
+        return self._knowledge.channels[channel] or CachedChannel(new_head(channel))
 
-    def _values(self, channel: str, keys: Sequence[str]) -> Values:
+    def _values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         put, kept = self.puts.get(channel, {}), self._knowledge.slots.get(channel, {})
         return {key: put[key] if key in put else kept.get(key) for key in keys}
 
-    def _add(self, channel: str, known: Known, entry: Entry, now: int) -> tuple[Row, Known]:
-        row, head = next_row(_after(known), entry, now)
+    def _add(self, channel: str, known: CachedChannel, entry: Entry, now: int) -> tuple[Row, CachedChannel]:
+        row, head = next_row(_head_past_lost_ticks(known), entry, now)
         known = replace(known, head=head)
         if channel not in self.heads:
             self.was[channel] = self._knowledge.channels[channel]
@@ -216,20 +216,20 @@ class Batch:
         return row, known
 
 
-def _after(known: Known) -> Head:
+def _head_past_lost_ticks(known: CachedChannel) -> Head:
     """The head, with a tick that no row had that is no more."""
     head = known.head
     return replace(head, tick=known.lost_to) if known.lost_to > head.tick else head
 
 
-def news_of(channels: Iterable[str]) -> list[str]:
+def encode_notifications(channels: Iterable[str]) -> list[str]:
     """The names of channels, as lists in JSON that each fit into a notification."""
     lists: list[str] = []
     some: list[str] = []
     size = 0
     for channel in channels:
         length = len(codec.encode(channel)) + 1
-        if some and size + length > _NEWS_BYTES:
+        if some and size + length > _NOTIFICATION_BYTES:
             lists.append(codec.encode(some).decode())
             some, size = [], 0
         some.append(channel)

@@ -13,35 +13,35 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.channels.annotation import Annotation, Note
-from citewire.channels.citing import Cited, by_source, is_cited, keys_for, standing
-from citewire.channels.deciding import annotating, posting, whole_serial
+from citewire.channels.annotation import Annotation, AnnotationDraft
+from citewire.channels.citing import SourceCitations, group_by_source, creates_citation, citation_slot_keys, find_current_citations
+from citewire.channels.deciding import make_annotate_transition, make_publish_transition, normalize_serial
 from citewire.channels.fold import (
-    OURS,
-    SHOWN,
-    Annotated,
-    Event,
-    Posted,
+    SERVER_CONNECTION_ID,
+    MAX_SHOWN_CLIENTS,
+    AnnotationEvent,
+    ChannelEvent,
+    MessageEvent,
     clients_key,
     event_of,
     hidden_of,
     id_key,
     message_key,
     message_of,
-    spans,
+    find_slot_ranges,
     summary_key,
     with_summary,
 )
 from citewire.channels.hub import Hub
-from citewire.channels.mark import MARK, Mark, marked
-from citewire.channels.message import Action, Draft, Message, Who
+from citewire.channels.mark import MARK_SLOT, ProjectionMark, decide_with_mark
+from citewire.channels.message import Action, MessageDraft, Message, Publisher
 from citewire.channels.refusal import ChannelError
-from citewire.channels.rules import DEFAULT, Rules
+from citewire.channels.rules import DEFAULT_RULES, Rules
 from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row, check_name, head_at
-from citewire.channels.summary import Hidden, of_client
+from citewire.channels.summary import HiddenClient, summarize_client
 from citewire.errors import InputError
 
-__all__ = ["START", "Channels", "History", "Page", "limited"]
+__all__ = ["START_SERIAL", "Channels", "HistoryQuery", "ResultPage", "check_limit"]
 
 _T = TypeVar("_T")
 _Serials: TypeAlias = tuple[str, ...]
@@ -52,18 +52,18 @@ _TRIMMED = 256
 """How many rows are forgotten at once."""
 _LAST_MS = 10**14 - 2
 """The last millisecond after which there is another in 14 digits."""
-START = "00000000000000-000@0"
+START_SERIAL = "00000000000000-000@0"
 """The serial before the first row of a channel that has none yet."""
 
 
-class Page(Struct, Generic[_T], frozen=True):
+class ResultPage(Struct, Generic[_T], frozen=True):
     """Some of a list; `next` is the cursor behind them, where there are more."""
 
     items: tuple[_T, ...]
     next: str | None
 
 
-class History(Struct, frozen=True, kw_only=True):
+class HistoryQuery(Struct, frozen=True, kw_only=True):
     """Which messages are asked for: between two times in milliseconds, up to a serial, backwards or not."""
 
     start: int = 0
@@ -84,10 +84,10 @@ class Channels:
         self,
         store: ChannelStore,
         hub: Hub,
-        rules: Rules = DEFAULT,
+        rules: Rules = DEFAULT_RULES,
         *,
         space: str = "channel:",
-        shown: int = SHOWN,
+        shown: int = MAX_SHOWN_CLIENTS,
         ids: Callable[[], str] = lambda: secrets.token_urlsafe(9),
     ) -> None:
         self.rules = rules
@@ -95,51 +95,51 @@ class Channels:
         self._space, self._shown, self._ids = space, shown, ids
 
     async def publish(
-        self, channel: str, who: Who, drafts: Sequence[Draft], mark: Mark | None = None
+        self, channel: str, who: Publisher, drafts: Sequence[MessageDraft], mark: ProjectionMark | None = None
     ) -> tuple[str, ...]:
         """Do what the drafts say, all or nothing: the serials of new messages, and of new versions.
 
         A draft whose id is known, and a frame that is known, give what they gave at first. With a `mark` that
         was reached before, nothing happens and there are no serials.
         """
-        decide = posting(who, drafts, self._base(who))
+        decide = make_publish_transition(who, drafts, self._base(who))
         if decide.edits:
-            self.rules.need_mutable(channel)
+            self.rules.check_mutable(channel)
         return await self._change(channel, decide.keys, decide, mark)
 
-    async def update(self, channel: str, who: Who, serial: str, draft: Draft) -> str:
+    async def update(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
         """Replace what the draft gives of a message; the serial of its new version."""
         return await self._edit(channel, who, Action.UPDATE, serial, draft)
 
-    async def delete(self, channel: str, who: Who, serial: str, draft: Draft) -> str:
+    async def delete(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
         """Mark a message as deleted; the serial of its new version. It stays in history."""
         return await self._edit(channel, who, Action.DELETE, serial, draft)
 
-    async def append(self, channel: str, who: Who, serial: str, draft: Draft) -> str:
+    async def append(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
         """Put the draft's data behind that of a message; the serial of its new version."""
         return await self._edit(channel, who, Action.APPEND, serial, draft)
 
     async def annotate(
-        self, channel: str, who: Who, notes: Sequence[Note], mark: Mark | None = None
+        self, channel: str, who: Publisher, notes: Sequence[AnnotationDraft], mark: ProjectionMark | None = None
     ) -> tuple[str, ...]:
         """Keep the annotations, all or nothing; their serials. Known ones, and marks, as with `publish`."""
-        self.rules.need_mutable(channel)
-        decide = annotating(who, notes, self._base(who), self._shown)
+        self.rules.check_mutable(channel)
+        decide = make_annotate_transition(who, notes, self._base(who), self._shown)
         return await self._change(channel, decide.keys, decide, mark)
 
-    async def mark(self, channel: str) -> Mark | None:
+    async def projection_mark(self, channel: str) -> ProjectionMark | None:
         """The last mark of the channel."""
-        return Mark.of((await self._store.values(self._name(channel), [MARK]))[MARK])
+        return ProjectionMark.from_slot((await self._store.values(self._name(channel), [MARK_SLOT]))[MARK_SLOT])
 
-    async def serial(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
+    async def serial_by_id(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
         """The serial of the message that the server published under this id; None where there is none."""
-        key = id_key("message", id, OURS)
+        key = id_key("message", id, SERVER_CONNECTION_ID)
         found = (await self._store.values(self._name(channel), [key]))[key]
         return found.decode() if found else None
 
     async def message(self, channel: str, serial: str) -> Message:
         """The message as it stands, with its summary."""
-        keys = message_key(whole_serial(serial)), summary_key(whole_serial(serial))
+        keys = message_key(normalize_serial(serial)), summary_key(normalize_serial(serial))
         values = await self._store.values(self._name(channel), keys)
         found = message_of(values[keys[0]])
         if found is None:
@@ -148,64 +148,64 @@ class Channels:
 
     async def versions(
         self, channel: str, serial: str, limit: int = 100, cursor: str | None = None
-    ) -> Page[Message]:
+    ) -> ResultPage[Message]:
         """The versions of a message as they were delivered, the oldest first. Appends make none."""
-        events = await self._about(channel, "m", serial, limit, cursor)
-        found = tuple(event.message for event in events.items if isinstance(event, Posted))
-        return Page(found, events.next)
+        events = await self._events_about(channel, "m", serial, limit, cursor)
+        found = tuple(event.message for event in events.items if isinstance(event, MessageEvent))
+        return ResultPage(found, events.next)
 
     async def annotations(
         self, channel: str, serial: str, limit: int = 100, cursor: str | None = None
-    ) -> Page[Annotation]:
+    ) -> ResultPage[Annotation]:
         """The annotations of a message, creates and deletes, the oldest first."""
-        events = await self._about(channel, "a", serial, limit, cursor)
-        found = tuple(event.annotation for event in events.items if isinstance(event, Annotated))
-        return Page(found, events.next)
+        events = await self._events_about(channel, "a", serial, limit, cursor)
+        found = tuple(event.annotation for event in events.items if isinstance(event, AnnotationEvent))
+        return ResultPage(found, events.next)
 
-    async def history(self, channel: str, which: History) -> Page[Message]:
+    async def history(self, channel: str, which: HistoryQuery) -> ResultPage[Message]:
         """Messages in the order in which they were made, each as it stands, with its summary."""
         name, (after, before) = self._name(channel), _bounds(which)
         found = await self._store.slots(name, after, before, which.limit, reverse=not which.forwards)
         serials = [slot.key[2:] for slot in found]
         if not serials:
-            return Page((), None)
+            return ResultPage((), None)
         after, before = (found[-1].key, before) if which.forwards else (after, found[-1].key)
         more = await self._store.slots(name, after, before, 1)
         summaries = await self._store.values(name, [summary_key(serial) for serial in serials])
         messages = (message_of(slot.value) for slot in found)
-        return Page(
+        return ResultPage(
             tuple(with_summary(each, summaries[summary_key(each.serial)]) for each in messages if each),
             serials[-1] if more else None,
         )
 
     async def client_summary(self, channel: str, serial: str, client_id: str) -> Mapping[str, Any]:
         """What of a message's summary one client has to do with: its entries, clipped, with their totals."""
-        serial, hidden = (await self.message(channel, serial)).serial, list[Hidden]()
+        serial, hidden = (await self.message(channel, serial)).serial, list[HiddenClient]()
         name, prefix = self._name(channel), clients_key(serial, client_id)
         after = prefix
         while found := await self._store.slots(name, after, prefix[:-1] + ";"):
             hidden += (each for slot in found if (each := hidden_of(slot.value)))
             after = found[-1].key
         key = summary_key(serial)
-        return of_client((await self._store.values(name, [key]))[key], client_id, hidden)
+        return summarize_client((await self._store.values(name, [key]))[key], client_id, hidden)
 
-    async def citations(self, channel: str, limit: int = 100, cursor: str | None = None) -> Page[Cited]:
+    async def citations(self, channel: str, limit: int = 100, cursor: str | None = None) -> ResultPage[SourceCitations]:
         """The citations of all messages, by source; each page groups those among `limit` annotations.
 
         Those that their client took back, and those of deleted messages, are left out.
         """
         name = self._name(channel)
-        after, end = f"a:{_checked(cursor)}" if cursor else "a:", "a;"
-        rows = await self._store.named(name, after, end, limited(limit))
+        after, end = f"a:{_check_listing_cursor(cursor)}" if cursor else "a:", "a;"
+        rows = await self._store.rows_by_id(name, after, end, check_limit(limit))
         if not rows:
-            return Page((), None)
-        more = await self._store.named(name, rows[-1].id, end, 1)
-        events = (each for each in map(event_of, rows) if isinstance(each, Annotated))
-        citing = [each.annotation for each in events if is_cited(each.annotation)]
-        values = await self._store.values(name, keys_for(citing))
-        return Page(by_source(standing(citing, values)), rows[-1].id[2:] if more else None)
+            return ResultPage((), None)
+        more = await self._store.rows_by_id(name, rows[-1].id, end, 1)
+        events = (each for each in map(event_of, rows) if isinstance(each, AnnotationEvent))
+        citing = [each.annotation for each in events if creates_citation(each.annotation)]
+        values = await self._store.values(name, citation_slot_keys(citing))
+        return ResultPage(group_by_source(find_current_citations(citing, values)), rows[-1].id[2:] if more else None)
 
-    async def export(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[tuple[Row, Event]]:
+    async def export(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[tuple[Row, ChannelEvent]]:
         """Everything that ever happened in the channel, in order, up to now."""
         name = self._name(channel)
         while rows := await self._store.read(name, after):
@@ -217,25 +217,25 @@ class Channels:
         """The end of the channel's log; None where nothing was ever published."""
         return await self._store.head(self._name(channel))
 
-    async def cursor(self, channel: str, serial: str) -> Cursor | None:
+    async def cursor_after(self, channel: str, serial: str) -> Cursor | None:
         """Where following goes on for one who has seen everything up to a row's serial.
 
         `START` gives None, which is the start. CursorLost as with `Slots.seek`.
         """
-        return None if serial == START else await self._store.seek(self._name(channel), whole_serial(serial))
+        return None if serial == START_SERIAL else await self._store.seek(self._name(channel), normalize_serial(serial))
 
     def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
         """As `Hub.follow`; `event_of` says what a row holds."""
         return self._hub.follow(self._name(channel), after)
 
-    async def names(self, prefix: str = "", limit: int = 100, after: str | None = None) -> Page[str]:
+    async def names(self, prefix: str = "", limit: int = 100, after: str | None = None) -> ResultPage[str]:
         """The channels in which anything was ever published, by name."""
         begins = self._space + prefix
         start = "" if after is None else self._space + after
-        heads = await self._store.heads(begins, start, limited(limit))
+        heads = await self._store.heads(begins, start, check_limit(limit))
         more = heads and await self._store.heads(begins, heads[-1].channel, 1)
         found = tuple(head.channel.removeprefix(self._space) for head in heads)
-        return Page(found, found[-1] if more else None)
+        return ResultPage(found, found[-1] if more else None)
 
     async def trim(self, channel: str, before: int) -> int:
         """Forget what happened before a time, in milliseconds; how many rows that were.
@@ -247,8 +247,8 @@ class Channels:
             rows = [row for row in read if row.tick < before * 1000]
             if not rows:
                 break
-            ranges = spans([event_of(row) for row in rows], rows[-1].serial)
-            await self._hub.removing("trimmed", head_at(name, rows[-1]))
+            ranges = find_slot_ranges([event_of(row) for row in rows], rows[-1].serial)
+            await self._hub.announce_removal("trimmed", head_at(name, rows[-1]))
             await self._store.trim(name, rows[-1].cursor, ranges)
             count += len(rows)
         return count
@@ -268,62 +268,62 @@ class Channels:
             raise ChannelError(40010, "a channel's name is not empty, has one line and begins with no [ or :")
         return name
 
-    def _base(self, who: Who) -> str:
+    def _base(self, who: Publisher) -> str:
         """What the ids that we give begin with."""
         if who.connection_id is None or who.msg_serial is None:
             return self._ids()
         return f"{who.connection_id}:{who.msg_serial}"
 
     async def _change(
-        self, channel: str, keys: Sequence[str], decide: Decide[_Serials], mark: Mark | None
+        self, channel: str, keys: Sequence[str], decide: Decide[_Serials], mark: ProjectionMark | None
     ) -> _Serials:
         name = self._name(channel)
         if mark is not None:
-            keys, decide = [*keys, MARK], marked(decide, mark, ())
-        return (await self._hub.tell(name, self._store.change(name, keys, decide))).result
+            keys, decide = [*keys, MARK_SLOT], decide_with_mark(decide, mark, ())
+        return (await self._hub.commit_and_notify(name, self._store.change(name, keys, decide))).result
 
-    async def _edit(self, channel: str, who: Who, action: Action, serial: str, draft: Draft) -> str:
+    async def _edit(self, channel: str, who: Publisher, action: Action, serial: str, draft: MessageDraft) -> str:
         [version] = await self.publish(channel, who, [replace(draft, action=action, serial=serial)])
         return version
 
-    async def _about(
+    async def _events_about(
         self, channel: str, kind: str, serial: str, limit: int, cursor: str | None
-    ) -> Page[Event]:
+    ) -> ResultPage[ChannelEvent]:
         """The events about a message whose rows are called so."""
         serial = (await self.message(channel, serial)).serial
         name, prefix, end = self._name(channel), f"{kind}:{serial}:", f"{kind}:{serial};"
-        after = prefix + whole_serial(cursor) if cursor else prefix
-        rows = await self._store.named(name, after, end, limited(limit))
-        more = rows and await self._store.named(name, rows[-1].id, end, 1)
-        return Page(tuple(map(event_of, rows)), rows[-1].id.removeprefix(prefix) if more else None)
+        after = prefix + normalize_serial(cursor) if cursor else prefix
+        rows = await self._store.rows_by_id(name, after, end, check_limit(limit))
+        more = rows and await self._store.rows_by_id(name, rows[-1].id, end, 1)
+        return ResultPage(tuple(map(event_of, rows)), rows[-1].id.removeprefix(prefix) if more else None)
 
 
-def _bounds(which: History) -> tuple[str, str]:
+def _bounds(which: HistoryQuery) -> tuple[str, str]:
     """The keys between which the messages are."""
-    limited(which.limit)
+    check_limit(which.limit)
     end = _LAST_MS if which.end is None else which.end
     if not 0 <= which.start <= end <= _LAST_MS:
         raise ChannelError(40003, "a history begins before it ends, in milliseconds")
     after, before = message_key(f"{which.start:014d}"), message_key(f"{end + 1:014d}")
     if which.until is not None:
         # "!" comes before all that could follow.
-        before = min(before, message_key(whole_serial(which.until)) + "!")
+        before = min(before, message_key(normalize_serial(which.until)) + "!")
     if which.cursor is not None:
-        key = message_key(whole_serial(which.cursor))
+        key = message_key(normalize_serial(which.cursor))
         after, before = (max(after, key), before) if which.forwards else (after, min(before, key))
     return after, before
 
 
-def limited(limit: int) -> int:
+def check_limit(limit: int) -> int:
     """The length of a page that is asked for. Raises `ChannelError` where it is none."""
     if not 1 <= limit <= PAGE_ITEMS:
         raise ChannelError(40003, f"a page has 1 to {PAGE_ITEMS}")
     return limit
 
 
-def _checked(cursor: str) -> str:
+def _check_listing_cursor(cursor: str) -> str:
     """The cursor of a listing of all messages: the serials of a message and of one of its annotations."""
     about, middle, serial = cursor.partition(":000:")
     if not middle:
         raise ChannelError(40003, "not a cursor")
-    return f"{whole_serial(about)}:{whole_serial(serial)}"
+    return f"{normalize_serial(about)}:{normalize_serial(serial)}"

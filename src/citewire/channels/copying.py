@@ -8,13 +8,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from citewire.channels.sqlite_log import connect
-from citewire.channels.store import Link, StoreError, first_hash, row_hash
-from citewire.text import for_log
+from citewire.channels.sqlite_log import connect_readonly
+from citewire.channels.store import ChainLink, StoreError, first_hash, row_hash
+from citewire.text import one_line
 
-__all__ = ["Item", "is_the_same", "items_of"]
+__all__ = ["TableRow", "has_same_ends", "read_tables"]
 
-Item: TypeAlias = tuple[str, tuple[Any, ...]]
+TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 """A table, and the values of a row in it."""
 
 _CHANNELS = "SELECT no, name, epoch, floor, floor_tick, floor_hash FROM channel ORDER BY no"
@@ -27,7 +27,7 @@ SELECT name, epoch, coalesce((SELECT max(n) FROM log WHERE log.channel = channel
 """
 
 
-def items_of(folder: Path) -> Iterator[Item]:
+def read_tables(folder: Path) -> Iterator[TableRow]:
     """Everything, a channel after its rows. Raises `StoreError`, also where a chain does not hold."""
     with _opened(folder) as db:
         # A row of no channel would be left out without a word.
@@ -39,7 +39,7 @@ def items_of(folder: Path) -> Iterator[Item]:
         yield from _erased(db)
 
 
-def is_the_same(folder: Path, ends: Iterable[tuple[str, str, int]]) -> bool:
+def has_same_ends(folder: Path, ends: Iterable[tuple[str, str, int]]) -> bool:
     """Whether these are the names, epochs and last numbers of all channels. It is soon told."""
     with _opened(folder) as db:
         return set(ends) == set(db.execute(_ENDS))
@@ -48,13 +48,13 @@ def is_the_same(folder: Path, ends: Iterable[tuple[str, str, int]]) -> bool:
 @contextmanager
 def _opened(folder: Path) -> Generator[sqlite3.Connection]:
     try:
-        with closing(connect(folder / "log.sqlite")) as db:
+        with closing(connect_readonly(folder / "log.sqlite")) as db:
             yield db
     except sqlite3.Error as error:
         raise StoreError("cannot read the store", detail=error) from error
 
 
-def _channels(db: sqlite3.Connection) -> Iterator[Item]:
+def _channels(db: sqlite3.Connection) -> Iterator[TableRow]:
     for no, name, epoch, floor, floor_tick, floor_hash in db.execute(_CHANNELS):
         n, tick, end = floor, floor_tick, floor_hash
         if not floor and floor_hash != first_hash(name, epoch):
@@ -67,12 +67,12 @@ def _channels(db: sqlite3.Connection) -> Iterator[Item]:
         yield "channel", (no, name, epoch, n, n, tick, end, floor, floor_tick, floor_hash)
 
 
-def _erased(db: sqlite3.Connection) -> Iterator[Item]:
+def _erased(db: sqlite3.Connection) -> Iterator[TableRow]:
     for erased in db.execute(_ERASED):
         no, _, name, _, n, _, end, last, _, last_hash = erased
         yield "erased", erased
         for values in db.execute(_LINKS, (no,)):
-            link = Link(*values)
+            link = ChainLink(*values)
             if link.n != n + 1 or link.before != end:
                 raise _damaged(name, n + 1)
             n, end = link.n, link.hash
@@ -83,4 +83,4 @@ def _erased(db: sqlite3.Connection) -> Iterator[Item]:
 
 def _damaged(name: str, n: int | None = None) -> StoreError:
     row = f" at row {n}" if n else ""
-    return StoreError(f"the log is damaged: {for_log(name, 200)}{row} is not as it was written")
+    return StoreError(f"the log is damaged: {one_line(name, 200)}{row} is not as it was written")

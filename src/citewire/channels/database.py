@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from citewire.channels.store import StoreError, steps_for
+from citewire.channels.store import StoreError, load_migrations
 
 if TYPE_CHECKING:
     import asyncpg
     from asyncpg.pool import PoolConnectionProxy
 
-__all__ = ["Database", "LaterVersion", "check_version", "connect", "failures", "prepare", "version"]
+__all__ = ["Database", "StoreTooNew", "check_schema_version", "connect", "translate_errors", "prepare_schema", "schema_version"]
 
 _log = logging.getLogger("citewire.store")
 
@@ -40,14 +40,14 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 """
 
 
-class LaterVersion(StoreError):
+class StoreTooNew(StoreError):
     """A newer citewire has been here. Only that can go on."""
 
     code = "store_later_version"
 
 
 @contextmanager
-def failures(doing: str) -> Generator[None]:
+def translate_errors(doing: str) -> Generator[None]:
     """Turn what the driver raises into a StoreError that names no address and no password."""
     import asyncpg  # noqa: PLC0415  # needs the extra `postgres`
 
@@ -73,10 +73,10 @@ async def connect(dsn: str) -> asyncpg.Connection[Any]:
         import asyncpg  # noqa: PLC0415
     except ImportError as error:
         raise StoreError("a Postgres store needs `pip install 'citewire[postgres]'`") from error
-    with failures("connect to"):
+    with translate_errors("connect to"):
         db = await asyncpg.connect(dsn, timeout=_CONNECT, command_timeout=_COMMAND, server_settings=_SESSION)
     try:
-        with failures("read"):
+        with translate_errors("read"):
             await db.execute(_DURABLE)
     except BaseException:
         db.terminate()
@@ -84,17 +84,17 @@ async def connect(dsn: str) -> asyncpg.Connection[Any]:
     return db
 
 
-async def prepare(dsn: str) -> None:
+async def prepare_schema(dsn: str) -> None:
     """Have the tables as this version wants them, whoever else wants so at the same time."""
     db = await connect(dsn)
     try:
-        with failures("prepare"):
+        with translate_errors("prepare"):
             if await db.fetchval("SHOW server_encoding") != "UTF8":
                 raise StoreError("the database must have the encoding UTF8")
             await db.execute("SET statement_timeout = 0; SET lock_timeout = 0")
             async with asyncio.timeout(600), db.transaction():
                 await db.execute("SELECT pg_advisory_xact_lock($1)", _MAKING)
-                await _migrate(db, steps_for("postgres"))
+                await _migrate(db, load_migrations("postgres"))
     finally:
         db.terminate()
 
@@ -105,22 +105,22 @@ async def _migrate(db: asyncpg.Connection[Any], steps: Sequence[str]) -> None:
             "CREATE SCHEMA IF NOT EXISTS citewire; CREATE TABLE citewire.version (n int NOT NULL)"
         )
         await db.execute("INSERT INTO citewire.version VALUES (0)")
-    had = check_version(await version(db), len(steps))
+    had = check_schema_version(await schema_version(db), len(steps))
     for step in steps[had:]:
         await db.execute(step)
     if had < len(steps):
         await db.execute("UPDATE citewire.version SET n = $1", len(steps))
 
 
-async def version(db: asyncpg.Connection[Any] | PoolConnectionProxy[Any]) -> int:
+async def schema_version(db: asyncpg.Connection[Any] | PoolConnectionProxy[Any]) -> int:
     """How many steps the tables have had."""
     return await db.fetchval("SELECT n FROM citewire.version")
 
 
-def check_version(had: int, known: int) -> int:
+def check_schema_version(had: int, known: int) -> int:
     """The version of the tables. Raises `LaterVersion`."""
     if had > known:
-        raise LaterVersion(f"the data is of a later version ({had}) than this citewire knows ({known})")
+        raise StoreTooNew(f"the data is of a later version ({had}) than this citewire knows ({known})")
     return had
 
 
@@ -134,10 +134,10 @@ class Database:
     @classmethod
     async def open(cls, dsn: str) -> Database:
         """The database at this address, with its tables. Raises `StoreError`."""
-        await prepare(dsn)
+        await prepare_schema(dsn)
         import asyncpg  # noqa: PLC0415  # `prepare` has said so if it is not there
 
-        with failures("connect to"):
+        with translate_errors("connect to"):
             pool = await asyncpg.create_pool(
                 dsn, min_size=0, max_size=_READERS, timeout=_CONNECT, command_timeout=_COMMAND,
                 server_settings=_SESSION, init=_durable,
@@ -167,7 +167,7 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[PoolConnectionProxy[Any]]:
         """One of the connections. Whatever the driver raises in the block becomes a `StoreError`."""
-        with failures("ask"):
+        with translate_errors("ask"):
             db = await self._pool.acquire(timeout=_CONNECT)
             try:
                 yield db

@@ -9,13 +9,13 @@ from typing import TypeAlias
 from msgspec import Struct, msgpack
 from msgspec.structs import replace
 
-from citewire.channels.annotation import Annotation, Note, check_notes, check_step
+from citewire.channels.annotation import Annotation, AnnotationDraft, check_annotation_drafts, check_step
 from citewire.channels.fold import (
-    OURS,
-    Annotated,
+    SERVER_CONNECTION_ID,
+    AnnotationEvent,
     Effect,
-    Posted,
-    annotated,
+    MessageEvent,
+    apply_annotation,
     effect_of,
     entry_of,
     frame_key,
@@ -23,19 +23,19 @@ from citewire.channels.fold import (
     message_key,
     message_of,
     pack,
-    posted,
-    summary_after,
+    apply_message,
+    make_summary_message,
     summary_key,
     with_summary,
 )
-from citewire.channels.message import Action, Draft, Message, Operation, Version, Who, check_drafts, edited
-from citewire.channels.offsets import Claim, claim_of, is_citation, placed
+from citewire.channels.message import Action, MessageDraft, Message, MessageOperation, MessageVersion, Publisher, check_message_drafts, apply_edit
+from citewire.channels.offsets import ClaimedOffsets, read_claimed_offsets, is_citation, check_offsets
 from citewire.channels.refusal import ChannelError
 from citewire.channels.serial import serial_of, tick_of
-from citewire.channels.store import Change, Entry, Place, Values
+from citewire.channels.store import Change, Entry, ChannelPosition, SlotValues
 from citewire.errors import InputError
 
-__all__ = ["Annotating", "Posting", "annotating", "posting", "whole_serial"]
+__all__ = ["AnnotateTransition", "PublishTransition", "make_annotate_transition", "make_publish_transition", "normalize_serial"]
 
 _EDITS = (Action.UPDATE, Action.DELETE, Action.APPEND)
 _MOST = 1000
@@ -47,7 +47,7 @@ _serials = msgpack.Decoder(tuple[str, ...])
 
 # A message is annotated many times.
 @lru_cache(maxsize=1024)
-def whole_serial(serial: str | None) -> str:
+def normalize_serial(serial: str | None) -> str:
     """The serial as this server writes it."""
     try:
         return serial_of(*tick_of(serial or ""))
@@ -55,10 +55,10 @@ def whole_serial(serial: str | None) -> str:
         raise ChannelError(40003, "not a serial of a message") from exc
 
 
-class _Work:
+class _ChangeBuilder:
     """The slots as they are and as they are to be, and the rows that say why."""
 
-    def __init__(self, values: Values, place: Place) -> None:
+    def __init__(self, values: SlotValues, place: ChannelPosition) -> None:
         self.values = dict(values)
         self.puts: dict[str, bytes | None] = {}
         self.entries: list[Entry] = []
@@ -78,10 +78,10 @@ class _Work:
         self.values |= puts
         self.puts |= puts
 
-    def add(self, event: Posted | Annotated) -> None:
+    def add(self, event: MessageEvent | AnnotationEvent) -> None:
         self.entries.append(entry_of(event))
 
-    def once(self, key: str | None, do: Callable[[], None]) -> str:
+    def add_once(self, key: str | None, do: Callable[[], None]) -> str:
         """The serial of the row that `do` adds; or that it added before, where the slot `key` says so."""
         if key and (before := self.values[key]):
             return before.decode()
@@ -104,19 +104,19 @@ class _Work:
         return Change(tuple(serials), self.entries, self.puts)
 
 
-def _known(values: Values, frame: str | None) -> Change[_Serials] | None:
+def _find_repeated_frame(values: SlotValues, frame: str | None) -> Change[_Serials] | None:
     """What became of the caller's frame when it came before."""
     before = values[frame] if frame else None
     return Change(_serials.decode(before)) if before else None
 
 
-class _Post(Struct, frozen=True):
+class _CheckedMessage(Struct, frozen=True):
     """A draft, checked, with the client id of who sends it; `id` is its name if the message is new.
 
     `key` is the slot that says what became of the id that the sender gave.
     """
 
-    draft: Draft
+    draft: MessageDraft
     client_id: str | None
     id: str
     key: str | None
@@ -130,12 +130,12 @@ class _Post(Struct, frozen=True):
             yield summary_key(self.draft.serial)
 
 
-class Posting(Struct, frozen=True):
+class PublishTransition(Struct, frozen=True):
     """The decision about the messages of one publish."""
 
-    who: Who
+    who: Publisher
     frame: str | None
-    posts: tuple[_Post, ...]
+    posts: tuple[_CheckedMessage, ...]
 
     @property
     def edits(self) -> bool:
@@ -147,28 +147,28 @@ class Posting(Struct, frozen=True):
         """The slots that it depends on."""
         return _keys(self.frame, self.posts)
 
-    def __call__(self, values: Values, place: Place) -> Change[_Serials]:
-        if known := _known(values, self.frame):
+    def __call__(self, values: SlotValues, place: ChannelPosition) -> Change[_Serials]:
+        if known := _find_repeated_frame(values, self.frame):
             return known
-        work = _Work(values, place)
-        serials = [work.once(post.key, partial(self._post, work, post)) for post in self.posts]
+        work = _ChangeBuilder(values, place)
+        serials = [work.add_once(post.key, partial(self._post, work, post)) for post in self.posts]
         return work.change(self.frame, serials)
 
-    def _post(self, work: _Work, post: _Post) -> None:
+    def _post(self, work: _ChangeBuilder, post: _CheckedMessage) -> None:
         if post.draft.serial is None:
             message = self._created(work, post)
-            work.put(posted(None, message))
+            work.put(apply_message(None, message))
         else:
             message = self._edited(work, post, post.draft.serial)
-        work.add(Posted(message, self.who.connection_id, self.who.msg_serial))
+        work.add(MessageEvent(message, self.who.connection_id, self.who.msg_serial))
 
-    def _created(self, work: _Work, post: _Post) -> Message:
+    def _created(self, work: _ChangeBuilder, post: _CheckedMessage) -> Message:
         draft, serial, timestamp = post.draft, work.serial, work.timestamp
         return Message(
             action=Action.CREATE,
             serial=serial,
             timestamp=timestamp,
-            version=Version(serial, timestamp),
+            version=MessageVersion(serial, timestamp),
             id=draft.id or post.id,
             name=draft.name,
             data=draft.data,
@@ -178,39 +178,39 @@ class Posting(Struct, frozen=True):
             connection_id=self.who.connection_id,
         )
 
-    def _edited(self, work: _Work, post: _Post, serial: str) -> Message:
-        before, about = work.message(serial), post.draft.version or Operation()
-        if before.connection_id == OURS != self.who.connection_id:
+    def _edited(self, work: _ChangeBuilder, post: _CheckedMessage, serial: str) -> Message:
+        before, about = work.message(serial), post.draft.version or MessageOperation()
+        if before.connection_id == SERVER_CONNECTION_ID != self.who.connection_id:
             raise ChannelError(40160, "only the server changes its own messages")
         if self.who.own_only and (post.client_id is None or post.client_id != before.client_id):
             raise ChannelError(40160, "only messages of one's own may be changed")
         # Ably's clients want it past the message's own time, also within its millisecond.
         timestamp = max(work.timestamp, before.timestamp + 1)
-        version = Version(work.serial, timestamp, post.client_id, about.description, about.metadata)
-        message = edited(before, post.draft, version)
-        work.put(posted(before, message))
+        version = MessageVersion(work.serial, timestamp, post.client_id, about.description, about.metadata)
+        message = apply_edit(before, post.draft, version)
+        work.put(apply_message(before, message))
         if message.action is Action.APPEND:
             return message
         return with_summary(message, work.values[summary_key(serial)])
 
 
-def posting(who: Who, drafts: Sequence[Draft], base: str) -> Posting:
+def make_publish_transition(who: Publisher, drafts: Sequence[MessageDraft], base: str) -> PublishTransition:
     """The decision about these drafts; new messages without an id are called `base:0`, `base:1` …"""
-    _check_many(drafts)
-    settled = tuple(map(_settled, drafts))
-    check_drafts(settled)
+    _check_count(drafts)
+    settled = tuple(map(_normalize_draft, drafts))
+    check_message_drafts(settled)
     posts = tuple(
-        _Post(draft, who.named(_sender(draft)), f"{base}:{at}", _id_key("message", draft.id, who))
+        _CheckedMessage(draft, who.resolve_client_id(_sender(draft)), f"{base}:{at}", _id_key("message", draft.id, who))
         for at, draft in enumerate(settled)
     )
-    return Posting(who, frame_key(who), posts)
+    return PublishTransition(who, frame_key(who), posts)
 
 
-def _id_key(kind: str, name: str | None, who: Who) -> str | None:
+def _id_key(kind: str, name: str | None, who: Publisher) -> str | None:
     return None if name is None else id_key(kind, name, who.connection_id)
 
 
-def _settled(draft: Draft) -> Draft:
+def _normalize_draft(draft: MessageDraft) -> MessageDraft:
     """Without what does not count: a new message has no serial, and the id of an edit is its message's."""
     if draft.action is Action.CREATE:
         return replace(draft, serial=None)
@@ -218,25 +218,25 @@ def _settled(draft: Draft) -> Draft:
         raise ChannelError(40000, "not an action that can be published")
     if draft.action is Action.APPEND and draft.data is None:
         raise ChannelError(40013, "nothing to append")
-    return replace(draft, serial=whole_serial(draft.serial), id=None)
+    return replace(draft, serial=normalize_serial(draft.serial), id=None)
 
 
-def _sender(draft: Draft) -> str | None:
+def _sender(draft: MessageDraft) -> str | None:
     """Who a draft says it is from; what an edit says of the message's first sender changes nothing."""
     if draft.action is Action.CREATE:
         return draft.client_id
     return draft.version.client_id if draft.version else None
 
 
-class _Remark(Struct, frozen=True):
+class _CheckedAnnotation(Struct, frozen=True):
     """A note, checked, with its sender's client id; `id` is its name if it has none.
 
     `key` is the slot that says what became of the id that the sender gave.
     """
 
-    note: Note
+    note: AnnotationDraft
     effect: Effect | None
-    claim: Claim | None
+    claim: ClaimedOffsets | None
     id: str
     key: str | None
 
@@ -250,12 +250,12 @@ class _Remark(Struct, frozen=True):
             yield self.effect.hidden
 
 
-class Annotating(Struct, frozen=True):
+class AnnotateTransition(Struct, frozen=True):
     """The decision about the annotations of one publish."""
 
-    who: Who
+    who: Publisher
     frame: str | None
-    remarks: tuple[_Remark, ...]
+    remarks: tuple[_CheckedAnnotation, ...]
     shown: int
 
     @property
@@ -263,30 +263,30 @@ class Annotating(Struct, frozen=True):
         """The slots that it depends on."""
         return _keys(self.frame, self.remarks)
 
-    def __call__(self, values: Values, place: Place) -> Change[_Serials]:
-        if known := _known(values, self.frame):
+    def __call__(self, values: SlotValues, place: ChannelPosition) -> Change[_Serials]:
+        if known := _find_repeated_frame(values, self.frame):
             return known
-        work = _Work(values, place)
-        serials = [work.once(remark.key, partial(self._remark, work, remark)) for remark in self.remarks]
+        work = _ChangeBuilder(values, place)
+        serials = [work.add_once(remark.key, partial(self._annotate, work, remark)) for remark in self.remarks]
         return work.change(self.frame, serials)
 
-    def _remark(self, work: _Work, remark: _Remark) -> None:
+    def _annotate(self, work: _ChangeBuilder, remark: _CheckedAnnotation) -> None:
         message = work.message(remark.note.message_serial)
         self._check_sender(remark.note, message)
         annotation = self._annotation(work, remark, message)
-        puts = annotated(work.values, message, annotation, remark.effect, self.shown)
+        puts = apply_annotation(work.values, message, annotation, remark.effect, self.shown)
         work.put(puts)
-        summary = summary_after(message, puts)
-        work.add(Annotated(annotation, summary, self.who.connection_id, self.who.msg_serial))
+        summary = make_summary_message(message, puts)
+        work.add(AnnotationEvent(annotation, summary, self.who.connection_id, self.who.msg_serial))
 
-    def _check_sender(self, note: Note, message: Message) -> None:
+    def _check_sender(self, note: AnnotationDraft, message: Message) -> None:
         """Refuse a citation, or the delete of one, in the name of the sender of an answer of the server."""
-        is_answer = message.connection_id == OURS != self.who.connection_id
+        is_answer = message.connection_id == SERVER_CONNECTION_ID != self.who.connection_id
         is_sender = note.client_id is not None and note.client_id == message.client_id
         if is_answer and is_sender and is_citation(note.type):
             raise ChannelError(40160, "only the server cites as the sender of its own message")
 
-    def _annotation(self, work: _Work, remark: _Remark, message: Message) -> Annotation:
+    def _annotation(self, work: _ChangeBuilder, remark: _CheckedAnnotation, message: Message) -> Annotation:
         note = remark.note
         return Annotation(
             action=note.action,
@@ -302,34 +302,34 @@ class Annotating(Struct, frozen=True):
             extras=note.extras,
             client_id=note.client_id,
             connection_id=self.who.connection_id,
-            citewire=remark.claim and placed(remark.claim, message),
+            citewire=remark.claim and check_offsets(remark.claim, message),
         )
 
 
-def annotating(who: Who, notes: Sequence[Note], base: str, shown: int) -> Annotating:
+def make_annotate_transition(who: Publisher, notes: Sequence[AnnotationDraft], base: str, shown: int) -> AnnotateTransition:
     """The decision about these notes; those without an id are called `base:0`, `base:1` …"""
-    _check_many(notes)
-    check_notes(notes)
-    remarks = tuple(_remark(who, note, f"{base}:{at}") for at, note in enumerate(notes))
-    return Annotating(who, frame_key(who), remarks, shown)
+    _check_count(notes)
+    check_annotation_drafts(notes)
+    remarks = tuple(_check_annotation(who, note, f"{base}:{at}") for at, note in enumerate(notes))
+    return AnnotateTransition(who, frame_key(who), remarks, shown)
 
 
-def _remark(who: Who, note: Note, name: str) -> _Remark:
+def _check_annotation(who: Publisher, note: AnnotationDraft, name: str) -> _CheckedAnnotation:
     note = replace(
-        note, message_serial=whole_serial(note.message_serial), client_id=who.named(note.client_id)
+        note, message_serial=normalize_serial(note.message_serial), client_id=who.resolve_client_id(note.client_id)
     )
     if effect := effect_of(note):
         check_step(effect.step)
-    claim = claim_of(note.type, note.data, note.encoding)
-    return _Remark(note, effect, claim, name, _id_key("annotation", note.id, who))
+    claim = read_claimed_offsets(note.type, note.data, note.encoding)
+    return _CheckedAnnotation(note, effect, claim, name, _id_key("annotation", note.id, who))
 
 
-def _check_many(items: Sequence[object]) -> None:
+def _check_count(items: Sequence[object]) -> None:
     if not 1 <= len(items) <= _MOST:
         raise ChannelError(40000, f"1 to {_MOST} in one publish")
 
 
-def _keys(frame: str | None, items: Iterable[_Post | _Remark]) -> tuple[str, ...]:
+def _keys(frame: str | None, items: Iterable[_CheckedMessage | _CheckedAnnotation]) -> tuple[str, ...]:
     """The slots that these depend on, and their frame."""
     needed = (key for item in items for key in item.needs())
     return (frame, *needed) if frame else (*needed,)

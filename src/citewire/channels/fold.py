@@ -24,25 +24,25 @@ from typing import TypeAlias
 from msgspec import Raw, Struct, msgpack
 from msgspec.structs import replace
 
-from citewire.channels.annotation import Annotation, AnnotationAction, Note, step_of
-from citewire.channels.message import Action, Annotations, Message, Who, kept
-from citewire.channels.offsets import is_citation, object_of
-from citewire.channels.store import Entry, Row, Values
-from citewire.channels.summary import Hidden, Step, fold, method_of
+from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft, step_of
+from citewire.channels.message import Action, Annotations, Message, Publisher, merge_delivered
+from citewire.channels.offsets import is_citation, decode_json_object
+from citewire.channels.store import Entry, Row, SlotValues
+from citewire.channels.summary import HiddenClient, SummaryStep, fold_step, method_of
 
-__all__ = ["Annotated", "Event", "Posted", "entry_of", "event_of", "replay"]
+__all__ = ["AnnotationEvent", "ChannelEvent", "MessageEvent", "entry_of", "event_of", "replay"]
 
 MESSAGE, ANNOTATION = "message", "annotation"
-OURS = "citewire"
+SERVER_CONNECTION_ID = "citewire"
 """The connection of what the server itself says: no client gets one of this name."""
-VERDICTS = "verdicts:multiple.v1"
-SHOWN = 100
+VERDICT_TYPE = "verdicts:multiple.v1"
+MAX_SHOWN_CLIENTS = 100
 """How many clients a group of a summary names, unless told otherwise (D7)."""
 
 _Puts: TypeAlias = dict[str, bytes | None]
 
 
-class Posted(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class MessageEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A message as subscribers get it, and the frame it came in, if it did."""
 
     message: Message
@@ -50,7 +50,7 @@ class Posted(Struct, frozen=True, omit_defaults=True, rename="camel"):
     msg_serial: int | None = None
 
 
-class Annotated(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class AnnotationEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """An annotation, the frame it came in, and the summary that it changed, if it did."""
 
     annotation: Annotation
@@ -59,7 +59,7 @@ class Annotated(Struct, frozen=True, omit_defaults=True, rename="camel"):
     msg_serial: int | None = None
 
 
-class Skimmed(Struct, frozen=True, rename="camel"):
+class RawSummaryEvent(Struct, frozen=True, rename="camel"):
     """As `Annotated`, with the summary unread: of those of one message mostly the last is wanted."""
 
     annotation: Annotation
@@ -67,17 +67,17 @@ class Skimmed(Struct, frozen=True, rename="camel"):
     connection_id: str | None = None
 
 
-Event: TypeAlias = Posted | Annotated
+ChannelEvent: TypeAlias = MessageEvent | AnnotationEvent
 
 pack = msgpack.encode
-_posted, _annotated = msgpack.Decoder(Posted), msgpack.Decoder(Annotated)
-_skimmed = msgpack.Decoder(Skimmed)
-_message, _hidden = msgpack.Decoder(Message), msgpack.Decoder(Hidden)
+_posted, _annotated = msgpack.Decoder(MessageEvent), msgpack.Decoder(AnnotationEvent)
+_skimmed = msgpack.Decoder(RawSummaryEvent)
+_message, _hidden = msgpack.Decoder(Message), msgpack.Decoder(HiddenClient)
 
 
-def entry_of(event: Event) -> Entry:
+def entry_of(event: ChannelEvent) -> Entry:
     """The entry under which the log keeps an event."""
-    if isinstance(event, Annotated):
+    if isinstance(event, AnnotationEvent):
         about = event.annotation
         return Entry(f"a:{about.message_serial}:{about.serial}", ANNOTATION, pack(event))
     serial, version = event.message.serial, event.message.version.serial
@@ -85,17 +85,17 @@ def entry_of(event: Event) -> Entry:
     return Entry(name, MESSAGE, pack(event))
 
 
-def event_of(row: Row) -> Event:
+def event_of(row: Row) -> ChannelEvent:
     """The event that a row holds."""
     return (_annotated if row.kind == ANNOTATION else _posted).decode(row.data)
 
 
-def skimmed(row: Row) -> Skimmed:
+def decode_without_summary(row: Row) -> RawSummaryEvent:
     """The annotation that a row holds, with its summary unread."""
     return _skimmed.decode(row.data)
 
 
-def summary_in(annotated: Skimmed) -> Message:
+def decode_summary(annotated: RawSummaryEvent) -> Message:
     """What tells of the summary."""
     return _message.decode(annotated.summary)
 
@@ -107,7 +107,7 @@ def message_of(value: bytes | None) -> Message | None:
     return _message.decode(value) if value else None
 
 
-def hidden_of(value: bytes | None) -> Hidden | None:
+def hidden_of(value: bytes | None) -> HiddenClient | None:
     """The hidden client in a slot."""
     return _hidden.decode(value) if value else None
 
@@ -141,11 +141,11 @@ def clients_key(serial: str, client_id: str | None) -> str:
 class Effect(Struct, frozen=True):
     """What an annotation does to the summary of its message, and where its client is if hidden."""
 
-    step: Step
+    step: SummaryStep
     hidden: str
 
 
-def effect_of(annotation: Note | Annotation) -> Effect | None:
+def effect_of(annotation: AnnotationDraft | Annotation) -> Effect | None:
     """Its effect; None where annotations of its type are not summarised."""
     step = step_of(annotation)
     if step is None:
@@ -164,16 +164,16 @@ def deleted_key(annotation: Annotation) -> str:
 def verdict_key(annotation: Annotation) -> str | None:
     """Where our verdict on a citation is: by its serial, or by the key that we gave it if it is ours."""
     about = annotation.serial
-    if annotation.connection_id == OURS:
-        about = object_of(annotation.data, annotation.encoding).get("key")
+    if annotation.connection_id == SERVER_CONNECTION_ID:
+        about = decode_json_object(annotation.data, annotation.encoding).get("key")
     return _verdict_key(annotation.message_serial, about)
 
 
-def verdict_of(annotation: Annotation) -> str | None:
+def own_verdict_key(annotation: Annotation) -> str | None:
     """Where a verdict of ours belongs; None where it is none. What others call a verdict is none."""
-    if annotation.connection_id != OURS or annotation.type != VERDICTS or annotation.data is None:
+    if annotation.connection_id != SERVER_CONNECTION_ID or annotation.type != VERDICT_TYPE or annotation.data is None:
         return None
-    data = object_of(annotation.data, annotation.encoding)
+    data = decode_json_object(annotation.data, annotation.encoding)
     return _verdict_key(annotation.message_serial, data.get("annotation") or data.get("key"))
 
 
@@ -196,10 +196,10 @@ def id_key(kind: str, name: str, connection_id: str | None) -> str:
     The ids of the server are apart from those of clients: nobody can take the id of an answer before the
     server uses it.
     """
-    return f"i:{_digest(kind if connection_id == OURS else f'client {kind}', name)}"
+    return f"i:{_digest(kind if connection_id == SERVER_CONNECTION_ID else f'client {kind}', name)}"
 
 
-def frame_key(who: Who) -> str | None:
+def frame_key(who: Publisher) -> str | None:
     """Where it is said what became of the caller's frame, if it came in one."""
     if who.connection_id is None or who.msg_serial is None:
         return None
@@ -207,52 +207,52 @@ def frame_key(who: Who) -> str | None:
     return f"f:{_digest(who.connection_id)}:{who.msg_serial}."
 
 
-def spans(events: Sequence[Event], serial: str) -> list[tuple[str, str]]:
+def find_slot_ranges(events: Sequence[ChannelEvent], serial: str) -> list[tuple[str, str]]:
     """Where the slots are that go with these events, the last of which has this serial, and all before it.
 
     They are those of messages that were made up to then, and what became of the ids and frames of the events.
     """
     spans = [(f"{kind}:", f"{kind}:{serial};") for kind in "mscvx"]
     for event in events:
-        item = event.message if isinstance(event, Posted) else event.annotation
-        kind = MESSAGE if isinstance(event, Posted) else ANNOTATION
-        who = Who(connection_id=event.connection_id, msg_serial=event.msg_serial)
+        item = event.message if isinstance(event, MessageEvent) else event.annotation
+        kind = MESSAGE if isinstance(event, MessageEvent) else ANNOTATION
+        who = Publisher(connection_id=event.connection_id, msg_serial=event.msg_serial)
         keys = (id_key(kind, item.id or "", event.connection_id), frame_key(who))
         # "!" comes before all that could follow, and no other key has all of it but what it ends with.
         spans += [(key[:-1], f"{key}!") for key in keys if key]
     return spans
 
 
-def posted(before: Message | None, message: Message) -> _Puts:
+def apply_message(before: Message | None, message: Message) -> _Puts:
     """The slots that a message changes, delivered after `before`."""
-    return {message_key(message.serial): pack(kept(before, message))}
+    return {message_key(message.serial): pack(merge_delivered(before, message))}
 
 
-def annotated(
-    values: Values, message: Message, annotation: Annotation, effect: Effect | None, shown: int
+def apply_annotation(
+    values: SlotValues, message: Message, annotation: Annotation, effect: Effect | None, shown: int
 ) -> _Puts:
     """The slots that an annotation of the message changes. A deleted message's summary stays as it is."""
     puts: _Puts = {}
-    if verdict := verdict_of(annotation):
+    if verdict := own_verdict_key(annotation):
         puts[verdict] = pack(annotation)
     if _takes_back(annotation, effect):
         puts[deleted_key(annotation)] = annotation.serial.encode()
     if effect and message.action is not Action.DELETE:
         summary, before = summary_key(message.serial), values.get(effect.hidden)
-        if folded := fold(values.get(summary), hidden_of(before), effect.step, shown):
+        if folded := fold_step(values.get(summary), hidden_of(before), effect.step, shown):
             puts[summary] = folded.summary
             if before or folded.hidden:
                 puts[effect.hidden] = pack(folded.hidden) if folded.hidden else None
     return puts
 
 
-def summary_after(message: Message, puts: _Puts) -> Message | None:
+def make_summary_message(message: Message, puts: _Puts) -> Message | None:
     """What tells subscribers of the summary that these puts change, if they do."""
     summary = puts.get(summary_key(message.serial))
-    return message.summarised(Raw(summary)) if summary else None
+    return message.as_summary(Raw(summary)) if summary else None
 
 
-def replay(events: Iterable[Event], shown: int = SHOWN) -> dict[str, bytes]:
+def replay(events: Iterable[ChannelEvent], shown: int = MAX_SHOWN_CLIENTS) -> dict[str, bytes]:
     """The slots that all these events leave, from the first one on that is still there."""
     slots: dict[str, bytes] = {}
     for event in events:
@@ -264,12 +264,12 @@ def replay(events: Iterable[Event], shown: int = SHOWN) -> dict[str, bytes]:
     return slots
 
 
-def _changes(slots: dict[str, bytes], event: Event, shown: int) -> _Puts:
-    is_post = isinstance(event, Posted)
+def _changes(slots: dict[str, bytes], event: ChannelEvent, shown: int) -> _Puts:
+    is_post = isinstance(event, MessageEvent)
     serial = event.message.serial if is_post else event.annotation.message_serial
     message = message_of(slots.get(message_key(serial)))
     if is_post and (message or event.message.action is Action.CREATE):
-        return posted(message, event.message)
+        return apply_message(message, event.message)
     if is_post or message is None:
         return {}  # Its message is gone, with the rows before these.
-    return annotated(slots, message, event.annotation, effect_of(event.annotation), shown)
+    return apply_annotation(slots, message, event.annotation, effect_of(event.annotation), shown)

@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Cor
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
-from citewire.bell import Bell
+from citewire.bell import Wakeup
 from citewire.channels.actor import SERVER, Actor
-from citewire.channels.store import Changed, Cursor, Entry, Head, Row, Store, StoreError, was_all
+from citewire.channels.store import CommittedChange, Cursor, Entry, Head, Row, Store, StoreError, is_last_page
 from citewire.errors import CitewireError
 
 _T = TypeVar("_T")
@@ -33,7 +33,7 @@ RecordRemoval: TypeAlias = Callable[[Literal["deleted", "trimmed"], Head, Actor]
 
 
 @runtime_checkable
-class Shared(Protocol):
+class SharedStore(Protocol):
     """**Protocol:** a store to which others write as well, and which tells its follower so."""
 
     follower: Hub | None
@@ -51,7 +51,7 @@ class _Tail:
     """
 
     def __init__(self) -> None:
-        self.bell = Bell()
+        self.bell = Wakeup()
         self.rings = 0
         self.doubts = 0
         self._start("", 1)
@@ -102,7 +102,7 @@ class _Tail:
     def ring(self) -> None:
         """Wake those who follow."""
         self.rings += 1
-        self.bell.ring()
+        self.bell.notify()
 
     def _start(self, epoch: str, n: int) -> None:
         """Hold nothing; row `n` is the next."""
@@ -125,7 +125,7 @@ class Hub:
         self._closed = False
         self.heard: Callable[[str], None] | None = None
         self.record_removal: RecordRemoval | None = None
-        self._shared = store if isinstance(store, Shared) else None
+        self._shared = store if isinstance(store, SharedStore) else None
         self._behind: dict[str, _Tail] = {}
         self._catching_up: asyncio.Task[None] | None = None
         if self._shared:
@@ -133,20 +133,20 @@ class Hub:
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
-        return (await self.tell(channel, self._append(channel, entries))).rows
+        return (await self.commit_and_notify(channel, self._append(channel, entries))).rows
 
-    async def tell(self, channel: str, work: Coroutine[Any, Any, Changed[_T]]) -> Changed[_T]:
+    async def commit_and_notify(self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]) -> CommittedChange[_T]:
         """What a change of the store gives; and those who follow get its rows, as with `append`."""
-        return await _to_the_end(self._tell(channel, work))
+        return await _finish_even_if_cancelled(self._commit_and_notify(channel, work))
 
     async def drop(self, channel: str, by: Actor = SERVER) -> None:
         """As `Store.drop`, once that is recorded. Followers that have read a row get CursorLost.
 
         A removal that cannot be recorded does not happen.
         """
-        await _to_the_end(self._drop(channel, by))
+        await _finish_even_if_cancelled(self._drop(channel, by))
 
-    async def removing(self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor = SERVER) -> None:
+    async def announce_removal(self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor = SERVER) -> None:
         """Record that rows are about to be removed. Raises `StoreError`."""
         if self.record_removal:
             await self.record_removal(what, upto, by)
@@ -165,7 +165,7 @@ class Hub:
             if rows is None:
                 rows = await self._read(channel, after)
                 # Not only when there are none: in a busy channel each read may find one more.
-                if was_all(rows, _PAGE):
+                if is_last_page(rows, _PAGE):
                     at_end = doubts
                     if self._shared and tail.doubts == doubts:
                         tail.settle(rows[-1].cursor if rows else after)
@@ -175,11 +175,11 @@ class Hub:
             elif tail.rings == rings:
                 await tail.bell.wait()
 
-    def ends(self) -> dict[str, Cursor | None]:
+    def followed_ends(self) -> dict[str, Cursor | None]:
         """The channels that somebody follows, with how far they were heard of."""
         return {channel: tail.end for channel, tail in list(self._tails.items())}
 
-    def news(self, channels: Collection[str] | None) -> None:
+    def on_remote_writes(self, channels: Collection[str] | None) -> None:
         """Others have written to these channels, or maybe to any."""
         for channel in list(self._tails) if channels is None else channels:
             if tail := self._tails.get(channel):
@@ -227,10 +227,10 @@ class Hub:
         for tail in self._tails.values():
             tail.ring()
 
-    async def _append(self, channel: str, entries: Sequence[Entry]) -> Changed[None]:
-        return Changed(await self.store.append(channel, entries), None)
+    async def _append(self, channel: str, entries: Sequence[Entry]) -> CommittedChange[None]:
+        return CommittedChange(await self.store.append(channel, entries), None)
 
-    async def _tell(self, channel: str, work: Coroutine[Any, Any, Changed[_T]]) -> Changed[_T]:
+    async def _commit_and_notify(self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]) -> CommittedChange[_T]:
         began = time.monotonic()
         try:
             changed = await work
@@ -249,7 +249,7 @@ class Hub:
 
     async def _drop(self, channel: str, by: Actor) -> None:
         if head := await self.store.head(channel):
-            await self.removing("deleted", head, by)
+            await self.announce_removal("deleted", head, by)
         try:
             await self.store.drop(channel)
         finally:
@@ -262,6 +262,6 @@ class Hub:
             self.heard(channel)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+async def _finish_even_if_cancelled(work: Coroutine[Any, Any, _T]) -> _T:
     """Cancelled, it goes on all the same, as what it asked of the store does: nobody waits for it then."""
     return await asyncio.shield(asyncio.ensure_future(work))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Alone", "Leases"]
+__all__ = ["SingleProcessLeases", "Leases"]
 
 
 class Leases(Protocol):
@@ -28,7 +28,7 @@ class Leases(Protocol):
         ...
 
 
-class Alone:
+class SingleProcessLeases:
     """The leases of a process that has the store for itself: all are its own."""
 
     async def take(self, _: str) -> bool:

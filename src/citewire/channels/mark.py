@@ -7,17 +7,17 @@ from typing import TypeVar
 from msgspec import Struct, msgpack
 from msgspec.structs import replace
 
-from citewire.channels.store import Change, Decide, Place, Values
+from citewire.channels.store import Change, Decide, ChannelPosition, SlotValues
 
-__all__ = ["MARK", "Mark", "marked"]
+__all__ = ["MARK_SLOT", "ProjectionMark", "decide_with_mark"]
 
 _T = TypeVar("_T")
 
-MARK = "b:mark"
+MARK_SLOT = "b:mark"
 """The slot of a channel's mark."""
 
 
-class Mark(Struct, frozen=True, array_like=True, order=True):
+class ProjectionMark(Struct, frozen=True, array_like=True, order=True):
     """All is told up to row `n` of the log's life `epoch`, and of that row the first `steps`."""
 
     epoch: str
@@ -30,23 +30,23 @@ class Mark(Struct, frozen=True, array_like=True, order=True):
         return msgpack.encode(self)
 
     @classmethod
-    def of(cls, slot: bytes | None) -> Mark | None:
+    def from_slot(cls, slot: bytes | None) -> ProjectionMark | None:
         """The mark in a slot."""
         return msgpack.decode(slot, type=cls) if slot else None
 
-    def covers(self, other: Mark) -> bool:
+    def covers(self, other: ProjectionMark) -> bool:
         """Whether what the other one stands for was told."""
         return self.epoch == other.epoch and self >= other
 
 
-def marked(decide: Decide[_T], mark: Mark, before: _T) -> Decide[_T]:
+def decide_with_mark(decide: Decide[_T], mark: ProjectionMark, before: _T) -> Decide[_T]:
     """The decision with its mark. Where that was reached already nothing happens, and `before` is given."""
 
-    def decided(values: Values, place: Place) -> Change[_T]:
-        known = Mark.of(values[MARK])
+    def decided(values: SlotValues, place: ChannelPosition) -> Change[_T]:
+        known = ProjectionMark.from_slot(values[MARK_SLOT])
         if known and known.covers(mark):
             return Change(before)
         change = decide(values, place)
-        return replace(change, puts={**change.puts, MARK: mark.slot}) if change.entries else change
+        return replace(change, puts={**change.puts, MARK_SLOT: mark.slot}) if change.entries else change
 
     return decided

@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from citewire.channels.store import (
     Chain,
-    Changed,
+    CommittedChange,
     Cursor,
     Decide,
     Entry,
-    Erased,
+    ErasedChannel,
     Extent,
     Head,
-    Link,
+    ChainLink,
     Row,
     Slot,
     StoreError,
-    Values,
-    at_most,
+    SlotValues,
+    clamp_limit,
     check_change,
     check_cursor,
     check_entries,
@@ -30,11 +30,11 @@ from citewire.channels.store import (
     cursor_at,
     head_at,
     new_head,
-    next_place,
+    next_position,
     next_row,
     now_ms,
-    page,
-    slot_page,
+    take_page,
+    take_slot_page,
 )
 from citewire.errors import InputError
 
@@ -51,8 +51,8 @@ class MemoryStore:
         self._rows: dict[str, list[Row]] = {}
         self._ids: dict[str, dict[str, Row]] = {}
         self._slots: dict[str, dict[str, bytes]] = {}
-        self._erased: list[Erased] = []
-        self._links: dict[str, tuple[Link, ...]] = {}
+        self._erased: list[ErasedChannel] = []
+        self._links: dict[str, tuple[ChainLink, ...]] = {}
         self._closed = False
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
@@ -78,8 +78,8 @@ class MemoryStore:
         """See `Store`."""
         self._ask()
         check_name(channel)
-        skipped = self._place(channel, after) if after else 0
-        return page(self._rows.get(channel, [])[skipped:], limit)
+        skipped = self._rows_before(channel, after) if after else 0
+        return take_page(self._rows.get(channel, [])[skipped:], limit)
 
     async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
         """See `Store`."""
@@ -100,7 +100,7 @@ class MemoryStore:
         check_prefix(prefix)
         check_prefix(after)
         names = sorted(name for name in self._heads if name.startswith(prefix) and name > after)
-        return tuple(self._heads[name] for name in names[: at_most(limit)])
+        return tuple(self._heads[name] for name in names[: clamp_limit(limit)])
 
     async def floor(self, channel: str) -> Head | None:
         """See `Log`."""
@@ -130,20 +130,20 @@ class MemoryStore:
         copy._erased = [*self._erased]
         yield copy
 
-    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[ErasedChannel, ...]:
         """See `Log`."""
         self._ask()
         check_prefix(prefix)
         found = (each for each in self._erased if each.no > after and each.head.channel.startswith(prefix))
-        return tuple(islice(found, at_most(limit)))
+        return tuple(islice(found, clamp_limit(limit)))
 
-    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
         """See `Log`."""
         self._ask()
         check_name(epoch)
         links = self._links.get(epoch, ())
         skipped = max(0, after + 1 - links[0].n) if links else 0
-        return links[skipped : skipped + at_most(limit)]
+        return links[skipped : skipped + clamp_limit(limit)]
 
     async def drop(self, channel: str) -> None:
         """See `Store`."""
@@ -151,31 +151,31 @@ class MemoryStore:
         check_name(channel)
         if channel in self._heads:
             floor, head = self._floors[channel], self._heads[channel]
-            self._erased.append(Erased(len(self._erased) + 1, self._now(), floor, head))
+            self._erased.append(ErasedChannel(len(self._erased) + 1, self._now(), floor, head))
             self._links[head.epoch] = tuple(row.link for row in self._rows[channel])
         for table in (self._floors, self._heads, self._rows, self._ids, self._slots):
             table.pop(channel, None)
 
-    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
         """See `Slots`."""
         values = self._values(channel, keys)
         head, now = self._heads.get(channel) or new_head(channel), self._now()
-        change = decide(values, next_place(head, now))
+        change = decide(values, next_position(head, now))
         check_change(change)
         ids = [entry.id for entry in change.entries]
         if len({*ids}) < len(ids) or not self._ids.get(channel, {}).keys().isdisjoint(ids):
             raise InputError("an id that the log has already")
         if not ids:
-            return Changed((), change.result)
+            return CommittedChange((), change.result)
         slots = self._slots.setdefault(channel, {})
         for key, value in change.puts.items():
             if value is None:
                 slots.pop(key, None)
             else:
                 slots[key] = value
-        return Changed(self._add(head, change.entries, now), change.result)
+        return CommittedChange(self._add(head, change.entries, now), change.result)
 
-    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+    async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         """See `Slots`."""
         return self._values(channel, keys)
 
@@ -185,12 +185,12 @@ class MemoryStore:
         """See `Slots`."""
         slots = self._slots.get(channel, {})
         keys = sorted(self._between(slots, channel, after, before), reverse=reverse)
-        return slot_page((Slot(key, slots[key]) for key in keys), limit)
+        return take_slot_page((Slot(key, slots[key]) for key in keys), limit)
 
-    async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
+    async def rows_by_id(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """See `Slots`."""
         ids = self._ids.get(channel, {})
-        return page((ids[name] for name in sorted(self._between(ids, channel, after, before))), limit)
+        return take_page((ids[name] for name in sorted(self._between(ids, channel, after, before))), limit)
 
     async def seek(self, channel: str, serial: str) -> Cursor:
         """See `Slots`."""
@@ -206,7 +206,7 @@ class MemoryStore:
         check_name(channel)
         slots = self._slots.get(channel, {})
         keys = [key for span in ranges for key in self._between(slots, channel, *span)]
-        if count := self._place(channel, upto):
+        if count := self._rows_before(channel, upto):
             rows = self._rows[channel]
             self._floors[channel] = head_at(channel, rows[count - 1])
             for row in rows[:count]:
@@ -215,14 +215,14 @@ class MemoryStore:
         for key in keys:
             slots.pop(key, None)
 
-    def _place(self, channel: str, cursor: Cursor) -> int:
+    def _rows_before(self, channel: str, cursor: Cursor) -> int:
         """How many of the rows that are there come before this cursor."""
         head, floor = self._heads.get(channel), self._floors.get(channel)
         first = floor.n if floor else 0
         check_cursor(cursor, head and head.cursor, first)
         return cursor.n - first
 
-    def _values(self, channel: str, keys: Sequence[str]) -> Values:
+    def _values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         self._ask()
         for name in (channel, *keys):
             check_name(name)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from citewire.channels.refusal import ChannelError
 
-__all__ = ["Action", "Annotations", "Data", "Draft", "Message", "Operation", "Version", "Who", "bytes_of"]
+__all__ = ["Action", "Annotations", "Data", "MessageDraft", "Message", "MessageOperation", "MessageVersion", "Publisher", "bytes_of"]
 
 KIB = 1024
-MESSAGE_BYTES = 64 * KIB
+PUBLISH_BYTES = 64 * KIB
 """The most that the messages of one publish may hold: names, data, client ids and extras."""
-WHOLE_BYTES = 512 * KIB
+AGGREGATED_MESSAGE_BYTES = 512 * KIB
 """The most that appends may make of one message."""
 NAME_BYTES = 512
 
@@ -45,7 +45,7 @@ class Action(IntEnum):
     APPEND = 5
 
 
-class Who(Struct, frozen=True, kw_only=True):
+class Publisher(Struct, frozen=True, kw_only=True):
     """Who asks. The client id `*` may take any; none is nobody's.
 
     A frame, named by its connection and number, is done once, however often it comes. `own_only`: other
@@ -57,7 +57,7 @@ class Who(Struct, frozen=True, kw_only=True):
     msg_serial: int | None = None
     own_only: bool = False
 
-    def named(self, given: str | None) -> str | None:
+    def resolve_client_id(self, given: str | None) -> str | None:
         """The client id of something that says it is from `given`."""
         if given is not None and (given in {"", "*"} or bytes_of(given) > NAME_BYTES):
             raise ChannelError(40012, "not a client id")
@@ -66,7 +66,7 @@ class Who(Struct, frozen=True, kw_only=True):
         raise ChannelError(40012, "a client id that is not the caller's")
 
 
-class Operation(Struct, frozen=True, rename="camel"):
+class MessageOperation(Struct, frozen=True, rename="camel"):
     """What a client says about an edit."""
 
     client_id: str | None = None
@@ -74,7 +74,7 @@ class Operation(Struct, frozen=True, rename="camel"):
     metadata: dict[str, str] | None = None
 
 
-class Draft(Struct, frozen=True, kw_only=True, rename="camel"):
+class MessageDraft(Struct, frozen=True, kw_only=True, rename="camel"):
     """A message as a client sends it; one that is not new names the serial of the message it changes."""
 
     action: Action = Action.CREATE
@@ -85,10 +85,10 @@ class Draft(Struct, frozen=True, kw_only=True, rename="camel"):
     encoding: str | None = None
     extras: dict[str, Any] | None = None
     client_id: str | None = None
-    version: Operation | None = None
+    version: MessageOperation | None = None
 
 
-class Version(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class MessageVersion(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One state of a message: the higher serial is the later one."""
 
     serial: str
@@ -110,7 +110,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
     action: Action
     serial: str
     timestamp: int
-    version: Version
+    version: MessageVersion
     id: str | None = None
     name: str | None = None
     data: Data = None
@@ -125,7 +125,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
         """Its data, where that is plain text."""
         return self.data if isinstance(self.data, str) and self.encoding in _PLAIN else None
 
-    def summarised(self, summary: Any) -> Message:
+    def as_summary(self, summary: Any) -> Message:
         """What tells of a new summary: all that is small."""
         return replace(
             self,
@@ -157,16 +157,16 @@ def _bytes(value: Any) -> int:
             return len(msgspec.msgpack.encode(value))
 
 
-def check_drafts(drafts: Sequence[Draft]) -> None:
+def check_message_drafts(drafts: Sequence[MessageDraft]) -> None:
     """Refuse what is too large, and ids that do not go together."""
     size = 0
     for draft in drafts:
-        about = draft.version or Operation()
+        about = draft.version or MessageOperation()
         size += bytes_of(draft.name, draft.data, draft.client_id, draft.extras)
         size += bytes_of(about.client_id, about.description, about.metadata)
         bytes_of(draft.encoding)
-    if size > MESSAGE_BYTES:
-        raise ChannelError(40009, f"more than {MESSAGE_BYTES // KIB} KiB in one publish")
+    if size > PUBLISH_BYTES:
+        raise ChannelError(40009, f"more than {PUBLISH_BYTES // KIB} KiB in one publish")
     check_ids([draft.id for draft in drafts])
 
 
@@ -181,7 +181,7 @@ def check_ids(ids: list[str | None]) -> None:
             raise ChannelError(40031, "the ids of several are base:0, base:1, and so on")
 
 
-def edited(before: Message, draft: Draft, version: Version) -> Message:
+def apply_edit(before: Message, draft: MessageDraft, version: MessageVersion) -> Message:
     """The message as subscribers get it after an edit: of an append, only what is new.
 
     What the draft does not give stays as it was.
@@ -198,7 +198,7 @@ def edited(before: Message, draft: Draft, version: Version) -> Message:
     )
 
 
-def kept(before: Message | None, delivered: Message) -> Message:
+def merge_delivered(before: Message | None, delivered: Message) -> Message:
     """The message as it stands after this was delivered."""
     if before is None or delivered.action is not Action.APPEND:
         return replace(delivered, annotations=None)
@@ -220,6 +220,6 @@ def _joined(before: Message, more: Message) -> str | bytes:
 
 
 def _whole(data: str | bytes) -> str | bytes:
-    if bytes_of(data) > WHOLE_BYTES:
-        raise ChannelError(40009, f"a message of more than {WHOLE_BYTES // KIB} KiB")
+    if bytes_of(data) > AGGREGATED_MESSAGE_BYTES:
+        raise ChannelError(40009, f"a message of more than {AGGREGATED_MESSAGE_BYTES // KIB} KiB")
     return data

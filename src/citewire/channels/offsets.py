@@ -12,7 +12,7 @@ from citewire.channels.message import Data, Message
 from citewire.errors import DecodeError
 from citewire.text import UNITS, Offsets, Unit
 
-__all__ = ["Claim", "Placed", "claim_of", "is_citation", "object_of", "placed"]
+__all__ = ["ClaimedOffsets", "OffsetCheck", "read_claimed_offsets", "is_citation", "decode_json_object", "check_offsets"]
 
 _NAMESPACE = "citations"
 _SPELLINGS = (("startOffset", "endOffset"), ("startIndex", "endIndex"))
@@ -20,7 +20,7 @@ _SPELLINGS = (("startOffset", "endOffset"), ("startIndex", "endIndex"))
 _Status: TypeAlias = Literal["inside", "outside", "reversed", "split", "unchecked"]
 
 
-class Claim(Struct, frozen=True):
+class ClaimedOffsets(Struct, frozen=True):
     """The offsets of a citation as it gives them; None in place of what cannot be checked."""
 
     start: int | None
@@ -28,10 +28,10 @@ class Claim(Struct, frozen=True):
     unit: Unit | None
 
 
-_UNKNOWN = Claim(None, None, None)
+_UNKNOWN = ClaimedOffsets(None, None, None)
 
 
-class Placed(Struct, frozen=True, omit_defaults=True):
+class OffsetCheck(Struct, frozen=True, omit_defaults=True):
     """What became of the check: `version` is the serial of the version of the message it was made against.
 
     `split`: an offset is in the middle of a character. `unchecked`: the text or the offsets cannot be read.
@@ -42,7 +42,7 @@ class Placed(Struct, frozen=True, omit_defaults=True):
     unit: Unit | None = None
 
 
-def object_of(data: Data, encoding: str | None) -> dict[str, Any]:
+def decode_json_object(data: Data, encoding: str | None) -> dict[str, Any]:
     """The object that was sent as JSON; an empty one where it was something else, or broken."""
     if data is None or encoding not in {"json", "json/utf-8"}:
         return {}
@@ -53,19 +53,19 @@ def object_of(data: Data, encoding: str | None) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def claim_of(type: str, data: Data, encoding: str | None) -> Claim | None:  # noqa: A002 - as annotations call it
+def read_claimed_offsets(type: str, data: Data, encoding: str | None) -> ClaimedOffsets | None:  # noqa: A002 - as annotations call it
     """The offsets of an annotation's data; None where it is no citation, or has none."""
     if not is_citation(type):
         return None
     if encoding and "cipher" in encoding:
         return _UNKNOWN
-    value = object_of(data, encoding)
+    value = decode_json_object(data, encoding)
     for names in _SPELLINGS:
         start, end = map(value.get, names)
         if start is not None or end is not None:
             unit = value.get("unit", "utf16")
             known = _is_offset(start) and _is_offset(end) and unit in UNITS
-            return Claim(start, end, unit) if known else _UNKNOWN
+            return ClaimedOffsets(start, end, unit) if known else _UNKNOWN
     return None
 
 
@@ -78,13 +78,13 @@ def _is_offset(value: object) -> TypeGuard[int]:
     return type(value) is int
 
 
-def placed(claim: Claim, message: Message) -> Placed:
+def check_offsets(claim: ClaimedOffsets, message: Message) -> OffsetCheck:
     """Where the offsets are in the text of the message as it stands."""
     version = message.version.serial
     if message.text is None or claim.start is None or claim.end is None or claim.unit is None:
-        return Placed("unchecked", version, claim.unit)
+        return OffsetCheck("unchecked", version, claim.unit)
     status = _status(_offsets(message.text), claim.start, claim.end, claim.unit)
-    return Placed(status, version, claim.unit)
+    return OffsetCheck(status, version, claim.unit)
 
 
 # The same text is cited many times.

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from citewire import codec
-from citewire.channels.batch import news_of
-from citewire.channels.database import Database, LaterVersion, check_version, connect, failures, version
+from citewire.channels.batch import encode_notifications
+from citewire.channels.database import Database, StoreTooNew, check_schema_version, connect, translate_errors, schema_version
 from citewire.channels.hub import Hub
 from citewire.channels.postgres_log import PostgresLog
-from citewire.channels.postgres_writer import Call, Seen, Writer
+from citewire.channels.postgres_writer import WriteRequest, SeenHeads, PostgresWriter
 from citewire.channels.store import (
-    Changed,
+    CommittedChange,
     Cursor,
     CursorLost,
     Decide,
@@ -31,7 +31,7 @@ from citewire.channels.store import (
     check_name,
     check_span,
     now_ms,
-    steps_for,
+    load_migrations,
 )
 
 __all__ = ["PostgresStore"]
@@ -51,9 +51,9 @@ class PostgresStore(PostgresLog):
     """`Store`, `Slots` and `Leases` in a database. Opened, used and closed in one event loop."""
 
     def __init__(self, db: Database, now: Callable[[], int]) -> None:
-        super().__init__(db, Seen())
+        super().__init__(db, SeenHeads())
         self._now = now
-        self._writer = Writer(db.dsn, now, self._seen)
+        self._writer = PostgresWriter(db.dsn, now, self._seen)
         self.take, self.release, self.on_lost = self._writer.take, self._writer.release, self._writer.on_lost
         self.follower: Hub | None = None
         self._listening = asyncio.create_task(self._listen())
@@ -76,19 +76,19 @@ class PostgresStore(PostgresLog):
         self._ask()
         if not kept:
             return ()
-        return await self._writer.do(
-            Call(
+        return await self._writer.submit(
+            WriteRequest(
                 batch=lambda batch: batch.append(channel, kept), needs=(channel, ()),
                 ids=[entry.id for entry in kept], entries=len(kept), size=size,
             )
         )  # fmt: skip
 
-    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
         """See `Slots`."""
         asked = check_keys(channel, keys)
         self._ask()
-        return await self._writer.do(
-            Call(
+        return await self._writer.submit(
+            WriteRequest(
                 batch=lambda batch: batch.change(channel, asked, decide), needs=(channel, asked),
                 size=_CHANGE_BYTES,
             )
@@ -100,11 +100,11 @@ class PostgresStore(PostgresLog):
         self._ask()
 
         async def erase(db: Any) -> None:
-            await db.execute("SELECT citewire.erase($1, $2, $3)", channel, self._now(), news_of([channel]))
+            await db.execute("SELECT citewire.erase($1, $2, $3)", channel, self._now(), encode_notifications([channel]))
             self._writer.forget(channel)
             self._seen.forget(channel)
 
-        await self._writer.do(Call(alone=erase))
+        await self._writer.submit(WriteRequest(alone=erase))
 
     async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
         """See `Slots`."""
@@ -119,10 +119,10 @@ class PostgresStore(PostgresLog):
             afters, befores = [after for after, _ in spans], [before for _, before in spans]
             return await db.fetchval(
                 "SELECT citewire.trim($1, $2, $3, $4, $5, $6)",
-                channel, upto.epoch, upto.n, afters, befores, news_of([channel]),
+                channel, upto.epoch, upto.n, afters, befores, encode_notifications([channel]),
             )  # fmt: skip
 
-        if not await self._writer.do(Call(alone=trim)):
+        if not await self._writer.submit(WriteRequest(alone=trim)):
             raise CursorLost(f"the log does not go on from {upto}")
 
     async def close(self) -> None:
@@ -142,8 +142,8 @@ class PostgresStore(PostgresLog):
         while True:
             try:
                 await self._listen_once()
-            except LaterVersion:
-                self._writer.leave()  # and it will not come back
+            except StoreTooNew:
+                self._writer.disconnect()  # and it will not come back
             except StoreError:
                 pass  # the database is away
             await asyncio.sleep(_EVERY)
@@ -151,34 +151,34 @@ class PostgresStore(PostgresLog):
     async def _listen_once(self) -> None:
         db = await connect(self.db.dsn)
         try:
-            with failures("listen to"):
-                check_version(await version(db), len(steps_for("postgres")))
-                await db.add_listener("citewire", self._heard)
-                await self._writer.wake()
-                self._tell(None)  # who knows what was said before we listened
+            with translate_errors("listen to"):
+                check_schema_version(await schema_version(db), len(load_migrations("postgres")))
+                await db.add_listener("citewire", self._on_notification)
+                await self._writer.ensure_connected()
+                self._notify_follower(None)  # who knows what was said before we listened
                 while not db.is_closed():
                     await asyncio.sleep(_EVERY)
-                    check_version(await version(db), len(steps_for("postgres")))
+                    check_schema_version(await schema_version(db), len(load_migrations("postgres")))
                     if self._writer.pid is None:
-                        await self._writer.wake()
-                    await self._look(db)
+                        await self._writer.ensure_connected()
+                    await self._poll_ends(db)
         finally:
             db.terminate()
 
-    def _heard(self, _db: object, pid: int, _channel: str, payload: object) -> None:
+    def _on_notification(self, _db: object, pid: int, _channel: str, payload: object) -> None:
         if pid != self._writer.pid:
-            self._tell(codec.decode(str(payload)))
+            self._notify_follower(codec.decode(str(payload)))
 
-    def _tell(self, channels: Collection[str] | None) -> None:
+    def _notify_follower(self, channels: Collection[str] | None) -> None:
         if self.follower:
-            self.follower.news(channels)
+            self.follower.on_remote_writes(channels)
 
-    async def _look(self, db: Any) -> None:
+    async def _poll_ends(self, db: Any) -> None:
         """Find what a lost notification would have told."""
         if not self.follower:
             return
-        asked = list(self.follower.ends())
+        asked = list(self.follower.followed_ends())
         found = {name: Cursor(epoch, n) for name, epoch, n in await db.fetch(_ENDS, asked)}
-        ends = self.follower.ends()
+        ends = self.follower.followed_ends()
         if news := [name for name in asked if name in ends and found.get(name) != ends[name]]:
-            self._tell(news)
+            self._notify_follower(news)

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from citewire.channels.database import Database, connect, failures
-from citewire.channels.postgres_writer import Seen
+from citewire.channels.database import Database, connect, translate_errors
+from citewire.channels.postgres_writer import SeenHeads
 from citewire.channels.serial import series_of, tick_of
 from citewire.channels.snapshot import deadline
 from citewire.channels.store import (
@@ -17,15 +17,15 @@ from citewire.channels.store import (
     Chain,
     Cursor,
     CursorLost,
-    Erased,
+    ErasedChannel,
     Extent,
     Head,
-    Link,
+    ChainLink,
     Row,
     Slot,
     StoreError,
-    Values,
-    at_most,
+    SlotValues,
+    clamp_limit,
     check_cursor,
     check_keys,
     check_name,
@@ -112,33 +112,33 @@ _LARGEST = 2**62
 class PostgresLog:
     """`Log`, and what `Slots` can be asked. `seen` is told how far channels were shown to go."""
 
-    def __init__(self, db: Database, seen: Seen) -> None:
+    def __init__(self, db: Database, seen: SeenHeads) -> None:
         self.db, self._seen = db, seen
         self._closed = False
 
     async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
         """See `Log`."""
         check_name(channel)
-        found = await self._fetch(_READ, channel, _number(after.n) if after else 0, max(1, at_most(limit)))
+        found = await self._fetch(_READ, channel, _number(after.n) if after else 0, max(1, clamp_limit(limit)))
         if after:
             end = Cursor(found[0]["epoch"], found[0]["upto"]) if found else None
             check_cursor(after, end, found[0]["floor"] if found else 0)
-        if not at_most(limit) or not found or found[0]["n"] is None:
+        if not clamp_limit(limit) or not found or found[0]["n"] is None:
             return ()
         rows = tuple(Row(epoch, *row) for epoch, _, _, *row in found)
-        self._seen.note(head_at(channel, rows[-1]))
+        self._seen.record_head(head_at(channel, rows[-1]))
         return rows
 
     async def after(self, cursors: Mapping[str, Cursor], limit: int) -> dict[str, Sequence[Row] | None]:
         """See `hub.Shared`."""
         epochs, numbers = ([getattr(each, name) for each in cursors.values()] for name in ("epoch", "n"))
         rows: dict[str, list[Row]] = {}
-        for name, epoch, *row in await self._fetch(_AFTER, list(cursors), epochs, numbers, at_most(limit)):
+        for name, epoch, *row in await self._fetch(_AFTER, list(cursors), epochs, numbers, clamp_limit(limit)):
             if epoch is not None:
                 rows.setdefault(name, []).extend([Row(epoch, *row)] if row[0] is not None else [])
         for name, new in rows.items():
             if new:
-                self._seen.note(head_at(name, new[-1]))
+                self._seen.record_head(head_at(name, new[-1]))
         return {name: rows.get(name) for name in cursors}
 
     async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002
@@ -158,7 +158,7 @@ class PostgresLog:
         """See `Log`."""
         check_prefix(prefix)
         check_prefix(after)
-        found = await self._fetch(_HEADS, prefix, after, _past(prefix), at_most(limit))
+        found = await self._fetch(_HEADS, prefix, after, _end_of_prefix(prefix), clamp_limit(limit))
         return tuple(Head(*row) for row in found)
 
     async def floor(self, channel: str) -> Head | None:
@@ -170,7 +170,7 @@ class PostgresLog:
     async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
         """See `Log`."""
         check_prefix(after)
-        return tuple(Extent(*row) for row in await self._fetch(_EXTENTS, after, at_most(limit)))
+        return tuple(Extent(*row) for row in await self._fetch(_EXTENTS, after, clamp_limit(limit)))
 
     async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
         """See `Log`."""
@@ -185,7 +185,7 @@ class PostgresLog:
         self._ask()
         db = await connect(self.db.dsn)
         try:
-            with failures("read"):
+            with translate_errors("read"):
                 await db.transaction(isolation="repeatable_read", readonly=True).start()
                 await db.fetchval("SELECT 1")  # the moment is that of the first statement
             async with deadline():
@@ -193,19 +193,19 @@ class PostgresLog:
         finally:
             db.terminate()
 
-    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[ErasedChannel, ...]:
         """See `Log`."""
         check_prefix(prefix)
-        found = await self._fetch(_ERASED, _number(after), prefix, at_most(limit))
+        found = await self._fetch(_ERASED, _number(after), prefix, clamp_limit(limit))
         return tuple(
-            Erased(no, at, Head(name, epoch, *ends[:3]), Head(name, epoch, *ends[3:]))
+            ErasedChannel(no, at, Head(name, epoch, *ends[:3]), Head(name, epoch, *ends[3:]))
             for no, at, name, epoch, *ends in found
         )
 
-    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
         """See `Log`."""
         check_name(epoch)
-        return tuple(Link(*row) for row in await self._fetch(_LINKS, epoch, _number(after), at_most(limit)))
+        return tuple(ChainLink(*row) for row in await self._fetch(_LINKS, epoch, _number(after), clamp_limit(limit)))
 
     async def seek(self, channel: str, serial: str) -> Cursor:
         """See `Slots`. Serials from before an older copy took over are lost: their rows may be."""
@@ -217,7 +217,7 @@ class PostgresLog:
                 return Cursor(epoch, n)
         raise CursorLost(f"the log does not go on from {serial}")
 
-    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+    async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         """See `Slots`."""
         asked = check_keys(channel, keys)
         return dict.fromkeys(asked) | dict(await self._fetch(_VALUES, channel, asked))
@@ -227,13 +227,13 @@ class PostgresLog:
     ) -> tuple[Slot, ...]:
         """See `Slots`."""
         span = check_span(channel, after, before)
-        found = await self._fetch(_DOWN if reverse else _UP, *span, at_most(limit))
+        found = await self._fetch(_DOWN if reverse else _UP, *span, clamp_limit(limit))
         return tuple(Slot(key, value) for key, value, _ in found)
 
-    async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
+    async def rows_by_id(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """See `Slots`."""
         span = check_span(channel, after, before)
-        found = await self._fetch(_NAMED, *span, at_most(limit))
+        found = await self._fetch(_NAMED, *span, clamp_limit(limit))
         return tuple(Row(*row) for *row, _ in found)
 
     async def close(self) -> None:
@@ -254,11 +254,11 @@ class _Snapshot(PostgresLog):
     """All that is read comes from one transaction. Its connection is closed by whoever opened it."""
 
     def __init__(self, db: Database, connection: Any) -> None:
-        super().__init__(db, Seen())
+        super().__init__(db, SeenHeads())
         self._connection = connection
 
     async def _fetch(self, sql: str, *args: object) -> list[Any]:
-        with failures("read"):
+        with translate_errors("read"):
             return await self._connection.fetch(sql, *args)
 
     async def close(self) -> None:
@@ -270,7 +270,7 @@ def _number(n: int) -> int:
     return max(-1, min(n, _LARGEST))
 
 
-def _past(prefix: str) -> str | None:
+def _end_of_prefix(prefix: str) -> str | None:
     """The first text after all that begin so, in the order of code points; None where there is none."""
     for at in reversed(range(len(prefix))):
         if (point := ord(prefix[at])) < 0x10FFFF:

@@ -20,14 +20,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import asyncpg
 from asyncpg import PostgresError
 
-from citewire.channels.batch import Batch, Knowledge, Known, news_of
-from citewire.channels.database import LaterVersion, check_version, connect, failures, version
-from citewire.channels.room import Room
+from citewire.channels.batch import Batch, ChannelCache, CachedChannel, encode_notifications
+from citewire.channels.database import StoreTooNew, check_schema_version, connect, translate_errors, schema_version
+from citewire.channels.room import WriteQuota
 from citewire.channels.serial import series_of
-from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, steps_for
+from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, load_migrations
 from citewire.errors import InputError
 
-__all__ = ["Call", "Seen", "Writer"]
+__all__ = ["WriteRequest", "SeenHeads", "PostgresWriter"]
 
 _log = logging.getLogger("citewire.store")
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ _PATIENCE, _AGAIN = 10.0, 0.2
 _TRIES = 5
 _SEEN_KEPT = 10_000
 # What it is called when a channel is not as was believed, by us and by Postgres; and when an id is there.
-_GONE_ON, _TWICE = frozenset({"CW001", "40001", "40P01"}), "23505"
+_CONFLICT_STATES, _DUPLICATE_STATE = frozenset({"CW001", "40001", "40P01"}), "23505"
 
 _WRITE = f"SELECT citewire.write({', '.join(f'${n}' for n in range(1, 20))})"
 _LOOK = """
@@ -56,7 +56,7 @@ FROM unnest($1::text[], $2::text[]) AS w (name, id)
 JOIN citewire.channel AS c ON c.name = w.name JOIN citewire.log AS l ON l.channel = c.no AND l.id = w.id
 """
 # The hash of a row is what the row after it holds; of rows that were let go there is no telling.
-_OTHERWISE = """
+_FIND_REPLACED = """
 SELECT c.name FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS w (name, epoch, n, hash)
 JOIN citewire.channel AS c ON c.name = w.name AND c.epoch = w.epoch
 LEFT JOIN citewire.log AS l ON l.channel = c.no AND l.n = w.n + 1
@@ -76,7 +76,7 @@ _Needs: TypeAlias = tuple[str, Sequence[str]]
 """A channel, and keys of slots in it."""
 
 
-class Call(Generic[_T]):
+class WriteRequest(Generic[_T]):
     """One call on its way: part of a `batch`, or `alone` on the connection; and what its caller waits for.
 
     `ids` are of entries that the log may have already.
@@ -112,13 +112,13 @@ class LeaseLost(StoreError):
     code = "lease_lost"
 
 
-class Seen:
+class SeenHeads:
     """How far channels were seen to go, by which it is known when a database is an older copy."""
 
     def __init__(self) -> None:
         self._heads: dict[str, Head] = {}
 
-    def note(self, head: Head) -> None:
+    def record_head(self, head: Head) -> None:
         """A row was kept, or shown to somebody."""
         known = self._heads.pop(head.channel, None)
         is_later = known and known.epoch == head.epoch and known.n > head.n
@@ -130,17 +130,17 @@ class Seen:
         """The channel was dropped."""
         self._heads.pop(channel, None)
 
-    async def mend(self, db: asyncpg.Connection[Any]) -> None:
+    async def renew_epochs(self, db: asyncpg.Connection[Any]) -> None:
         """Give channels that are not as they were a new epoch, so that nobody takes new rows for old ones."""
         heads = dict(self._heads)
         asked = ([getattr(head, name) for head in heads.values()] for name in ("epoch", "n", "hash"))
-        for (channel,) in await db.fetch(_OTHERWISE, list(heads), *asked):
+        for (channel,) in await db.fetch(_FIND_REPLACED, list(heads), *asked):
             head = heads[channel]
             _log.warning(
                 "%s has not what it had up to %s: the database is an older copy", channel, head.cursor
             )
             await db.execute(_NEW_EPOCH, channel, head.epoch, _next_epoch(head.epoch), head.tick)
-            await db.execute("SELECT pg_notify('citewire', $1)", *news_of([channel]))
+            await db.execute("SELECT pg_notify('citewire', $1)", *encode_notifications([channel]))
             self.forget(channel)
 
 
@@ -149,16 +149,16 @@ def _next_epoch(epoch: str) -> str:
     return f"{series_of(epoch)}~{int(life or 0) + 1}"
 
 
-class Writer:
+class PostgresWriter:
     """Takes calls, one batch after the other. Made, used and closed in one event loop."""
 
-    def __init__(self, dsn: str, now: Callable[[], int], seen: Seen) -> None:
+    def __init__(self, dsn: str, now: Callable[[], int], seen: SeenHeads) -> None:
         self._dsn, self._now, self._seen = dsn, now, seen
-        self._known = len(steps_for("postgres"))
+        self._known = len(load_migrations("postgres"))
         self._db: asyncpg.Connection[Any] | None = None
-        self._knowledge = Knowledge()
-        self._room = Room()
-        self._calls: deque[Call[Any]] = deque()
+        self._knowledge = ChannelCache()
+        self._room = WriteQuota()
+        self._calls: deque[WriteRequest[Any]] = deque()
         self._more = asyncio.Event()
         self._closing = False
         self._id = token_hex(8)
@@ -171,7 +171,7 @@ class Writer:
         """The process of the database that does our writing, by which we know our own news."""
         return self._db.get_server_pid() if self._db and not self._db.is_closed() else None
 
-    async def do(self, call: Call[_T]) -> _T:
+    async def submit(self, call: WriteRequest[_T]) -> _T:
         """What becomes of the call. Raises what its work raises, `StoreBusy`, `StoreError`."""
         if self._closing:
             raise StoreError("the store is closed")
@@ -180,9 +180,9 @@ class Writer:
         self._more.set()
         return await call.future
 
-    async def wake(self) -> None:
+    async def ensure_connected(self) -> None:
         """See that there is a connection, and all that goes with it."""
-        await self.do(Call(alone=_nothing))
+        await self.submit(WriteRequest(alone=_nothing))
 
     def forget(self, channel: str) -> None:
         """Something has happened to the channel that is no batch."""
@@ -194,7 +194,7 @@ class Writer:
         async with self._room.line:  # behind all who wait in it
             self._more.set()
         await asyncio.wait([self._task])
-        self.leave()
+        self.disconnect()
 
     # --- leases -------------------------------------------------------------------------------------------
 
@@ -207,25 +207,25 @@ class Writer:
             if name not in self._leases and await db.fetchval(_LOCK_LEASE, lock):
                 await db.execute(_HOLD, name, self._id)
                 if call.future.cancelled():  # nobody would ever release it
-                    await self._give(db, name, lock)
+                    await self._release_lock(db, name, lock)
                 else:
                     self._leases[name] = lock
             return name in self._leases
 
-        lock, call = _lock_of(name), Call(alone=alone)
-        return await self.do(call)
+        lock, call = _lock_of(name), WriteRequest(alone=alone)
+        return await self.submit(call)
 
     async def release(self, name: str) -> None:
         """See `Leases`."""
 
         async def alone(db: asyncpg.Connection[Any]) -> None:
             if name not in self._leases:  # it was not taken again meanwhile
-                await self._give(db, name, _lock_of(name))
+                await self._release_lock(db, name, _lock_of(name))
 
         if self._leases.pop(name, None) is not None:
-            await self.do(Call(alone=alone))
+            await self.submit(WriteRequest(alone=alone))
 
-    async def _give(self, db: asyncpg.Connection[Any], name: str, lock: int) -> None:
+    async def _release_lock(self, db: asyncpg.Connection[Any], name: str, lock: int) -> None:
         await db.execute(_LET_GO, name, self._id)
         await db.execute(_UNLOCK_LEASE, lock)
 
@@ -233,7 +233,7 @@ class Writer:
         """See `Leases`."""
         self._told = told
 
-    async def _take_again(self, db: asyncpg.Connection[Any]) -> bool:
+    async def _retake_leases(self, db: asyncpg.Connection[Any]) -> bool:
         """Whether we have all leases again that we had before the connection broke."""
         lost: list[str] = []
         for name, lock in list(self._leases.items()):  # some may be released meanwhile
@@ -257,7 +257,7 @@ class Writer:
                 return self._db
             try:
                 return await self._connect()
-            except (LaterVersion, LeaseLost):
+            except (StoreTooNew, LeaseLost):
                 raise
             except StoreError:
                 if asyncio.get_running_loop().time() > until or self._closing:
@@ -268,10 +268,10 @@ class Writer:
         self._knowledge.forget()
         db = await connect(self._dsn)
         try:
-            with failures("read"):
-                check_version(await version(db), self._known)
-                await self._seen.mend(db)
-                has_all = await self._take_again(db)  # the last step: who is told of a loss must be refused
+            with translate_errors("read"):
+                check_schema_version(await schema_version(db), self._known)
+                await self._seen.renew_epochs(db)
+                has_all = await self._retake_leases(db)  # the last step: who is told of a loss must be refused
         except BaseException:
             db.terminate()
             raise
@@ -279,11 +279,11 @@ class Writer:
         if not has_all:
             # Whoever asked for what waits may have believed to have a lease.
             waiting, self._calls = self._calls, deque()
-            self._tell(waiting, [LeaseLost(_LOST)] * len(waiting))
+            self._settle_all(waiting, [LeaseLost(_LOST)] * len(waiting))
             raise LeaseLost(_LOST)
         return db
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Let go of the connection, whatever is going on."""
         if self._db:
             self._db.terminate()
@@ -298,15 +298,15 @@ class Writer:
                     return
                 self._more.clear()
                 await self._more.wait()
-            calls = self._next()
-            self._tell(calls, await self._results(calls))
+            calls = self._next_group()
+            self._settle_all(calls, await self._results(calls))
 
-    def _tell(self, calls: Iterable[Call[Any]], results: Sequence[Any]) -> None:
+    def _settle_all(self, calls: Iterable[WriteRequest[Any]], results: Sequence[Any]) -> None:
         for call, result in zip(calls, results, strict=True):
             self._room.free(call.entries, call.size)
             call.settle(result)
 
-    def _next(self) -> list[Call[Any]]:
+    def _next_group(self) -> list[WriteRequest[Any]]:
         """The calls that come first: one that goes alone, or some that go together."""
         group = [self._calls.popleft()]
         size = group[0].size
@@ -318,24 +318,24 @@ class Writer:
             group.append(self._calls.popleft())
         return group
 
-    async def _results(self, calls: list[Call[Any]]) -> Sequence[Any]:
+    async def _results(self, calls: list[WriteRequest[Any]]) -> Sequence[Any]:
         try:
             db = await self._connected()
-            with failures("write to"):
-                return await self._done(db, calls)
+            with translate_errors("write to"):
+                return await self._run_group(db, calls)
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
             self._knowledge.forget()
             if not isinstance(error, LeaseLost) and not isinstance(error.__cause__, PostgresError):
-                self.leave()  # nobody can tell what was kept of it, nor what comes next on this connection
+                self.disconnect()  # nobody can tell what was kept of it, nor what comes next on this connection
             return [error] * len(calls)
 
-    async def _done(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> Sequence[Any]:
+    async def _run_group(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> Sequence[Any]:
         if calls[0].alone:
             return [await calls[0].alone(db)]
         try:
-            if results := await self._at_once(db, calls):
+            if results := await self._write_optimistically(db, calls):
                 return results
-            return await self._locked(db, calls)
+            return await self._write_locked(db, calls)
         except (PostgresError, ValueError) as error:
             self._knowledge.forget()
             if isinstance(error, PostgresError) and _class(error) not in {"22", "23", "54"}:
@@ -347,16 +347,16 @@ class Writer:
                     if _class(error) == "23"
                     else StoreError("the database refused what was written", detail=error)
                 ]
-            return [result for call in calls for result in await self._done(db, [call])]
+            return [result for call in calls for result in await self._run_group(db, [call])]
 
-    async def _at_once(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any] | None:
+    async def _write_optimistically(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> list[Any] | None:
         """The results, if what we know of the channels is so; else None, and nothing is written."""
         needs = [call.needs for call in calls if call.needs]
-        self._knowledge.bound()
+        self._knowledge.clear_if_full()
         for _ in range(_TRIES):
-            if not (asked := self._knowledge.missing(needs)):
+            if not (asked := self._knowledge.find_missing(needs)):
                 break
-            await self._look(db, asked)
+            await self._load_missing(db, asked)
         else:
             return None
         batch = Batch(self._knowledge, self._now)
@@ -364,13 +364,13 @@ class Writer:
         try:
             await self._write(db, batch)
         except PostgresError as error:
-            if error.sqlstate in {*_GONE_ON, _TWICE}:
+            if error.sqlstate in {*_CONFLICT_STATES, _DUPLICATE_STATE}:
                 return None
             raise
-        self._learn(batch)
+        self._record_committed(batch)
         return results
 
-    async def _locked(self, db: asyncpg.Connection[Any], calls: list[Call[Any]]) -> list[Any]:
+    async def _write_locked(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> list[Any]:
         """The results, decided while nobody else can write to the channels."""
         needs = [call.needs for call in calls if call.needs]
         names = sorted({channel for channel, _ in needs}, key=str.encode)
@@ -379,52 +379,52 @@ class Writer:
                 async with db.transaction():
                     await db.execute(_LOCK, names)
                     self._knowledge.forget(names)
-                    await self._look(db, self._knowledge.missing(needs))
-                    batch = Batch(self._knowledge, self._now, await _first(db, calls))
+                    await self._load_missing(db, self._knowledge.find_missing(needs))
+                    batch = Batch(self._knowledge, self._now, await _find_first_rows(db, calls))
                     results = _run_all(batch, calls)
                     await self._write(db, batch)
-                self._learn(batch)
+                self._record_committed(batch)
                 return results
             except PostgresError as error:
                 self._knowledge.forget(names)
-                if error.sqlstate not in _GONE_ON or not tries_left:
+                if error.sqlstate not in _CONFLICT_STATES or not tries_left:
                     raise
         raise AssertionError
 
-    async def _look(self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]) -> None:
+    async def _load_missing(self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]) -> None:
         """Have the knowledge that is missing, all of one moment."""
         found = await db.fetch(_LOOK, [name for name, _ in asked], [key for _, key in asked])
         slots: dict[str, dict[str, bytes | None]] = {}
-        channels: dict[str, Known | None] = {}
+        channels: dict[str, CachedChannel | None] = {}
         for name, key, epoch, n, tick, head_hash, floor, lost_to, value in found:
-            channels[name] = epoch and Known(Head(name, epoch, n, tick, head_hash), floor, lost_to)
+            channels[name] = epoch and CachedChannel(Head(name, epoch, n, tick, head_hash), floor, lost_to)
             if key is not None:
                 slots.setdefault(name, {})[key] = value
         for name, known in channels.items():
-            self._knowledge.learn(name, known, slots.get(name, {}))
+            self._knowledge.remember_head(name, known, slots.get(name, {}))
 
     async def _write(self, db: asyncpg.Connection[Any], batch: Batch) -> None:
         """Write the batch, whole or not at all."""
         if not batch.heads:
             return
         try:
-            await db.fetchval(_WRITE, *batch.values())
+            await db.fetchval(_WRITE, *batch.sql_arguments())
         except BaseException:
             self._knowledge.forget(batch.heads)
             raise
 
-    def _learn(self, batch: Batch) -> None:
+    def _record_committed(self, batch: Batch) -> None:
         """The batch is committed."""
-        batch.learn()
+        batch.update_cache()
         for known in batch.heads.values():
-            self._seen.note(known.head)
+            self._seen.record_head(known.head)
 
 
 async def _nothing(_: object) -> None:
     pass
 
 
-def _run_all(batch: Batch, calls: Iterable[Call[Any]]) -> list[Any]:
+def _run_all(batch: Batch, calls: Iterable[WriteRequest[Any]]) -> list[Any]:
     """What each call gives, or raises, one after the other."""
     results: list[Any] = []
     for call in calls:
@@ -435,7 +435,7 @@ def _run_all(batch: Batch, calls: Iterable[Call[Any]]) -> list[Any]:
     return results
 
 
-async def _first(db: asyncpg.Connection[Any], calls: Iterable[Call[Any]]) -> dict[tuple[str, str], Row]:
+async def _find_first_rows(db: asyncpg.Connection[Any], calls: Iterable[WriteRequest[Any]]) -> dict[tuple[str, str], Row]:
     """The rows that the log has under the ids of the calls."""
     wanted = [(call.needs[0], each) for call in calls if call.needs for each in call.ids]
     if not wanted:

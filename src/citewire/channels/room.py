@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from citewire.bell import Bell
+from citewire.bell import Wakeup
 from citewire.channels.store import BATCH_BYTES, BATCH_ENTRIES, StoreBusy
 
-__all__ = ["Room"]
+__all__ = ["WriteQuota"]
 
 # Seconds that a call waits for room among those on their way to the writer.
 _PATIENCE = 10
 
 
-class Room:
+class WriteQuota:
     """How much may be on its way to the writer: twice the largest batch. Who finds none waits in line."""
 
     def __init__(self) -> None:
         self.line = asyncio.Lock()
         self._entries, self._bytes = 2 * BATCH_ENTRIES, 2 * BATCH_BYTES
-        self._freed = Bell()
+        self._freed = Wakeup()
 
     async def take(self, entries: int, size: int) -> None:
         """Take so much of it. StoreBusy when there is not so much in time."""
@@ -35,7 +35,7 @@ class Room:
         """Give so much of it back."""
         self._entries += entries
         self._bytes += size
-        self._freed.ring()
+        self._freed.notify()
 
     def _try_take(self, entries: int, size: int) -> bool:
         if entries > self._entries or size > self._bytes:

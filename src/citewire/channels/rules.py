@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from citewire.channels.refusal import ChannelError
 
-__all__ = ["BUILT_IN", "DEFAULT", "Duration", "Rule", "Rules", "is_pattern", "seconds_of"]
+__all__ = ["BUILT_IN_RULES", "DEFAULT_RULES", "Duration", "Rule", "Rules", "is_pattern", "seconds_of"]
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400}
 # Up to some 270 years. An end that means the same to Python and to who reads our OpenAPI document.
@@ -47,7 +47,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     retention: _Retention | None = None
 
 
-BUILT_IN = {"ai:*": Rule(mutable=True)}
+BUILT_IN_RULES = {"ai:*": Rule(mutable=True)}
 
 
 class Rules(Struct, frozen=True):
@@ -59,23 +59,23 @@ class Rules(Struct, frozen=True):
         """The rule of a channel, or of a pattern, with nothing left open."""
         mutable = retention = None
         for pattern in dict.fromkeys((channel, f"{channel.partition(':')[0]}:*", "*")):
-            for rules in (self.given, BUILT_IN):
+            for rules in (self.given, BUILT_IN_RULES):
                 if rule := rules.get(pattern):
                     mutable = rule.mutable if mutable is None else mutable
                     retention = retention or rule.retention
         return Rule(mutable or False, retention or "none")
 
     @property
-    def any_end(self) -> bool:
+    def has_retention(self) -> bool:
         """Whether there is anything that is not kept for ever."""
         return any(rule.retention not in (None, "none") for rule in self.given.values())
 
-    def keeps(self, channel: str) -> int | None:
+    def retention_seconds(self, channel: str) -> int | None:
         """For how many seconds what happened in a channel is kept; None for ever."""
         retention = self.of(channel).retention or "none"
         return None if retention == "none" else seconds_of(retention)
 
-    def need_mutable(self, channel: str) -> None:
+    def check_mutable(self, channel: str) -> None:
         """Refuse what only channels with mutable messages allow."""
         if not self.of(channel).mutable:
             raise ChannelError(
@@ -83,4 +83,4 @@ class Rules(Struct, frozen=True):
             )
 
 
-DEFAULT = Rules()
+DEFAULT_RULES = Rules()

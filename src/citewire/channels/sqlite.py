@@ -20,11 +20,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from citewire.channels import sqlite_slots
-from citewire.channels.room import Room
+from citewire.channels.room import WriteQuota
 from citewire.channels.sqlite_inserts import Inserts
-from citewire.channels.sqlite_log import SqliteLog, check_place, connect, head_of, steps, version_of
+from citewire.channels.sqlite_log import SqliteLog, locate_cursor, connect_readonly, head_of, load_sqlite_migrations, schema_version_of
 from citewire.channels.store import (
-    Changed,
+    CommittedChange,
     Cursor,
     CursorLost,
     Decide,
@@ -33,7 +33,7 @@ from citewire.channels.store import (
     Row,
     StoreError,
     StoreInUse,
-    Values,
+    SlotValues,
     check_change,
     check_entries,
     check_keys,
@@ -42,10 +42,10 @@ from citewire.channels.store import (
     content_hash,
     first_hash,
     new_head,
-    next_place,
+    next_position,
     next_row,
     now_ms,
-    page,
+    take_page,
     row_hash,
 )
 from citewire.errors import CitewireError, InputError
@@ -116,16 +116,16 @@ class _Writer:
         self._heads[channel] = no, head
         return tuple(rows)
 
-    def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T] | CitewireError:
+    def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T] | CitewireError:
         no, head = self._head(channel) or (0, new_head(channel))
         now = self._now()
         try:
-            change = decide(self._slots.values(no, keys), next_place(head, now))
+            change = decide(self._slots.values(no, keys), next_position(head, now))
             check_change(change)
         except CitewireError as error:
             return error  # nothing is written yet, so that the others in the transaction need not suffer
         if not change.entries:
-            return Changed((), change.result)
+            return CommittedChange((), change.result)
         no, head = (no, head) if no else self._begin(head)
         rows: list[Row] = []
         for entry in change.entries:
@@ -134,7 +134,7 @@ class _Writer:
         self._rows += (_values(no, row) for row in rows)
         self._slots.put(no, change.puts)
         self._heads[channel] = no, head
-        return Changed(tuple(rows), change.result)
+        return CommittedChange(tuple(rows), change.result)
 
     def drop(self, channel: str) -> None:
         self._settle_slots()  # the next channel may get the number of this one
@@ -151,7 +151,7 @@ class _Writer:
     def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]]) -> CitewireError | None:
         self._settle_slots()
         try:
-            no, _, n = check_place(self.db, channel, upto)
+            no, _, n = locate_cursor(self.db, channel, upto)
         except CursorLost as error:
             return error
         self.db.execute(_TRIM, (no, n))
@@ -250,11 +250,11 @@ class SqliteStore(SqliteLog):
         except BaseException:
             os.close(self._lock)
             raise
-        super().__init__(partial(connect, path))
+        super().__init__(partial(connect_readonly, path))
         self.write_failure: StoreError | None = None
         """Why the last write failed; None where it did not."""
         self._writer = _Writer(db, now)
-        self._room = Room()
+        self._room = WriteQuota()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="citewire-writer", daemon=True)
         self._thread.start()
@@ -274,22 +274,22 @@ class SqliteStore(SqliteLog):
         check_name(channel)
         await self._write(lambda writer: writer.drop(channel))
 
-    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
         """See `Slots`."""
         asked = check_keys(channel, keys)
         return await self._write(
             lambda writer: writer.change(channel, asked, decide), size=_CHANGE_BYTES, needs=(channel, asked)
         )
 
-    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+    async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         """See `Slots`."""
         asked = check_keys(channel, keys)
         return await self._read(lambda db: sqlite_slots.values(db, channel, asked))
 
-    async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
+    async def rows_by_id(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """See `Slots`."""
         span = check_span(channel, after, before)
-        return await self._read(lambda db: page(starmap(Row, db.execute(_BETWEEN, span)), limit))
+        return await self._read(lambda db: take_page(starmap(Row, db.execute(_BETWEEN, span)), limit))
 
     async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
         """See `Slots`."""
@@ -421,12 +421,12 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
     for hashed in (content_hash, first_hash, row_hash):
         db.create_function(hashed.__name__, -1, hashed, deterministic=True)
-    migrate(db, steps())
+    migrate(db, load_sqlite_migrations())
 
 
 def migrate(db: sqlite3.Connection, steps: Sequence[str]) -> None:
     """Take the steps that the database has not had, each in a transaction of its own."""
-    had = version_of(db)
+    had = schema_version_of(db)
     if had > len(steps):
         raise StoreError(f"the data is of a later version ({had}) than this citewire knows ({len(steps)})")
     for number, step in enumerate(steps[had:], had + 1):

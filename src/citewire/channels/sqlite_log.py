@@ -21,22 +21,22 @@ from citewire.channels.snapshot import deadline
 from citewire.channels.store import (
     Chain,
     Cursor,
-    Erased,
+    ErasedChannel,
     Extent,
     Head,
-    Link,
+    ChainLink,
     Row,
     Slot,
     StoreError,
-    at_most,
+    clamp_limit,
     check_cursor,
     check_name,
     check_prefix,
     check_span,
     cursor_at,
     head_at,
-    page,
-    steps_for,
+    take_page,
+    load_migrations,
 )
 
 _T = TypeVar("_T")
@@ -93,7 +93,7 @@ class SqliteLog:
         writable = os.access(folder, os.W_OK, effective_ids=as_we_are)
         alone = not writable and not path.with_name("log.sqlite-wal").exists()
         try:
-            return SqliteLog(partial(_connect_checked, path, alone))
+            return SqliteLog(partial(_connect_current_version, path, alone))
         except sqlite3.Error as error:
             raise StoreError("cannot open the log", detail=f"{path}: {error}") from error
 
@@ -128,7 +128,7 @@ class SqliteLog:
     async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
         """See `Log`."""
         check_prefix(after)
-        asked = after, at_most(limit)
+        asked = after, clamp_limit(limit)
         return await self._read(lambda db: tuple(starmap(Extent, db.execute(_EXTENTS, asked))))
 
     async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
@@ -142,7 +142,7 @@ class SqliteLog:
     ) -> tuple[Slot, ...]:
         """See `Log`."""
         span = check_span(channel, after, before)
-        return await self._read(lambda db: sqlite_slots.between(db, span, limit, reverse))
+        return await self._read(lambda db: sqlite_slots.slots_between(db, span, limit, reverse))
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[SqliteLog]:
@@ -158,17 +158,17 @@ class SqliteLog:
         finally:
             await snapshot.close()
 
-    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[ErasedChannel, ...]:
         """See `Log`."""
         check_prefix(prefix)
-        asked = after, len(prefix), prefix, at_most(limit)
+        asked = after, len(prefix), prefix, clamp_limit(limit)
         return await self._read(lambda db: tuple(_erased(*row) for row in db.execute(_ERASED, asked)))
 
-    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
         """See `Log`."""
         check_name(epoch)
-        asked = epoch, after, at_most(limit)
-        return await self._read(lambda db: tuple(Link(*row) for row in db.execute(_LINKS, asked)))
+        asked = epoch, after, clamp_limit(limit)
+        return await self._read(lambda db: tuple(ChainLink(*row) for row in db.execute(_LINKS, asked)))
 
     async def seek(self, channel: str, serial: str) -> Cursor:
         """See `Slots`."""
@@ -184,7 +184,7 @@ class SqliteLog:
     async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         self._ask()
         try:
-            return await self._loop.run_in_executor(self._reader, _at_one_moment, work, self._readable)
+            return await self._loop.run_in_executor(self._reader, _in_transaction, work, self._readable)
         except sqlite3.Error as error:
             raise StoreError("cannot read the store", detail=error) from error
 
@@ -214,7 +214,7 @@ class _Snapshot(SqliteLog):
             raise StoreError("cannot read the store", detail=error) from error
 
 
-def _at_one_moment(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connection) -> _T:
+def _in_transaction(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connection) -> _T:
     """What the work gives in one transaction, so that nothing can change between its queries."""
     db.execute("BEGIN")
     try:
@@ -223,15 +223,15 @@ def _at_one_moment(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connect
         db.execute("COMMIT")
 
 
-def connect(path: Path, *, alone: bool = False) -> sqlite3.Connection:
+def connect_readonly(path: Path, *, alone: bool = False) -> sqlite3.Connection:
     """A connection that may only read."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _connect_checked(path: Path, alone: bool) -> sqlite3.Connection:
+def _connect_current_version(path: Path, alone: bool) -> sqlite3.Connection:
     """A connection that may only read, to a file of the version that this citewire reads."""
-    db = connect(path, alone=alone)
+    db = connect_readonly(path, alone=alone)
     try:
         _check_version(db)
     except BaseException:
@@ -241,7 +241,7 @@ def _connect_checked(path: Path, alone: bool) -> sqlite3.Connection:
 
 
 def _check_version(db: sqlite3.Connection) -> None:
-    had, known = version_of(db), len(steps())
+    had, known = schema_version_of(db), len(load_sqlite_migrations())
     if had != known:
         raise StoreError(
             f"the data is of version {had}, this citewire reads version {known}: "
@@ -249,14 +249,14 @@ def _check_version(db: sqlite3.Connection) -> None:
         )
 
 
-def version_of(db: sqlite3.Connection) -> int:
+def schema_version_of(db: sqlite3.Connection) -> int:
     """How many steps the tables have had."""
     return db.execute("PRAGMA user_version").fetchone()[0]
 
 
-def steps() -> list[str]:
+def load_sqlite_migrations() -> list[str]:
     """What makes the tables, step by step."""
-    return steps_for("sqlite")
+    return load_migrations("sqlite")
 
 
 def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
@@ -270,7 +270,7 @@ def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
     return no, head_at(channel, Row(epoch, *row))
 
 
-def check_place(db: sqlite3.Connection, channel: str, cursor: Cursor | None) -> tuple[int, str, int]:
+def locate_cursor(db: sqlite3.Connection, channel: str, cursor: Cursor | None) -> tuple[int, str, int]:
     """The number and the epoch of a channel (0 for none), and the number of the row at the cursor."""
     no, epoch, floor, n = db.execute(_END, (channel,)).fetchone() or (0, "", 0, 0)
     if cursor:
@@ -292,7 +292,7 @@ def _heads(db: sqlite3.Connection, prefix: str, after: str, limit: int) -> tuple
     names = (name for (name,) in db.execute(_NAMES, (after, prefix)))
     names = takewhile(lambda name: name.startswith(prefix), names)
     heads = (found[1] for name in names if (found := head_of(db, name)))
-    return tuple(islice(heads, at_most(limit)))
+    return tuple(islice(heads, clamp_limit(limit)))
 
 
 def _chain(db: sqlite3.Connection, channel: str) -> Chain | None:
@@ -301,13 +301,13 @@ def _chain(db: sqlite3.Connection, channel: str) -> Chain | None:
 
 
 def _rows(db: sqlite3.Connection, channel: str, after: Cursor | None, limit: int) -> tuple[Row, ...]:
-    no, epoch, n = check_place(db, channel, after)
-    return page((Row(epoch, *values) for values in db.execute(_ROWS, (no, n))), limit)
+    no, epoch, n = locate_cursor(db, channel, after)
+    return take_page((Row(epoch, *values) for values in db.execute(_ROWS, (no, n))), limit)
 
 
-def _erased(no: int, at: int, name: str, epoch: str, *ends: int | bytes) -> Erased:
+def _erased(no: int, at: int, name: str, epoch: str, *ends: int | bytes) -> ErasedChannel:
     floor, head = (name, epoch, *ends[:3]), (name, epoch, *ends[3:])
-    return Erased(no, at, Head(*floor), Head(*head))  # pyright: ignore[reportArgumentType]
+    return ErasedChannel(no, at, Head(*floor), Head(*head))  # pyright: ignore[reportArgumentType]
 
 
 def _seek(db: sqlite3.Connection, channel: str, serial: str) -> Cursor:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import starmap
 
 from citewire.channels.sqlite_inserts import Inserts
-from citewire.channels.store import Slot, Values, slot_page
+from citewire.channels.store import Slot, SlotValues, take_slot_page
 
 # Memory for slots that were seen: thousands of messages that are being annotated or appended to. The slots
 # used longest ago go first.
@@ -40,7 +40,7 @@ class WriterSlots:
         self._changed: set[tuple[int, str]] = set()
         self._size = 0
 
-    def values(self, no: int, keys: Sequence[str]) -> Values:
+    def values(self, no: int, keys: Sequence[str]) -> SlotValues:
         """The slots of the channel with this number; 0 is none."""
         if not no:
             return dict.fromkeys(keys)
@@ -54,7 +54,7 @@ class WriterSlots:
             for key, value in _values(self._db, no, unseen[at : at + _AT_ONCE]).items():
                 self._keep(no, key, value)
 
-    def put(self, no: int, puts: Values) -> None:
+    def put(self, no: int, puts: SlotValues) -> None:
         """Change them, once `flush` is called."""
         for key, value in puts.items():
             self._keep(no, key, value)
@@ -90,20 +90,20 @@ class WriterSlots:
             self._size -= len(at[1]) + len(self._seen.pop(at) or b"") + OVERHEAD
 
 
-def _values(db: sqlite3.Connection, no: int, keys: Sequence[str]) -> Values:
+def _values(db: sqlite3.Connection, no: int, keys: Sequence[str]) -> SlotValues:
     query = _VALUES.format(",".join("?" * len(keys)))
     return dict.fromkeys(keys) | dict(db.execute(query, (no, *keys)))
 
 
-def values(db: sqlite3.Connection, channel: str, keys: Sequence[str]) -> Values:
+def values(db: sqlite3.Connection, channel: str, keys: Sequence[str]) -> SlotValues:
     """See `Slots.values`."""
     (no,) = db.execute(_NO, (channel,)).fetchone() or (0,)
     return _values(db, no, keys)
 
 
-def between(
+def slots_between(
     db: sqlite3.Connection, span: tuple[str, str, str], limit: int, reverse: bool
 ) -> tuple[Slot, ...]:
     """See `Slots.slots`; the span is a channel and two keys."""
     found = db.execute(_SLOTS.format("DESC" if reverse else "ASC"), span)
-    return slot_page(starmap(Slot, found), limit)
+    return take_slot_page(starmap(Slot, found), limit)

@@ -28,7 +28,7 @@ from citewire.channels.serial import serial_of, series_of, tick_after, tick_of
 from citewire.errors import CitewireError, InputError
 
 _T = TypeVar("_T")
-_Linked = TypeVar("_Linked", "Row", "Link")
+_Linked = TypeVar("_Linked", "Row", "ChainLink")
 
 MIB = 1024 * 1024
 ENTRY_BYTES = 16 * MIB
@@ -93,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Link(msgspec.Struct, frozen=True, gc=False):
+class ChainLink(msgspec.Struct, frozen=True, gc=False):
     """A row as its chain knows it: of its id and its data, the sha256 in `content`."""
 
     n: int
@@ -130,9 +130,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return Cursor(self.epoch, self.n)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainLink:
         """What stays of the row in the chain when its content is erased."""
-        return Link(self.n, self.tick, self.kind, content_hash(self.id, self.data), self.before)
+        return ChainLink(self.n, self.tick, self.kind, content_hash(self.id, self.data), self.before)
 
     @property
     def hash(self) -> bytes:
@@ -197,7 +197,7 @@ class Extent(NamedTuple):
     n: int
 
 
-class Erased(msgspec.Struct, frozen=True, gc=False):
+class ErasedChannel(msgspec.Struct, frozen=True, gc=False):
     """A channel that was dropped, as the `no`th: its chain runs from the floor to the head. `at` is in ms."""
 
     no: int
@@ -206,7 +206,7 @@ class Erased(msgspec.Struct, frozen=True, gc=False):
     head: Head
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class ChannelPosition(msgspec.Struct, frozen=True, gc=False):
     """Where the next row of a channel will be."""
 
     epoch: str
@@ -225,7 +225,7 @@ class Slot(NamedTuple):
     value: bytes
 
 
-Values: TypeAlias = Mapping[str, bytes | None]
+SlotValues: TypeAlias = Mapping[str, bytes | None]
 """Slots by key; None where there is no such slot."""
 
 
@@ -234,17 +234,17 @@ class Change(msgspec.Struct, Generic[_T], frozen=True):
 
     result: _T
     entries: Sequence[Entry] = ()
-    puts: Values = {}
+    puts: SlotValues = {}
 
 
-class Changed(msgspec.Struct, Generic[_T], frozen=True):
+class CommittedChange(msgspec.Struct, Generic[_T], frozen=True):
     """A change that was made: its rows, and the answer."""
 
     rows: tuple[Row, ...]
     result: _T
 
 
-Decide: TypeAlias = Callable[[Values, Place], Change[_T]]
+Decide: TypeAlias = Callable[[SlotValues, ChannelPosition], Change[_T]]
 """From the slots asked for as they are, and the place of the next row, to what is to happen."""
 
 
@@ -302,11 +302,11 @@ class Log(Protocol):
         """
         ...
 
-    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[Erased, ...]:
+    async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[ErasedChannel, ...]:
         """The dropped channels whose names began so, after the one with this `no`, as they were dropped."""
         ...
 
-    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[Link, ...]:
+    async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
         """Up to `limit` links of the channel that was dropped in this epoch, after number `after`."""
         ...
 
@@ -359,15 +359,15 @@ class Slots(Protocol):
     Keys are names as all others. An id that the log has already is an InputError here: a change mints ids.
     """
 
-    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> Changed[_T]:
+    async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
         """Let `decide` see the slots with these keys, and do what it says."""
         ...
 
-    async def values(self, channel: str, keys: Sequence[str]) -> Values:
+    async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
         """The slots with these keys, all of one moment."""
         ...
 
-    async def named(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
+    async def rows_by_id(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
         """Up to `limit` rows whose ids lie between the two, by id; fewer and none as with `slots`."""
         ...
 
@@ -390,7 +390,7 @@ class ChannelStore(Store, Slots, Protocol):
     """All ports in one."""
 
 
-def steps_for(database: str) -> list[str]:
+def load_migrations(database: str) -> list[str]:
     """What makes the tables of a database, step by step: the numbered files in its folder under `sql`."""
     found = files("citewire.channels").joinpath("sql", database).iterdir()
     return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
@@ -477,9 +477,9 @@ def next_row(head: Head, entry: Entry, now: int) -> tuple[Row, Head]:
     return row, head_at(head.channel, row)
 
 
-def next_place(head: Head, now: int) -> Place:
+def next_position(head: Head, now: int) -> ChannelPosition:
     """Where the row after `head` will be."""
-    return Place(head.epoch, head.n + 1, tick_after(head.tick, now))
+    return ChannelPosition(head.epoch, head.n + 1, tick_after(head.tick, now))
 
 
 def head_at(channel: str, row: Row) -> Head:
@@ -502,25 +502,25 @@ def cursor_at(serial: str, end: Head | None, floor: Head | None, tick_at: Callab
     return Cursor(end.epoch, floor.n + bisect_right(numbers, tick, key=tick_at))
 
 
-def at_most(limit: int) -> int:
+def clamp_limit(limit: int) -> int:
     """How many are given to one who asks for `limit`."""
     return max(0, min(limit, PAGE_ROWS))
 
 
-def page(rows: Iterable[Row], limit: int) -> tuple[Row, ...]:
+def take_page(rows: Iterable[Row], limit: int) -> tuple[Row, ...]:
     """What one read gives of these rows."""
-    return _page(rows, limit, lambda row: len(row.data))
+    return _take_page(rows, limit, lambda row: len(row.data))
 
 
-def slot_page(slots: Iterable[Slot], limit: int) -> tuple[Slot, ...]:
+def take_slot_page(slots: Iterable[Slot], limit: int) -> tuple[Slot, ...]:
     """What one read gives of these slots."""
-    return _page(slots, limit, lambda slot: len(slot.value))
+    return _take_page(slots, limit, lambda slot: len(slot.value))
 
 
-def _page(items: Iterable[_T], limit: int, size_of: Callable[[_T], int]) -> tuple[_T, ...]:
+def _take_page(items: Iterable[_T], limit: int, size_of: Callable[[_T], int]) -> tuple[_T, ...]:
     taken: list[_T] = []
     size = 0
-    for item in islice(items, at_most(limit)):
+    for item in islice(items, clamp_limit(limit)):
         taken.append(item)
         size += size_of(item)
         if size >= PAGE_BYTES:
@@ -528,12 +528,12 @@ def _page(items: Iterable[_T], limit: int, size_of: Callable[[_T], int]) -> tupl
     return tuple(taken)
 
 
-def was_all(rows: Sequence[Row], limit: int) -> bool:
+def is_last_page(rows: Sequence[Row], limit: int) -> bool:
     """Whether a read that gave these rows came to the end of the log as it then was."""
-    return len(rows) < at_most(limit) and sum(len(row.data) for row in rows) < PAGE_BYTES
+    return len(rows) < clamp_limit(limit) and sum(len(row.data) for row in rows) < PAGE_BYTES
 
 
-def broken_link(before: bytes, rows: Iterable[_Linked]) -> _Linked | None:
+def find_broken_link(before: bytes, rows: Iterable[_Linked]) -> _Linked | None:
     """The first row that does not hold the hash of the one before it, where `before` is that of the first."""
     for row in rows:
         if row.before != before:

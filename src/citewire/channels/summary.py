@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from citewire.channels.refusal import ChannelError
 
-__all__ = ["METHODS", "Folded", "Hidden", "Method", "Step", "fold", "method_of", "of_client"]
+__all__ = ["METHODS", "SummaryUpdate", "HiddenClient", "SummaryMethod", "SummaryStep", "fold_step", "method_of", "summarize_client"]
 
 SUMMARY_BYTES = 64 * 1024
 """How large a summary may become; beyond that it names no more clients, and takes no more names."""
@@ -33,7 +33,7 @@ class Group(Struct, frozen=True):
     unidentified: int = 0
 
 
-class Total(Struct, frozen=True):
+class SummaryTotal(Struct, frozen=True):
     """`total.v1`."""
 
     total: int
@@ -44,12 +44,12 @@ class Total(Struct, frozen=True):
         return Group(self.total, unidentified=self.total)
 
     @classmethod
-    def of(cls, group: Group) -> Total:
+    def of(cls, group: Group) -> SummaryTotal:
         """As clients get it."""
         return cls(group.total)
 
 
-class Listed(Struct, frozen=True, rename="camel"):
+class SummaryClientIdList(Struct, frozen=True, rename="camel"):
     """`flag.v1`, `distinct.v1` and `unique.v1`: each client counts once."""
 
     total: int
@@ -61,12 +61,12 @@ class Listed(Struct, frozen=True, rename="camel"):
         return Group(self.total, dict.fromkeys(self.client_ids, 1), self.total)
 
     @classmethod
-    def of(cls, group: Group) -> Listed:
+    def of(cls, group: Group) -> SummaryClientIdList:
         """As clients get it."""
         return cls(group.total, tuple(group.shown), group.clients > len(group.shown))
 
 
-class Tallied(Struct, frozen=True, rename="camel"):
+class SummaryClientIdCounts(Struct, frozen=True, rename="camel"):
     """`multiple.v1`."""
 
     total: int
@@ -80,21 +80,21 @@ class Tallied(Struct, frozen=True, rename="camel"):
         return Group(self.total, self.client_ids, self.total_client_ids, self.total_unidentified)
 
     @classmethod
-    def of(cls, group: Group) -> Tallied:
+    def of(cls, group: Group) -> SummaryClientIdCounts:
         """As clients get it."""
         shown = dict(group.shown)
         return cls(group.total, shown, group.unidentified, group.clients, group.clients > len(shown))
 
 
-_Form: TypeAlias = Total | Listed | Tallied
+_Form: TypeAlias = SummaryTotal | SummaryClientIdList | SummaryClientIdCounts
 _Forms: TypeAlias = Mapping[str, _Form]
 
-_FORMS: tuple[type[_Form], ...] = (Total, Listed, Tallied)
+_FORMS: tuple[type[_Form], ...] = (SummaryTotal, SummaryClientIdList, SummaryClientIdCounts)
 _decoders = {form: msgpack.Decoder(form) for form in _FORMS}
 _raw = msgpack.Decoder(dict[str, Raw])
 
 
-class Method(Struct, frozen=True):
+class SummaryMethod(Struct, frozen=True):
     """How annotations of a type add up.
 
     `identified`: nobody without a client id may. `named`: there is a group for each name. `adds`: more of
@@ -118,21 +118,21 @@ class Method(Struct, frozen=True):
         decoder = _decoders[self.form]
         return {name: decoder.decode(groups[name]) for name in names if name in groups}
 
-    def written(self, groups: Mapping[str, _Form | Raw]) -> Any:
+    def to_wire(self, groups: Mapping[str, _Form | Raw]) -> Any:
         """The same as clients get it."""
         return groups if self.named else groups[""]
 
 
-METHODS: Mapping[str, Method] = {
-    "total.v1": Method(Total, named=False, adds=True),
-    "flag.v1": Method(Listed, identified=True, named=False),
-    "distinct.v1": Method(Listed, identified=True),
-    "unique.v1": Method(Listed, identified=True, moves=True),
-    "multiple.v1": Method(Tallied, adds=True),
+METHODS: Mapping[str, SummaryMethod] = {
+    "total.v1": SummaryMethod(SummaryTotal, named=False, adds=True),
+    "flag.v1": SummaryMethod(SummaryClientIdList, identified=True, named=False),
+    "distinct.v1": SummaryMethod(SummaryClientIdList, identified=True),
+    "unique.v1": SummaryMethod(SummaryClientIdList, identified=True, moves=True),
+    "multiple.v1": SummaryMethod(SummaryClientIdCounts, adds=True),
 }
 
 
-def method_of(type: str) -> Method | None:  # noqa: A002 - as it is called in an annotation
+def method_of(type: str) -> SummaryMethod | None:  # noqa: A002 - as it is called in an annotation
     """The method of an annotation's type, `namespace:method`; None where it says only the namespace."""
     namespace, colon, method = type.partition(":")
     if not namespace or (colon and method not in METHODS):
@@ -140,18 +140,18 @@ def method_of(type: str) -> Method | None:  # noqa: A002 - as it is called in an
     return METHODS[method] if colon else None
 
 
-class Step(Struct, frozen=True):
+class SummaryStep(Struct, frozen=True):
     """What one annotation does to a summary."""
 
     type: str
-    method: Method
+    method: SummaryMethod
     name: str
     client_id: str | None
     count: int
     delete: bool
 
 
-class Hidden(Struct, frozen=True, array_like=True):
+class HiddenClient(Struct, frozen=True, array_like=True):
     """A client who counts in a group that does not name it."""
 
     type: str
@@ -159,32 +159,32 @@ class Hidden(Struct, frozen=True, array_like=True):
     count: int
 
 
-class Folded(Struct, frozen=True):
+class SummaryUpdate(Struct, frozen=True):
     """A changed summary, and what is now hidden of the client who changed it."""
 
     summary: bytes
-    hidden: Hidden | None
+    hidden: HiddenClient | None
 
 
 class _Groups(Struct, frozen=True):
     """The groups of one type that a step is about, and where its client is hidden among them."""
 
     forms: _Forms
-    hidden: Hidden | None
+    hidden: HiddenClient | None
 
 
-def read(summary: bytes | None) -> dict[str, Raw]:
+def read_types(summary: bytes | None) -> dict[str, Raw]:
     """The types of a summary."""
     return _raw.decode(summary) if summary else {}
 
 
-def fold(summary: bytes | None, hidden: Hidden | None, step: Step, shown: int) -> Folded | None:
+def fold_step(summary: bytes | None, hidden: HiddenClient | None, step: SummaryStep, shown: int) -> SummaryUpdate | None:
     """The summary after a step; None where it changes nothing.
 
     `hidden` is that of the step's client, in the group of the step or, where clients move, in any of its
     type. No group names more than `shown` clients.
     """
-    method, types = step.method, read(summary)
+    method, types = step.method, read_types(summary)
     groups = method.groups(types.get(step.type))
     # Groups that the step does not touch are copied unread: a hundred clients in each take their time.
     before = _Groups(method.read(groups, groups if method.moves else (step.name,)), hidden)
@@ -194,37 +194,37 @@ def fold(summary: bytes | None, hidden: Hidden | None, step: Step, shown: int) -
     changed: dict[str, _Form | Raw] = {**groups, **after.forms}
     for name in before.forms.keys() - after.forms.keys():
         del changed[name]
-    written: dict[str, Any] = {**types, step.type: changed and method.written(changed)}
+    written: dict[str, Any] = {**types, step.type: changed and method.to_wire(changed)}
     if not changed:
         del written[step.type]
-    return Folded(msgpack.encode(written), after.hidden)
+    return SummaryUpdate(msgpack.encode(written), after.hidden)
 
 
-def _created(groups: _Groups, step: Step, size: int, shown: int) -> _Groups | None:
-    home = _home(groups, step)
+def _created(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Groups | None:
+    home = _group_of_client(groups, step)
     if home is not None and not step.method.adds:
         if home == step.name:
             return None
-        groups = _left(groups, home, step)
-    if step.name not in groups.forms and size + _room(step.type, step.name) + _GROUP_BYTES > SUMMARY_BYTES:
+        groups = _without_client(groups, home, step)
+    if step.name not in groups.forms and size + _byte_length(step.type, step.name) + _GROUP_BYTES > SUMMARY_BYTES:
         raise ChannelError(40009, f"a summary of more than {SUMMARY_BYTES // 1024} KiB")
-    return _joined(groups, step, size, shown)
+    return _with_client(groups, step, size, shown)
 
 
-def _deleted(groups: _Groups, step: Step) -> _Groups | None:
+def _deleted(groups: _Groups, step: SummaryStep) -> _Groups | None:
     """Without what the client has in the group; who has no id takes back what nobody is known for (D1–D3)."""
     if step.client_id is not None:
-        return _left(groups, step.name, step) if _home(groups, step) == step.name else None
+        return _without_client(groups, step.name, step) if _group_of_client(groups, step) == step.name else None
     group = _group(groups, step.name)
     taken = min(step.count, group.unidentified)
     if not taken:
         return None
-    return _with(
+    return _with_group(
         groups, step, replace(group, total=group.total - taken, unidentified=group.unidentified - taken)
     )
 
 
-def _home(groups: _Groups, step: Step) -> str | None:
+def _group_of_client(groups: _Groups, step: SummaryStep) -> str | None:
     """The name under which the client of the step counts already."""
     names = groups.forms if step.method.moves else (step.name,) if step.name in groups.forms else ()
     for name in names:
@@ -233,31 +233,31 @@ def _home(groups: _Groups, step: Step) -> str | None:
     return groups.hidden and groups.hidden.name
 
 
-def _joined(groups: _Groups, step: Step, size: int, shown: int) -> _Groups:
+def _with_client(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Groups:
     """With the count of the step; a client is shown where there is room for it."""
     group, client, hidden = _group(groups, step.name), step.client_id, groups.hidden
     total = group.total + step.count
     if client is None:
-        return _with(groups, step, replace(group, total=total, unidentified=group.unidentified + step.count))
+        return _with_group(groups, step, replace(group, total=total, unidentified=group.unidentified + step.count))
     if client in group.shown:
         more = {**group.shown, client: group.shown[client] + step.count}
-        return _with(groups, step, replace(group, total=total, shown=more))
+        return _with_group(groups, step, replace(group, total=total, shown=more))
     if hidden:
         hidden = replace(hidden, count=hidden.count + step.count)
-        return replace(_with(groups, step, replace(group, total=total)), hidden=hidden)
+        return replace(_with_group(groups, step, replace(group, total=total)), hidden=hidden)
     group = replace(group, total=total, clients=group.clients + 1)
-    if len(group.shown) < shown and size + _room(client) + _CLIENT_BYTES <= SUMMARY_BYTES:
-        return _with(groups, step, replace(group, shown={**group.shown, client: step.count}))
-    return replace(_with(groups, step, group), hidden=Hidden(step.type, step.name, step.count))
+    if len(group.shown) < shown and size + _byte_length(client) + _CLIENT_BYTES <= SUMMARY_BYTES:
+        return _with_group(groups, step, replace(group, shown={**group.shown, client: step.count}))
+    return replace(_with_group(groups, step, group), hidden=HiddenClient(step.type, step.name, step.count))
 
 
-def _left(groups: _Groups, name: str, step: Step) -> _Groups:
+def _without_client(groups: _Groups, name: str, step: SummaryStep) -> _Groups:
     """Without the client of the step, who counts under this name."""
     group = _group(groups, name)
     shown = dict(group.shown)
     count = shown.pop(step.client_id or "", 0) or (groups.hidden.count if groups.hidden else 0)
     group = replace(group, total=group.total - count, shown=shown, clients=group.clients - 1)
-    return replace(_with(groups, replace(step, name=name), group), hidden=None)
+    return replace(_with_group(groups, replace(step, name=name), group), hidden=None)
 
 
 def _group(groups: _Groups, name: str) -> Group:
@@ -265,7 +265,7 @@ def _group(groups: _Groups, name: str) -> Group:
     return form.group() if form else Group()
 
 
-def _with(groups: _Groups, step: Step, group: Group) -> _Groups:
+def _with_group(groups: _Groups, step: SummaryStep, group: Group) -> _Groups:
     """The groups with this one; one in which nothing counts is none."""
     forms = {**groups.forms, step.name: step.method.form.of(group)}
     if not group.total:
@@ -273,22 +273,22 @@ def _with(groups: _Groups, step: Step, group: Group) -> _Groups:
     return replace(groups, forms=forms)
 
 
-def _room(*texts: str) -> int:
+def _byte_length(*texts: str) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
-def of_client(summary: bytes | None, client_id: str, hidden: Iterable[Hidden]) -> dict[str, Any]:
+def summarize_client(summary: bytes | None, client_id: str, hidden: Iterable[HiddenClient]) -> dict[str, Any]:
     """The groups in which a client counts, each with its totals and no other client; by type."""
     counts = {(each.type, each.name): each.count for each in hidden}
     found: dict[str, Any] = {}
-    for kind, data in read(summary).items():
+    for kind, data in read_types(summary).items():
         method, forms = METHODS[kind.partition(":")[2]], dict[str, _Form]()
         groups = method.groups(data)
         for name, form in method.read(groups, groups).items():
             group = form.group()
             if count := group.shown.get(client_id) or counts.get((kind, name)):
                 alone = method.form.of(replace(group, shown={client_id: count}))
-                forms[name] = alone if isinstance(alone, Total) else replace(alone, clipped=True)
+                forms[name] = alone if isinstance(alone, SummaryTotal) else replace(alone, clipped=True)
         if forms:
-            found[kind] = to_builtins(method.written(forms))
+            found[kind] = to_builtins(method.to_wire(forms))
     return found

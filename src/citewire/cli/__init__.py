@@ -56,7 +56,7 @@ class _Commands(TyperGroup):
         return get_group(module.app).commands[cmd_name]
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
-        arguments = _repeated(sys.argv[1:] if args is None else args) or ["--help"]
+        arguments = _repeat_sources_option(sys.argv[1:] if args is None else args) or ["--help"]
         try:
             extra["standalone_mode"] = False
             code = super().main(arguments, **extra)
@@ -66,7 +66,7 @@ class _Commands(TyperGroup):
         sys.exit(code or 0)
 
 
-def _repeated(arguments: Sequence[str]) -> list[str]:
+def _repeat_sources_option(arguments: Sequence[str]) -> list[str]:
     """`--sources a b` as `--sources a --sources b`, which is all that the library below knows."""
     made: list[str] = []
     many = False

@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from citewire.audit.signing import AuditKey
     from citewire.server.vault import Vault
 
-__all__ = ["KeyFile", "existing_key", "find_key", "keys_app"]
+__all__ = ["KeyFileOption", "find_key_or_fail", "find_key", "keys_app"]
 
 keys_app = typer.Typer(help="The key that signs the audit log. Its public part is what verifiers trust.")
 
-Data = Annotated[
+DataOption = Annotated[
     str | None,
     typer.Option("--data", metavar="DIR", help="The data folder; else the one that `citewire serve` takes."),
 ]
-Store = Annotated[
+StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="DSN", help="The database that servers share, where there is one."),
 ]
-KeyFile = Annotated[
+KeyFileOption = Annotated[
     str | None,
     typer.Option("--audit-key-file", metavar="FILE", help="Where the key is, when not in the data folder."),
 ]
 
 
 @keys_app.command()
-def create(data: Data = None, store: Store = None, key_file: KeyFile = None) -> None:
+def create(data: DataOption = None, store: StoreOption = None, key_file: KeyFileOption = None) -> None:
     """Make a key, unless there is one, and print its public part."""
     from citewire.server.audit_key import create_key  # noqa: PLC0415
 
     try:
-        place, name = _place(data, store, key_file)
+        place, name = _key_location(data, store, key_file)
         if place.read(name, secret=True) is not None:
-            fail(f"there is a key in {place.where(name)} already: `citewire audit key rotate` replaces it")
+            fail(f"there is a key in {place.location(name)} already: `citewire audit key rotate` replaces it")
         key = create_key(place, name)
     except CitewireError as exc:
         fail(exc.explanation)
@@ -51,17 +51,17 @@ def create(data: Data = None, store: Store = None, key_file: KeyFile = None) -> 
 
 
 @keys_app.command()
-def show(data: Data = None, store: Store = None, key_file: KeyFile = None) -> None:
+def show(data: DataOption = None, store: StoreOption = None, key_file: KeyFileOption = None) -> None:
     """Print the public key, for `citewire audit verify --public-key`."""
     from citewire.audit.signing import key_id  # noqa: PLC0415
 
-    key = _existing(data, store, key_file)
+    key = _require_key(data, store, key_file)
     write_out(f"{key.public}\n")
     say(f"note: it is called {key_id(key.public)}; {len(key.introductions)} before it")
 
 
 @keys_app.command()
-def rotate(data: Data = None, store: Store = None, key_file: KeyFile = None) -> None:
+def rotate(data: DataOption = None, store: StoreOption = None, key_file: KeyFileOption = None) -> None:
     """Replace the key by a new one, which the old one introduces, and print the new public key.
 
     A server takes the new key when it is started again. Where the key is in the environment
@@ -69,14 +69,14 @@ def rotate(data: Data = None, store: Store = None, key_file: KeyFile = None) -> 
     """
     from citewire.server.audit_key import VARIABLE  # noqa: PLC0415
 
-    new = _existing(data, store, key_file).rotate(datetime.now(UTC).isoformat(timespec="milliseconds"))
+    new = _require_key(data, store, key_file).rotate(datetime.now(UTC).isoformat(timespec="milliseconds"))
     if os.environ.get(VARIABLE):
         write_out(f"{new.write()}\n")
         say(f"note: this private key is not shown again; its public key is {new.public}")
         return
     try:
-        place, name = _place(data, store, key_file)
-        with place.alone():
+        place, name = _key_location(data, store, key_file)
+        with place.lock():
             place.write(name, new.write().encode() + b"\n")
     except CitewireError as exc:
         fail(exc.explanation)
@@ -84,7 +84,7 @@ def rotate(data: Data = None, store: Store = None, key_file: KeyFile = None) -> 
     say("note: a server that runs goes on with the old key until it is started again")
 
 
-def existing_key(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
+def find_key_or_fail(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
     """As `find_key`, where a key that cannot be read ends the command."""
     try:
         return find_key(data, store, key_file)
@@ -102,20 +102,20 @@ def find_key(data: str | None, store: str | None, key_file: str | None) -> Audit
 
     if text := os.environ.get(VARIABLE):
         return AuditKey.parse(text)
-    place, name = _place(data, store, key_file)
+    place, name = _key_location(data, store, key_file)
     found = place.read(name, secret=True)
     return AuditKey.parse(found.decode("ascii", "replace")) if found else None
 
 
-def _existing(data: str | None, store: str | None, key_file: str | None) -> AuditKey:
-    key = existing_key(data, store, key_file)
+def _require_key(data: str | None, store: str | None, key_file: str | None) -> AuditKey:
+    key = find_key_or_fail(data, store, key_file)
     if key is None:
         fail("there is no audit key: `citewire audit key create` makes one")
     return key
 
 
-def _place(data: str | None, store: str | None, file: str | None) -> tuple[Vault, str]:
-    from citewire.server.audit_key import key_file  # noqa: PLC0415
+def _key_location(data: str | None, store: str | None, file: str | None) -> tuple[Vault, str]:
+    from citewire.server.audit_key import locate_key  # noqa: PLC0415
 
     settings = load_settings(None, {"data": data, "store": store, "audit_key_file": file})
-    return key_file(open_vault(settings), settings.audit_key_file)
+    return locate_key(open_vault(settings), settings.audit_key_file)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from citewire import __version__
-from citewire.cli.audit_keys import KeyFile, existing_key, find_key, keys_app
+from citewire.cli.audit_keys import KeyFileOption, find_key_or_fail, find_key, keys_app
 from citewire.cli.output import fail, say, write_bytes, write_out
 from citewire.cli.serving import load_settings
 from citewire.errors import CitewireError
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
-    from citewire.audit.checking import Report
-    from citewire.audit.citation import Citation
+    from citewire.audit.checking import ExportReport
+    from citewire.audit.citation import RecordedCitation
     from citewire.audit.findings import Findings
-    from citewire.audit.signing import AuditKey, Trust
+    from citewire.audit.signing import AuditKey, TrustedKeys
     from citewire.audit.statements import SignedHead
-    from citewire.audit.which import Which
+    from citewire.audit.which import AuditFilter
     from citewire.channels.store import Log
     from citewire.server.settings import Settings
 
@@ -98,7 +98,7 @@ def list_record(
     store: _Store = None,
 ) -> None:
     """List the citations, thread by thread, and the threads that were deleted."""
-    which = _which(thread=thread, source=source, status=status, client=client, since=since, until=until)
+    which = _parse_filter(thread=thread, source=source, status=status, client=client, since=since, until=until)
     show = _text if form is _ListFormat.text else _json
     _print(data, store, lambda log: show(log, which))
 
@@ -121,7 +121,7 @@ def export(
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")] = "-",
     data: _Data = None,
     store: _Store = None,
-    key_file: KeyFile = None,
+    key_file: KeyFileOption = None,
     heads: Annotated[
         str | None,
         typer.Option("--audit-heads", metavar="FILE", help="A file to which the signed head is appended."),
@@ -132,16 +132,16 @@ def export(
     A thread of which anything fits is in the JSON Lines with all its rows, so that its chain can be checked.
     A signed head is written into the store first, unless a server has the data folder.
     """
-    which = _which(thread=thread, source=source, status=status, client=client, since=since, until=until)
+    which = _parse_filter(thread=thread, source=source, status=status, client=client, since=since, until=until)
     made = datetime.now(UTC).isoformat(timespec="milliseconds")
     key = (
-        existing_key(data, store, key_file) if form is _Format.jsonl else _key_of_head(data, store, key_file)
+        find_key_or_fail(data, store, key_file) if form is _Format.jsonl else _key_of_head(data, store, key_file)
     )
     if form is _Format.jsonl and key is None:
         say("note: there is no audit key here, so the export is not signed")
     if key:
         _run(_write_head(load_settings(None, {"data": data, "store": store, "audit_heads": heads}), key))
-    _print(data, store, lambda log: _exported(log, which, form, made, key), output)
+    _print(data, store, lambda log: _export_pieces(log, which, form, made, key), output)
 
 
 def _key_of_head(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
@@ -158,7 +158,7 @@ async def _write_head(settings: Settings, key: AuditKey) -> None:
     from citewire.channels.store import StoreInUse  # noqa: PLC0415
     from citewire.server.export_head import write_export_head  # noqa: PLC0415
 
-    async with _opened(settings):
+    async with _open_log(settings):
         pass  # there is a log of this version: nothing is made, and an older one is not changed
     try:
         await write_export_head(settings, key)
@@ -203,23 +203,23 @@ def verify(
     if file is None and not (data or store):
         fail("give an export, or a store with --data")
     trust, kept = _trust(public_key or []), [_head(each) for each in head or []]
-    report = None if file is None else _checked(file, trust, kept)
+    report = None if file is None else _check_export(file, trust, kept)
     from citewire.audit.findings import Findings  # noqa: PLC0415
 
     findings = report or Findings(trust)
     if data or store:
         _run(_check_store(data, store, findings, report, kept))
     for broken in findings.breaks:
-        write_out(f"broken: {for_log(broken.where, 600)}: {for_log(broken.what, 200)}\n")
+        write_out(f"broken: {one_line(broken.where, 600)}: {one_line(broken.what, 200)}\n")
     for note in findings.notes:
         say(f"note: {note}")
     if findings.breaks:
         raise typer.Exit(1)
-    write_out(_whole(report) if report else f"whole: the store has {_count(findings.rows, 'row')}\n")
+    write_out(_format_totals(report) if report else f"whole: the store has {_count(findings.rows, 'row')}\n")
     _say_who_signed(trust)
 
 
-def _say_who_signed(trust: Trust) -> None:
+def _say_who_signed(trust: TrustedKeys) -> None:
     from citewire.audit.signing import key_id  # noqa: PLC0415
 
     for key in sorted(trust.known):
@@ -236,37 +236,37 @@ def _say_who_signed(trust: Trust) -> None:
     raise typer.Exit(3)
 
 
-def _checked(file: str, trust: Trust, kept: list[SignedHead]) -> Report:
-    from citewire.audit.checking import check  # noqa: PLC0415  # `--help` need not wait for it
+def _check_export(file: str, trust: TrustedKeys, kept: list[SignedHead]) -> ExportReport:
+    from citewire.audit.checking import check_export  # noqa: PLC0415  # `--help` need not wait for it
 
     try:
-        return check(_lines(file), trust, kept)
+        return check_export(_lines(file), trust, kept)
     except CitewireError as exc:
         fail(f"{file}: {exc.explanation}")
 
 
 async def _check_store(
-    data: str | None, store: str | None, findings: Findings, report: Report | None, kept: list[SignedHead]
+    data: str | None, store: str | None, findings: Findings, report: ExportReport | None, kept: list[SignedHead]
 ) -> None:
-    from citewire.audit.checking import compare  # noqa: PLC0415
+    from citewire.audit.checking import compare_with_store  # noqa: PLC0415
     from citewire.audit.store_check import check_store  # noqa: PLC0415
-    from citewire.server.kept_data import check_bytes, check_keys  # noqa: PLC0415
+    from citewire.server.kept_data import check_source_bytes, check_api_keys  # noqa: PLC0415
 
     settings = load_settings(None, {"data": data, "store": store})
-    async with _opened(settings) as log, log.snapshot() as snapshot:
+    async with _open_log(settings) as log, log.snapshot() as snapshot:
         if report:
-            await compare(report, snapshot)
+            await compare_with_store(report, snapshot)
         fold = await check_store(snapshot, findings, kept)
-        await check_bytes(snapshot, settings, findings)
-    await check_keys(settings, fold.api_keys, findings)
+        await check_source_bytes(snapshot, settings, findings)
+    await check_api_keys(settings, fold.api_keys, findings)
 
 
-def _trust(keys: list[str]) -> Trust:
-    from citewire.audit.signing import Trust  # noqa: PLC0415
+def _trust(keys: list[str]) -> TrustedKeys:
+    from citewire.audit.signing import TrustedKeys  # noqa: PLC0415
 
     lines = [line for key in keys for line in _key_lines(key)]
     try:
-        return Trust(lines)
+        return TrustedKeys(lines)
     except CitewireError as exc:
         fail(f"--public-key: {exc.explanation}")
 
@@ -294,20 +294,20 @@ def _read(file: str) -> bytes:
         fail(f"{file}: {exc.strerror or exc}")
 
 
-def _whole(report: Report) -> str:
+def _format_totals(report: ExportReport) -> str:
     threads = [chain for chain in report.chains.values() if chain.thread is not None]
     deleted = sum(chain.deleted is not None for chain in threads)
     return (
         f"whole: {_count(len(threads), 'thread')} ({deleted} deleted), {_count(report.rows, 'row')}, "
-        f"{_count(report.citations, 'citation')}, made {for_log(report.first.made, 40)}\n"
+        f"{_count(report.citations, 'citation')}, made {one_line(report.first.made, 40)}\n"
     )
 
 
-def _which(**given: str | None) -> Which:
-    from citewire.audit.which import Which  # noqa: PLC0415
+def _parse_filter(**given: str | None) -> AuditFilter:
+    from citewire.audit.which import AuditFilter  # noqa: PLC0415
 
     try:
-        return Which.of(**given)
+        return AuditFilter.parse(**given)
     except CitewireError as exc:
         fail(exc.explanation)
 
@@ -320,7 +320,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncGenerator[Log]:
+async def _open_log(settings: Settings) -> AsyncGenerator[Log]:
     """The log, to be read."""
     from citewire.channels.sqlite_log import SqliteLog  # noqa: PLC0415
     from citewire.server.nodes import open_log  # noqa: PLC0415
@@ -356,7 +356,7 @@ def _print(
     from citewire.audit.spool import pieces_of, spool  # noqa: PLC0415
 
     async def work() -> None:
-        async with _opened(load_settings(None, {"data": data, "store": store})) as log:
+        async with _open_log(load_settings(None, {"data": data, "store": store})) as log:
             file = await spool(log, pieces)
         async for piece in pieces_of(file):
             write(piece)
@@ -365,65 +365,65 @@ def _print(
         _run(work())
 
 
-async def _exported(
-    log: Log, which: Which, form: _Format, made: str, key: AuditKey | None
+async def _export_pieces(
+    log: Log, which: AuditFilter, form: _Format, made: str, key: AuditKey | None
 ) -> AsyncIterator[str]:
     match form:
         case _Format.jsonl:
-            from citewire.audit.chain import export  # noqa: PLC0415
+            from citewire.audit.chain import export_jsonl  # noqa: PLC0415
 
-            async for line in export(log, which, made, f"citewire {__version__}", key):
+            async for line in export_jsonl(log, which, made, f"citewire {__version__}", key):
                 yield line.decode()
         case _Format.csv:
-            from citewire.audit.sheet import sheet  # noqa: PLC0415
+            from citewire.audit.sheet import export_csv  # noqa: PLC0415
 
-            async for line in sheet(log, which):
+            async for line in export_csv(log, which):
                 yield line
         case _Format.html:
-            from citewire.audit.page import page  # noqa: PLC0415
+            from citewire.audit.page import export_html  # noqa: PLC0415
 
-            async for piece in page(log, which, made, f"citewire {__version__}"):
+            async for piece in export_html(log, which, made, f"citewire {__version__}"):
                 yield piece
 
 
-async def _json(log: Log, which: Which) -> AsyncIterator[str]:
+async def _json(log: Log, which: AuditFilter) -> AsyncIterator[str]:
     from citewire.agui.events import write_json  # noqa: PLC0415
     from citewire.audit import record  # noqa: PLC0415
 
     before = "[\n"
-    async for thread in record.told(log, which):
+    async for thread in record.read_threads(log, which):
         for citation in thread.citations:
             yield f"{before}{write_json(citation).decode()}"
             before = ",\n"
-    async for erased in record.erased(log, which):
-        yield f"{before}{write_json(record.deleted(erased)).decode()}"
+    async for erased in record.find_erased_threads(log, which):
+        yield f"{before}{write_json(record.describe_deleted(erased)).decode()}"
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-async def _text(log: Log, which: Which) -> AsyncIterator[str]:
+async def _text(log: Log, which: AuditFilter) -> AsyncIterator[str]:
     from citewire.audit import record  # noqa: PLC0415
 
     counts, threads, deleted = Counter[str](), 0, 0
     width = max(80, shutil.get_terminal_size().columns)
-    async for thread in record.told(log, which):
+    async for thread in record.read_threads(log, which):
         threads += 1
         counts.update(citation.status for citation in thread.citations)
-        name = for_log(thread.name, 200)
+        name = one_line(thread.name, 200)
         yield f"{name}  {_count(len(thread.citations), 'citation')}\n"
         for citation in thread.citations:
             yield _row(citation, width)
-    async for erased in record.erased(log, which):
+    async for erased in record.find_erased_threads(log, which):
         deleted += 1
-        gone = record.deleted(erased)
+        gone = record.describe_deleted(erased)
         rows = _count(gone.rows, "row")
-        yield f"{for_log(gone.thread, 200)}  deleted {_when(gone.at)}, {rows} without their content\n"
+        yield f"{one_line(gone.thread, 200)}  deleted {_when(gone.at)}, {rows} without their content\n"
     said = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     total = f"{_count(counts.total(), 'citation')} in {_count(threads, 'thread')}"
     yield f"{total}{': ' + said if said else ''}{f'; {deleted} deleted' if deleted else ''}\n"
 
 
-def _row(citation: Citation, width: int) -> str:
+def _row(citation: RecordedCitation, width: int) -> str:
     """A citation: when, the verdict, by whom, of what; below it the words, the proof, and who looked."""
     verdict = citation.verdict
     page = f", page {verdict.page}" if verdict and verdict.page else ""
@@ -431,10 +431,10 @@ def _row(citation: Citation, width: int) -> str:
     looked = ", ".join(f"{review.who or 'somebody'} {review.event}" for review in citation.reviews)
     first = (
         f"  {_when(citation.at)}  {_MARKS.get(citation.status, '?')} {citation.status:<8}  "
-        f"{for_log(citation.who, 60)}: {for_log(citation.source or 'no source', 100)}{page}"
+        f"{one_line(citation.who, 60)}: {one_line(citation.source or 'no source', 100)}{page}"
     )
-    below = f"      {proof}{f'; looked at: {for_log(looked, 200)}' if looked else ''}"
-    quote = f"      “{for_log(citation.quote, width - 8)}”"
+    below = f"      {proof}{f'; looked at: {one_line(looked, 200)}' if looked else ''}"
+    quote = f"      “{one_line(citation.quote, width - 8)}”"
     return f"{first}\n{quote}\n{below}\n"
 
 

@@ -15,21 +15,21 @@ import typer
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from citewire.cli.input import From, lines, read_bytes
+from citewire.cli.input import DialectOption, read_lines, read_bytes
 from citewire.cli.output import fail, report_problems, say, write_out
 from citewire.codec import decode, encode, pretty
 from citewire.errors import CitewireError
 from citewire.model import Answer, Status
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from citewire.documents import Document
     from citewire.verification.engine import Engine
-    from citewire.verification.library import Checked
+    from citewire.verification.library import CheckResult
     from citewire.verification.report import Report
-    from citewire.verification.verifier import Asked
+    from citewire.verification.verifier import QuoteCheck
 
 __all__ = ["app"]
 
@@ -70,28 +70,28 @@ def check(
 async def _check_each(file: str, sources: list[str]) -> None:
     from citewire.documents import Cache  # noqa: PLC0415  # they bring numpy along, which `--help` need not
     from citewire.verification.engine import Engine  # noqa: PLC0415
-    from citewire.verification.verifier import in_order  # noqa: PLC0415
+    from citewire.verification.verifier import check_in_order  # noqa: PLC0415
 
     wrong: list[str] = []
 
-    async def asked() -> AsyncGenerator[Asked]:
-        async for line in _awaited(lines(file)):
+    async def asked() -> AsyncGenerator[QuoteCheck]:
+        async for line in _read_in_thread(read_lines(file)):
             if line.strip():
-                question, remark = _asked(line)
+                question, remark = _parse_question(line)
                 wrong.append(remark)
                 yield question
 
     async with Engine(sources, cache=Cache(), deadline=None) as engine:
         await _read_sources(engine)
-        if all(reading.problem for reading in engine.known):
+        if all(reading.problem for reading in engine.shared_sources):
             fail("none of the sources can be read")
-        async for checked in in_order(engine, asked()):
+        async for checked in check_in_order(engine, asked()):
             remark = wrong.pop(0)
             shown = replace(checked, status="skipped", reason=remark) if remark else checked
             write_out(encode(shown).decode() + "\n")
 
 
-async def _awaited(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
+async def _read_in_thread(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
     """Lines as they come, from a thread: the next may be sent only when this one was answered."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | typer.Exit | None] = asyncio.Queue(1)
@@ -116,20 +116,20 @@ async def _awaited(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
         yield item
 
 
-def _asked(line: bytes) -> tuple[Asked, str]:
+def _parse_question(line: bytes) -> tuple[QuoteCheck, str]:
     """The question of a line, and what is wrong with it."""
-    from citewire.verification.verifier import Asked, Question  # noqa: PLC0415  # as above
+    from citewire.verification.verifier import QuoteCheck, QuoteInput  # noqa: PLC0415  # as above
 
     name = None
     try:
         fields = decode(line)
         name = cast("dict[str, Any]", fields).get("id") if isinstance(fields, dict) else None
-        said = convert(fields, Question)
+        said = convert(fields, QuoteInput)
     except CitewireError as exc:
-        return Asked(None, ""), f"not a line of JSON: {exc.message}"
+        return QuoteCheck(None, ""), f"not a line of JSON: {exc.message}"
     except ValidationError as exc:
-        return Asked(None if name is None else str(name), ""), f"not a line with a quote: {exc}"
-    return said.asked(None if name is None else str(name)), ""
+        return QuoteCheck(None if name is None else str(name), ""), f"not a line with a quote: {exc}"
+    return said.to_quote_check(None if name is None else str(name)), ""
 
 
 class _ReportFormat(StrEnum):
@@ -155,7 +155,7 @@ def verify(
         list[str] | None,
         typer.Option("--sources", metavar="PATH…", help="Files, folders and URLs to look in."),
     ] = None,
-    source: From = None,
+    source: DialectOption = None,
     form: Annotated[_ReportFormat, typer.Option("--format", help="How to report.")] = _ReportFormat.text,
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="STATUS,…", help="Exit 1 where one of these occurs.")
@@ -166,7 +166,7 @@ def verify(
     Says whether the words are there. It does not know whether they support the sentences they are cited for.
     """
     from citewire.verification.page import write_page  # noqa: PLC0415  # they bring numpy along
-    from citewire.verification.pictures import originals  # noqa: PLC0415
+    from citewire.verification.pictures import make_original_reader  # noqa: PLC0415
 
     unwanted = {status.strip() for status in fail_on.split(",") if status.strip()}
     if unknown := unwanted - set(get_args(Status)):
@@ -174,14 +174,14 @@ def verify(
     if not sources:
         fail("name a source with --sources")
     answers = [(file, answer) for file in files or ["-"] for answer in _answers(file, source)]
-    reports, documents = asyncio.run(_verified(answers, sources))
+    reports, documents = asyncio.run(_verify_answers(answers, sources))
     match form:
         case _ReportFormat.text:
             write_out("".join(_as_text(file, report) for file, report in reports))
         case _ReportFormat.json:
             write_out("".join(_as_json(file, report, documents) for file, report in reports))
         case _ReportFormat.html:
-            write_out(write_page(reports, documents, originals(sources)))
+            write_out(write_page(reports, documents, make_original_reader(sources)))
     if any(check.status in unwanted for _, report in reports for check in report.checks):
         raise typer.Exit(1)
 
@@ -203,29 +203,29 @@ _SYMBOLS = {"verified": "✓", "partial": "~", "altered": "≠", "missed": "✗"
 
 def _as_text(file: str, report: Report) -> str:
     count = len(report.answer.citations)
-    lines = [f"{for_log(file, 200)}: {count} citation{'' if count == 1 else 's'}"]
+    lines = [f"{one_line(file, 200)}: {count} citation{'' if count == 1 else 's'}"]
     for check in report.checks:
         lines += _check_lines(check)
     if report.uncited:
         lines.append(f"{len(report.uncited)} sentences without a citation:")
-        lines += [f"    {for_log(sentence.text, 200)}" for sentence in report.sentences]
+        lines += [f"    {one_line(sentence.text, 200)}" for sentence in report.uncited_sentences]
     lines.append(
         ", ".join(f"{count} {status}" for status, count in report.counts.items()) or "nothing to check"
     )
     return "\n".join(lines) + "\n"
 
 
-def _check_lines(check: Checked) -> Iterator[str]:
+def _check_lines(check: CheckResult) -> Iterator[str]:
     page = f" p. {check.page}" if check.page else ""
-    place = f"  {for_log(check.source, 80)}{page}" if check.source else ""
-    yield f"{_SYMBOLS[check.status]} {check.status:8} {for_log(check.id, 40)}{place}"
+    place = f"  {one_line(check.source, 80)}{page}" if check.source else ""
+    yield f"{_SYMBOLS[check.status]} {check.status:8} {one_line(check.id, 40)}{place}"
     if check.quote:
-        yield f"    “{for_log(check.quote, 300)}”"
+        yield f"    “{one_line(check.quote, 300)}”"
     if check.status in ("altered", "partial"):
-        yield f"    source: “{for_log(check.found, 300)}”"
+        yield f"    source: “{one_line(check.found, 300)}”"
     if check.reason:
-        yield f"    {for_log(check.reason, 200)}"
-    yield from (f"    note: {for_log(warning, 200)}" for warning in check.warnings)
+        yield f"    {one_line(check.reason, 200)}"
+    yield from (f"    note: {one_line(warning, 200)}" for warning in check.warnings)
 
 
 def _as_json(file: str, report: Report, documents: Iterable[Document]) -> str:
@@ -235,11 +235,11 @@ def _as_json(file: str, report: Report, documents: Iterable[Document]) -> str:
         {**to_builtins(check), "proof": proof}
         for check, proof in zip(report.checks, prove_all(report.checks, documents), strict=True)
     ]
-    told = {"answer": file, "counts": report.counts, "checks": checks, "uncited": report.sentences}
+    told = {"answer": file, "counts": report.counts, "checks": checks, "uncited": report.uncited_sentences}
     return pretty(told) + "\n"
 
 
-async def _verified(
+async def _verify_answers(
     answers: list[tuple[str, Answer]], sources: list[str]
 ) -> tuple[list[tuple[str, Report]], list[Document]]:
     """The reports, and the documents that there are."""
@@ -248,23 +248,23 @@ async def _verified(
 
     from citewire.documents import Cache  # noqa: PLC0415  # they bring numpy along
     from citewire.verification.engine import Engine  # noqa: PLC0415
-    from citewire.verification.report import questions, report  # noqa: PLC0415
-    from citewire.verification.verifier import in_order  # noqa: PLC0415
+    from citewire.verification.report import list_quote_checks, make_report  # noqa: PLC0415
+    from citewire.verification.verifier import check_in_order  # noqa: PLC0415
 
-    asked = [questions(answer) for _, answer in answers]
-    checks: list[Checked] = []
+    asked = [list_quote_checks(answer) for _, answer in answers]
+    checks: list[CheckResult] = []
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
         async with Engine(sources, cache=Cache(), deadline=None) as engine:
             await _read_sources(engine, bars)
             bar = bars.add_task("checking quotes", total=sum(map(len, asked)))
-            async for checked in in_order(engine, (question for each in asked for question in each)):
+            async for checked in check_in_order(engine, (question for each in asked for question in each)):
                 checks.append(checked)
                 bars.advance(bar)
             found = {check.sha256 for check in checks}
-            documents = [engine.document(reading, boxes=reading.sha256 in found) for reading in engine.known]
+            documents = [engine.get_document(reading, boxes=reading.sha256 in found) for reading in engine.shared_sources]
     each = iter(checks)
     reports = [
-        (file, report(answer, list(islice(each, len(questions)))))
+        (file, make_report(answer, list(islice(each, len(questions)))))
         for (file, answer), questions in zip(answers, asked, strict=True)
     ]
     return reports, [document for document in documents if document]
@@ -272,8 +272,8 @@ async def _verified(
 
 async def _read_sources(engine: Engine, bars: Progress | None = None) -> None:
     """Have all of them read; what is wrong with one is said."""
-    bar = bars.add_task("reading sources", total=len(engine.known)) if bars else None
-    async for reading in engine.readings():
+    bar = bars.add_task("reading sources", total=len(engine.shared_sources)) if bars else None
+    async for reading in engine.iter_readings():
         if bars and bar is not None:
             bars.advance(bar)
         if reading.problem:

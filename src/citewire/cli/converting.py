@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 import citewire
-from citewire.cli.input import From, read_bytes
+from citewire.cli.input import DialectOption, read_bytes
 from citewire.cli.output import fail, report_problems, say, write_out
 from citewire.codec import pretty
 from citewire.dialects import stream_dialects
 from citewire.errors import CitewireError
 from citewire.model import Answer, Loss
 from citewire.rendering import FORMATS
-from citewire.text import Unit, for_log
+from citewire.text import Unit, one_line
 
 __all__ = ["app"]
 
@@ -55,7 +55,7 @@ _TextOption = Annotated[
 )
 def convert(
     file: _File = "-",
-    source: From = None,
+    source: DialectOption = None,
     target: Annotated[str | None, typer.Option("--to", metavar="DIALECT", help="What to write.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if anything is lost.")] = False,
     unit: _UnitOption = None,
@@ -93,7 +93,7 @@ def convert(
 )
 def render(
     file: _File = "-",
-    source: From = None,
+    source: DialectOption = None,
     target: Annotated[
         str, typer.Option("--to", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.")
     ] = "text",
@@ -142,7 +142,7 @@ def _report_losses(losses: Iterable[Loss]) -> None:
         reason = _SELF_EVIDENT.get(loss.field, loss.reason)
         grouped.setdefault((loss.field, reason), []).append(loss.citation or loss.source or "")
     for (field, reason), ids in grouped.items():
-        say(f"lost: {field}{_of(ids)}: {reason}")
+        say(f"lost: {field}{_format_ids(ids)}: {reason}")
 
 
 # Losses whose reason differs for each citation only in the new name.
@@ -153,8 +153,8 @@ _SELF_EVIDENT = {
 }
 
 
-def _of(ids: list[str]) -> str:
-    named = [for_log(name, 40) for name in ids if name]
+def _format_ids(ids: list[str]) -> str:
+    named = [one_line(name, 40) for name in ids if name]
     if not named:
         return ""
     if len(named) <= _NAMED:

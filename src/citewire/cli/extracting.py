@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 import citewire
 from citewire.cli.input import read_bytes
-from citewire.cli.output import pretty_cut, write_out
+from citewire.cli.output import pretty_with_escapes, write_out
 
 if TYPE_CHECKING:
     from citewire.extraction import Extraction
@@ -36,7 +36,7 @@ def extract(
     `visible_text` is what a reader sees, `problems` what could not be read, with its place in the text.
     """
     found = citewire.extract(read_bytes(file).decode("utf-8", "replace"))
-    write_out(pretty_cut(_shown(found)) + "\n")
+    write_out(pretty_with_escapes(_shown(found)) + "\n")
 
 
 def _shown(found: Extraction) -> dict[str, Any]:

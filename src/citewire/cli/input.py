@@ -14,9 +14,9 @@ import typer
 
 from citewire.cli.output import fail
 
-__all__ = ["From", "lines", "read_bytes"]
+__all__ = ["DialectOption", "read_lines", "read_bytes"]
 
-From = Annotated[
+DialectOption = Annotated[
     str | None, typer.Option("--from", metavar="DIALECT", help="What FILE speaks; detected when not given.")
 ]
 
@@ -29,7 +29,7 @@ def read_bytes(file: str) -> bytes:
         fail(f"{file}: {exc.strerror or exc}")
 
 
-def lines(file: str) -> Iterator[bytes]:
+def read_lines(file: str) -> Iterator[bytes]:
     """The lines of a log as they come, in pieces where they are longer than any event."""
     from citewire.agui.sse import MAX_FRAME  # noqa: PLC0415  # `--help` and `convert` do not need it
 

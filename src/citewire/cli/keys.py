@@ -18,7 +18,7 @@ from citewire.cli.vaults import open_vault
 from citewire.codec import decode, encode, pretty
 from citewire.errors import CitewireError, InputError
 from citewire.server.capability import FULL, Capability
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
     from citewire.server.keys import Key, Keyring
@@ -78,7 +78,7 @@ def create(
     """
     granted = FULL if capability is None else _capability(capability)
     try:
-        key = _keyring(_vault(data, store)).create(granted, name, operator())
+        key = _keyring(_vault(data, store)).create(granted, name, current_operator())
     except CitewireError as exc:
         fail(exc.explanation)
     write_out(f"{key}\n")
@@ -93,7 +93,7 @@ def list_keys(
 ) -> None:
     """List the keys there are and were, without their secrets."""
     try:
-        rows = _existing(data, store).rows()
+        rows = _require_keyring(data, store).rows()
     except CitewireError as exc:
         fail(exc.explanation)
     match form:
@@ -112,7 +112,7 @@ def revoke(
 ) -> None:
     """Refuse a key, and every token signed with it, from now on."""
     try:
-        _existing(data, store).revoke(name, operator())
+        _require_keyring(data, store).revoke(name, current_operator())
     except CitewireError as exc:
         fail(exc.explanation)
     say(f"{name} is revoked; it and the tokens signed with it are refused")
@@ -142,8 +142,8 @@ def link(
     from citewire.server.sign_in import sign_in_link  # noqa: PLC0415
 
     try:
-        keyring, address = _existing(data, store), _address(data, store)
-        made = sign_in_link(keyring, address, key or keyring.widest(), page.value)
+        keyring, address = _require_keyring(data, store), _address(data, store)
+        made = sign_in_link(keyring, address, key or keyring.widest_key(), page.value)
     except CitewireError as exc:
         fail(exc.explanation)
     write_out(f"{made}\n")
@@ -169,7 +169,7 @@ def _address(data: str | None, store: str | None) -> str:
         fail(f"{file}: {exc.strerror}")
 
 
-def operator() -> Actor:
+def current_operator() -> Actor:
     """Whoever gives a command: the user of the system."""
     try:
         return Actor(person=getpass.getuser(), via="command")
@@ -188,25 +188,25 @@ def _vault(data: str | None, store: str | None) -> Vault:
     return open_vault(load_settings(None, {"data": data, "store": store}))
 
 
-def _existing(data: str | None, store: str | None) -> Keyring:
+def _require_keyring(data: str | None, store: str | None) -> Keyring:
     """The keyring where there are keys."""
-    from citewire.server.keys import has_none  # noqa: PLC0415
+    from citewire.server.keys import has_no_keys  # noqa: PLC0415
 
     vault = _vault(data, store)
-    if has_none(vault):
-        fail(f"there are no keys in {vault.where()}")
+    if has_no_keys(vault):
+        fail(f"there are no keys in {vault.location()}")
     return _keyring(vault)
 
 
 def _keyring(vault: Vault) -> Keyring:
     from citewire.server.keys import Keyring  # noqa: PLC0415  # a tenth of a second, which `--help` need not
 
-    return Keyring.kept_in(vault)
+    return Keyring.from_vault(vault)
 
 
 def _table(keys: tuple[Key, ...]) -> str:
     rows = [("name", "created", "revoked", "capability")]
-    rows += [(for_log(key.name, 130), _when(key.created), _when(key.revoked), _granted(key)) for key in keys]
+    rows += [(one_line(key.name, 130), _when(key.created), _when(key.revoked), _granted(key)) for key in keys]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
 
@@ -218,8 +218,8 @@ def _when(seconds: int | None) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}Z"
     except (OSError, OverflowError, ValueError):
-        return for_log(seconds, 20)
+        return one_line(seconds, 20)
 
 
 def _granted(key: Key) -> str:
-    return for_log(encode(key.capability).decode(), 200)
+    return one_line(encode(key.capability).decode(), 200)

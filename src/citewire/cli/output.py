@@ -14,9 +14,9 @@ from msgspec import to_builtins
 from citewire.codec import pretty
 from citewire.errors import OutputError
 from citewire.model import Problem
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["fail", "pretty_cut", "report_problems", "say", "write_bytes", "write_out"]
+__all__ = ["fail", "pretty_with_escapes", "report_problems", "say", "write_bytes", "write_out"]
 
 
 def write_out(text: str) -> None:
@@ -37,7 +37,7 @@ def write_bytes(data: bytes) -> None:
         fail(f"standard output: {exc.strerror or exc}")
 
 
-def pretty_cut(value: Any) -> str:
+def pretty_with_escapes(value: Any) -> str:
     """JSON for people; streamed text may hold half of a surrogate pair, which only an escape can say."""
     try:
         return pretty(value)
@@ -53,7 +53,7 @@ def report_problems(problems: Iterable[Problem]) -> None:
 
 def say(line: str) -> None:
     """A remark on standard error, on one line and harmless whatever is in it."""
-    typer.echo(for_log(line, 2000), err=True)
+    typer.echo(one_line(line, 2000), err=True)
 
 
 def fail(message: str) -> NoReturn:

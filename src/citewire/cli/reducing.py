@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from citewire.cli.input import lines
-from citewire.cli.output import fail, pretty_cut, say, write_out
+from citewire.cli.input import read_lines
+from citewire.cli.output import fail, pretty_with_escapes, say, write_out
 from citewire.errors import CitewireError
 
 __all__ = ["app"]
@@ -56,13 +56,13 @@ def reduce(
 
     The view goes to standard output as JSON; what was wrong on the way is in its `problems`.
     """
-    from citewire.agui.sse import records  # noqa: PLC0415  # `--help` does not need it
+    from citewire.agui.sse import split_event_log  # noqa: PLC0415  # `--help` does not need it
     from citewire.agui.thread import Thread  # noqa: PLC0415
 
     clock, failure = _EventClock(), None
     thread = Thread(seed_args=seed_args, clock=clock)
     try:
-        for record in islice(records(lines(file)), at):
+        for record in islice(split_event_log(read_lines(file)), at):
             event = _event(record)
             clock.tick(event)
             thread.apply(event)
@@ -71,7 +71,7 @@ def reduce(
         thread.fail(exc)
     shown = thread.contract.to_json() if view is _View.contract else thread.agui.to_json()
     if failure is None or thread.number > 1:  # what came before it is not lost
-        write_out(pretty_cut(shown) + "\n")
+        write_out(pretty_with_escapes(shown) + "\n")
     if failure is not None:
         fail(failure.explanation)
     if check and thread.agui.outcome == "failed":

@@ -50,10 +50,10 @@ def copy(
         if address is None:
             fail("DSN: this is no address of a database: postgresql://USER@HOST/NAME")
         try:
-            from citewire.server.copying import copy as copied  # noqa: PLC0415  # needs the extra `postgres`
+            from citewire.server.copying import copy_to_postgres as copied  # noqa: PLC0415  # needs the extra `postgres`
         except ImportError:
             fail("a Postgres database needs `pip install 'citewire[postgres]'`")
-        done = asyncio.run(copied(folder, data or folder, address, _Progress().tell))
+        done = asyncio.run(copied(folder, data or folder, address, _Progress().report))
     except CitewireError as exc:
         fail(exc.explanation)
     was = "copied" if done.is_new else "there already"
@@ -68,7 +68,7 @@ class _Progress:
     def __init__(self) -> None:
         self._next = time.monotonic() + _EVERY
 
-    def tell(self, done: str, rows: Mapping[str, int]) -> None:
+    def report(self, done: str, rows: Mapping[str, int]) -> None:
         if (now := time.monotonic()) >= self._next:
             self._next = now + _EVERY
             say(f"{done}: {_shown(rows)}")

@@ -15,7 +15,7 @@ __all__ = ["open_vault"]
 
 def open_vault(settings: Settings) -> Vault:
     """Where the keys of a server are: its data folder, or the database that servers share."""
-    from citewire.server.nodes import vault_of  # noqa: PLC0415  # `--help` need not wait for it
-    from citewire.server.vault import Files  # noqa: PLC0415
+    from citewire.server.nodes import open_configured_vault  # noqa: PLC0415  # `--help` need not wait for it
+    from citewire.server.vault import FileVault  # noqa: PLC0415
 
-    return Files(Path(settings.data)) if settings.dsn is None else asyncio.run(vault_of(settings))
+    return FileVault(Path(settings.data)) if settings.dsn is None else asyncio.run(open_configured_vault(settings))

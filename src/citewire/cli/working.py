@@ -60,14 +60,14 @@ def worker(
         if settings.dsn is None:
             fail("a worker needs a database: --store postgresql://USER@HOST/NAME")
         try:
-            from citewire.server.jobs.worker import work  # noqa: PLC0415  # needs the extra `postgres`
+            from citewire.server.jobs.worker import run_worker  # noqa: PLC0415  # needs the extra `postgres`
         except ImportError:
             fail("a worker needs `pip install 'citewire[postgres]'`")
         from citewire.server import logs  # noqa: PLC0415  # a tenth of a second, which `--help` need not
 
         logs.configure(settings.log_level, settings.log_format)
         with _temporary() if data is None else nullcontext(data) as folder:
-            asyncio.run(work(settings, settings.dsn, Path(folder), concurrency))
+            asyncio.run(run_worker(settings, settings.dsn, Path(folder), concurrency))
     except CitewireError as exc:
         fail(exc.explanation)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from citewire.codec import decode
-from citewire.dialects.base import Dialect, Options, Stream, StreamDialect
+from citewire.dialects.base import Dialect, DialectOptions, DialectStream, StreamDialect
 from citewire.errors import (
     AmbiguousDialect,
     DecodeError,
@@ -62,7 +62,7 @@ def _modules(package: ModuleType) -> dict[str, Any]:
     return {module.NAME: module for module in sorted(named, key=lambda module: module.NAME)}
 
 
-def _named(name: str) -> Dialect:
+def _get_dialect(name: str) -> Dialect:
     known = dialects()
     if name not in known:
         raise UnknownDialect(name, tuple(known))
@@ -74,7 +74,7 @@ def detect(payload: Any) -> str:
 
     Raises `AmbiguousDialect` naming the candidates when two do, `UndetectedDialect` when none does.
     """
-    fitting = _fitting(payload)
+    fitting = _matching_dialects(payload)
     if len(fitting) > 1:
         raise AmbiguousDialect(fitting)
     if not fitting:
@@ -82,19 +82,19 @@ def detect(payload: Any) -> str:
     return fitting[0]
 
 
-def _fitting(payload: Any) -> tuple[str, ...]:
+def _matching_dialects(payload: Any) -> tuple[str, ...]:
     """The dialects that recognise a payload."""
     whole = tuple(name for name, dialect in dialects().items() if dialect.detect(payload))
     return whole + tuple(name for name, stream in stream_dialects().items() if stream.detect(payload))
 
 
-def _refuse_others(name: str, payload: Any) -> None:
+def _reject_foreign_payload(name: str, payload: Any) -> None:
     """Raise `WrongDialect` where `name` does not recognise the payload, and others do: they share words
     that mean different things. What a dialect reads of others is read where nothing is lost by that."""
-    dialect = _named(name)
+    dialect = _get_dialect(name)
     if dialect.detect(payload):
         return
-    fitting = _fitting(payload)
+    fitting = _matching_dialects(payload)
     readers = (dialect, stream_dialects().get(name)) if isinstance(payload, list) else (dialect,)
     known = {name for reader in readers for name in getattr(reader, "READS_TOO", ())}
     if not fitting or name in fitting or (known.issuperset(fitting) and _is_all_read(name, fitting, payload)):
@@ -112,7 +112,7 @@ def _is_all_read(name: str, others: tuple[str, ...], payload: Any) -> bool:
 
 
 def _count(name: str, payload: Any) -> int:
-    return sum(len(answer.citations) for answer in _answers(name, payload, Options()))
+    return sum(len(answer.citations) for answer in _answers(name, payload, DialectOptions()))
 
 
 def read(
@@ -137,22 +137,22 @@ def read_all(
     `unit` overrides the unit that the dialect counts in. What cannot be read is in `Answer.problems`;
     a payload that cannot be read at all raises `InputError`.
     """
-    with _collector_resting():
-        value = _value(payload, dialect)
+    with _garbage_collection_paused():
+        value = _decode_payload(payload, dialect)
         name = dialect or detect(value)
         if dialect is not None:
-            _refuse_others(dialect, value)
-        return _answers(name, value, Options(text, unit))
+            _reject_foreign_payload(dialect, value)
+        return _answers(name, value, DialectOptions(text, unit))
 
 
-def _answers(name: str, value: Any, options: Options) -> tuple[Answer, ...]:
+def _answers(name: str, value: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if name in stream_dialects() and isinstance(value, list):
         return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
-    return _named(name).read_all(value, options)
+    return _get_dialect(name).read_all(value, options)
 
 
 @contextmanager
-def _collector_resting() -> Generator[None]:
+def _garbage_collection_paused() -> Generator[None]:
     """No garbage collection meanwhile. All that is made here are trees, in which the collector finds nothing;
     but with many citations it looks again and again, and the cost grows faster than the payload."""
     was_running = gc.isenabled()
@@ -164,7 +164,7 @@ def _collector_resting() -> Generator[None]:
             gc.enable()
 
 
-def _read_events(stream: Stream, events: list[Any]) -> Answer:
+def _read_events(stream: DialectStream, events: list[Any]) -> Answer:
     for number, event in enumerate(events):
         try:
             stream.feed(event)
@@ -173,7 +173,7 @@ def _read_events(stream: Stream, events: list[Any]) -> Answer:
     return stream.answer()
 
 
-def _value(payload: Any, dialect: str | None) -> Any:
+def _decode_payload(payload: Any, dialect: str | None) -> Any:
     """Bytes and text as JSON, except where the dialect is text itself."""
     if isinstance(payload, (bytes, bytearray, memoryview)):
         data = bytes(cast("bytes", payload))
@@ -183,7 +183,7 @@ def _value(payload: Any, dialect: str | None) -> Any:
 
 def _text_or_json(data: bytes | str, dialect: str | None) -> Any:
     if dialect is not None:
-        is_text = getattr(_named(dialect), "IS_TEXT", False)
+        is_text = getattr(_get_dialect(dialect), "IS_TEXT", False)
         return _as_text(data) if is_text else decode(data)
     data = data.removeprefix("\ufeff") if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
@@ -211,10 +211,10 @@ def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
     An unchanged answer gives back the payload it was read from. Raises `ShapeError` for an answer
     whose citations point outside its text or to sources it does not have.
     """
-    module = _named(dialect)
+    module = _get_dialect(dialect)
     check_answer(answer)
-    with _collector_resting():
-        return module.write(answer, Options(unit=unit))
+    with _garbage_collection_paused():
+        return module.write(answer, DialectOptions(unit=unit))
 
 
 def check_answer(answer: Answer) -> None:
@@ -246,9 +246,9 @@ def _fits(part: int, start: int, end: int, lengths: list[int]) -> bool:
     return 0 <= part < len(lengths) and 0 <= start <= end <= lengths[part]
 
 
-def open_stream(dialect: str, *, unit: Unit | None = None) -> Stream:
+def open_stream(dialect: str, *, unit: Unit | None = None) -> DialectStream:
     """A reader for a stream in `dialect`, to be fed its events one at a time."""
-    _named(dialect)
+    _get_dialect(dialect)
     if dialect not in stream_dialects():
         raise DialectError(f"{dialect} does not stream; {', '.join(stream_dialects())} do")
-    return stream_dialects()[dialect].Stream(Options(unit=unit))
+    return stream_dialects()[dialect].Stream(DialectOptions(unit=unit))

@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from citewire.codec import decode, encode
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, pack, unpack
+from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, pack, unpack
 from citewire.errors import DecodeError, InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -42,13 +42,13 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "ably"
 UPSTREAM = "ably-js 2.28, annotations wire v6"
-ROOM = ROOM_FOR_ANYTHING
-TYPE = "citations:multiple.v1"
+ROOM = EXTENSIBLE_FIELDS
+ANNOTATION_TYPE = "citations:multiple.v1"
 
 _UNIT: Unit = "utf16"
 _CREATE = (None, 0, "annotation.create")
@@ -76,7 +76,7 @@ def _is_annotation(value: Any) -> bool:
 def _summary(message: Any) -> Json | None:
     annotations = message.get("annotations") if is_object(message) else None
     summary = annotations.get("summary") if is_object(annotations) else None
-    counted = summary.get(TYPE) if is_object(summary) else None
+    counted = summary.get(ANNOTATION_TYPE) if is_object(summary) else None
     return counted if is_object(counted) else None
 
 
@@ -102,7 +102,7 @@ def _form(payload: Any) -> _Form:
     raise ShapeError("neither annotations, nor a message with annotations or their summary")
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     form = _form(payload)
     text = form.message.get("data")
     text = text if isinstance(text, str) else options.text
@@ -166,7 +166,7 @@ def _deleted(annotations: list[Any]) -> set[int]:
     gone: set[int] = set()
     live: dict[Any, list[int]] = {}
     for at, annotation in enumerate(annotations):
-        if not is_object(annotation) or annotation.get("type") != TYPE:
+        if not is_object(annotation) or annotation.get("type") != ANNOTATION_TYPE:
             continue
         client, name = annotation.get("clientId"), annotation.get("name")
         made = live.setdefault((_text(client), _text(name), _serial(annotation)), [])
@@ -194,14 +194,14 @@ class _Reader:
         self.offsets = None if text is None else Offsets(text)
         self.unit: Unit = unit
         self.where = where
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.citations: list[Citation] = []
         self.kept: list[tuple[int, Any]] = []
 
     def read(self, at: int, annotation: Any, serial: str | None) -> None:
         """The citation of an annotation; what is none is kept as it is."""
-        if is_object(annotation) and (annotation.get("type", TYPE) != TYPE or _is_delete(annotation)):
+        if is_object(annotation) and (annotation.get("type", ANNOTATION_TYPE) != ANNOTATION_TYPE or _is_delete(annotation)):
             self.kept.append((at, annotation))
             return
         try:
@@ -213,7 +213,7 @@ class _Reader:
     def _citation(self, annotation: Json, at: int) -> Citation:
         data = _data(annotation)
         optional(data, "key", str, ".data")
-        beyond = unpack(data.get(KEY), f".data.{KEY}")
+        beyond = unpack(data.get(EXTENSION_KEY), f".data.{EXTENSION_KEY}")
         url, title = optional(data, "url", str, ".data"), optional(data, "title", str, ".data")
         named = title if title is not None or url is not None else optional(annotation, "name", str)
         locator, (claim, origin) = _locator(data, beyond), self._claim(data)
@@ -289,7 +289,7 @@ def _kind(url: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def _locator(data: Json, beyond: Beyond) -> Locator | None:
+def _locator(data: Json, beyond: ExtensionFields) -> Locator | None:
     page = optional(data, "page", int, ".data")
     if beyond.locator is not None or page is None:
         return beyond.locator
@@ -300,11 +300,11 @@ def _locator(data: Json, beyond: Beyond) -> Locator | None:
 
 def _read_summary(message: Json, text: str | None) -> Answer:
     """A source for each name that was counted, with its counts, and a citation without a place."""
-    sources, citations = Sources(), list[Citation]()
-    problems, kept = Problems(), list[tuple[str, Any]]()
+    sources, citations = SourceRegistry(), list[Citation]()
+    problems, kept = ProblemList(), list[tuple[str, Any]]()
     for name, counts in (_summary(message) or {}).items():
         if not is_object(counts):
-            problems.add(f"$.annotations.summary.{TYPE}.{name}", ShapeError("a count is not an object", ""))
+            problems.add(f"$.annotations.summary.{ANNOTATION_TYPE}.{name}", ShapeError("a count is not an object", ""))
             kept.append((name, counts))
             continue
         source_id = sources.add("unknown", title=name, metadata=counts)
@@ -320,17 +320,17 @@ def _read_summary(message: Json, text: str | None) -> Answer:
     )
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
     if len(answer.parts) > 1:
         fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
     if answer.parts:
-        fitting.markers_become_claims()
+        fitting.turn_markers_into_claims()
     _name_sources(fitting)
     known = bool(answer.parts)
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     same_text = native is not None and known and native.was[2] == fitting.answer.text
     fit = fitting.finish(
         ROOM, kind=lambda source: source.kind, origin=lambda citation: _origin(citation, known, same_text)
@@ -341,7 +341,7 @@ def write(answer: Answer, options: Options) -> Written:
     unit: Unit = options.unit or (native.was[0] if native else _UNIT)
     writer = _Writer(fit, sources, unit)
     written = [writer.annotation(citation) for citation in fit.citations]
-    annotations = weave(_kept_annotations(native), written)
+    annotations = interleave(_kept_annotations(native), written)
     return Written(_envelope(native, fit, annotations, fitting), tuple(fitting.losses))
 
 
@@ -355,18 +355,18 @@ def _kept_annotations(native: Native | None) -> list[tuple[int, Any]]:
     return [*kept, *((at, raw) for at, raw in enumerate(_form(native.raw).annotations) if at not in ours)]
 
 
-def _name_sources(fitting: Fitting) -> None:
+def _name_sources(fitting: Adaptation) -> None:
     """An annotation has a name, and where it says nothing else of its source, that is read as the title."""
     named = {c.refs[0].source_id for c in fitting.answer.citations if not _is_nameless(c)}
     for source in fitting.cited_sources():
         if source.id in named and source.url is None and source.title is None:
-            fitting.lose("source.title", "the name of the annotation stands in for it", source=source.id)
+            fitting.record_loss("source.title", "the name of the annotation stands in for it", source=source.id)
             fitting.sources[source.id] = replace(source, title=name_of(source))
 
 
 def _is_nameless(citation: Citation) -> bool:
     """Whether a citation was read from an annotation that said nothing of its source, and says no more."""
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     if native is None or _is_count(citation):
         return False
     return native.raw.get("name") is None and native.was[:2] == (None, None)
@@ -375,7 +375,7 @@ def _is_nameless(citation: Citation) -> bool:
 def _origin(citation: Citation, known: bool, same_text: bool) -> SpanOrigin:
     if not known or citation.claim is None:
         return "unknown"
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     repaired = (
         same_text and native is not None and not _is_count(citation) and native.was[2] == citation.claim
     )
@@ -383,7 +383,7 @@ def _origin(citation: Citation, known: bool, same_text: bool) -> SpanOrigin:
 
 
 def _is_count(citation: Citation) -> bool:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native is not None and isinstance(native.at, str)
 
 
@@ -411,7 +411,7 @@ def _with_summary(native: Native, answer: Answer, sources: dict[str, Source]) ->
         source = sources[citation.refs[0].source_id]
         counted[source.title] = source.metadata
     annotations: Json = message["annotations"]
-    summary = {**annotations["summary"], TYPE: counted}
+    summary = {**annotations["summary"], ANNOTATION_TYPE: counted}
     return overlay(
         message,
         _message_fields(message, native, answer) | {"annotations": {**annotations, "summary": summary}},
@@ -424,15 +424,15 @@ class _Writer:
         self.sources = sources
         self.unit: Unit = unit
         self.offsets = Offsets(answer.text) if answer.parts else None
-        native = kept_native(answer.native, NAME)
+        native = native_for(answer.native, NAME)
         self.same_serial = native is not None and native.was[1] == answer.id
         self.same_text = native is not None and bool(answer.parts) and native.was[2] == answer.text
 
     def annotation(self, citation: Citation) -> tuple[int | None, Json]:
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         source = self.sources[citation.refs[0].source_id]
         if native is None or isinstance(native.at, str):
-            fields = {"action": "annotation.create", "type": TYPE, "name": name_of(source)}
+            fields = {"action": "annotation.create", "type": ANNOTATION_TYPE, "name": name_of(source)}
             return None, overlay(
                 fields, {"messageSerial": self.serial, "data": self._data(citation, source, {})}
             )
@@ -458,13 +458,13 @@ class _Writer:
             "snippet": ref.quote,
             "page": page,
             "metadata": source.metadata or None,
-            KEY: pack(rest, source, _kind(source.url), raw.get(KEY)),
+            EXTENSION_KEY: pack(rest, source, _kind(source.url), raw.get(EXTENSION_KEY)),
         }
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         if native is not None and not _is_count(citation) and native.was[:2] == (source.url, source.title):
             # Where the title was only the annotation's name, it stays only that.
             fields["title"] = raw.get("title")
-        ours = raw.get(KEY)
+        ours = raw.get(EXTENSION_KEY)
         if page is None and is_object(ours) and ours.get("locator") is not None:
             # A page beside our own locator does not count, and so does not change.
             fields["page"] = raw.get("page")
@@ -474,7 +474,7 @@ class _Writer:
 
     def _offsets(self, citation: Citation, raw: Json) -> Json:
         keys, claim = _spelling(raw), citation.claim
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         if claim is None:
             return dict.fromkeys((*_OFFSETS, *_INDEXES))
         if self.same_text and native is not None and native.was[2] == claim:
@@ -510,16 +510,16 @@ def _message_fields(message: Json, native: Native, answer: Answer) -> Json:
     return fields
 
 
-def _envelope(native: Native | None, answer: Answer, annotations: list[Any], fitting: Fitting) -> Any:
+def _envelope(native: Native | None, answer: Answer, annotations: list[Any], fitting: Adaptation) -> Any:
     text = answer.text if answer.parts else None
     if native is None or native.at == "summary":
         message = overlay(native.raw if native else {"name": "response"}, {"serial": answer.id, "data": text})
         return {"message": message, "annotations": annotations}
     kept = native.raw.get("message") if native.at == "both" else None
     if text is not None and not (is_object(kept) and isinstance(kept.get("data"), str)):
-        fitting.lose("parts", "annotations alone have no place for the text")
+        fitting.record_loss("parts", "annotations alone have no place for the text")
     if native.was[1] != answer.id and not is_object(kept) and not any(map(is_object, annotations)):
-        fitting.lose("answer.id", "there is no annotation to name it")
+        fitting.record_loss("answer.id", "there is no annotation to name it")
     if native.at == "both":
         message = {"message": overlay(kept, _message_fields(kept, native, answer))} if is_object(kept) else {}
         return {**native.raw, **message, "annotations": annotations}

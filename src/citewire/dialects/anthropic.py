@@ -16,26 +16,26 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Sources,
+    DialectOptions,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
 from citewire.dialects.by_block import (
     Block,
     BlockReader,
-    covers,
-    cut,
-    end_of,
+    cover_whole_text,
+    cut_at_claims,
+    claim_end,
     flatten_claims,
-    kept_blocks,
-    separate_parts,
-    start_of,
+    find_unchanged_blocks,
+    join_adjacent_parts,
+    claim_start,
 )
 from citewire.errors import ShapeError
 from citewire.model import (
@@ -54,7 +54,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "anthropic"
 UPSTREAM = "anthropic 2.8.0, Messages API 2023-06-01"
@@ -89,7 +89,7 @@ def detect(payload: Any) -> bool:
     return is_object(payload) and payload.get("type") == "message" and is_list(payload.get("content"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a message is not an object")
     return (read_message(payload),)
@@ -118,7 +118,7 @@ class _Reader(BlockReader):
         where = f"$.content[{number}]"
         text: str | None = None
         if is_object(block) and block.get("type") == "text":
-            text = self.problems.guard(lambda: where, require, block, "text", str)
+            text = self.problems.try_read(lambda: where, require, block, "text", str)
         if text is None:
             self.close_part()
             return
@@ -128,7 +128,7 @@ class _Reader(BlockReader):
             self.citations.append(Citation(name, refs, claim=claim, span_origin="block"))
 
 
-def read_ref(entry: Any, at: int, sources: Sources) -> SourceRef:
+def read_ref(entry: Any, at: int, sources: SourceRegistry) -> SourceRef:
     """One citation of a block. Raises `ShapeError` for a type we do not know, too."""
     if not is_object(entry):
         raise ShapeError("a citation is not an object", "")
@@ -179,14 +179,14 @@ def _range(entry: Json, start_key: str, end_key: str) -> tuple[int, int]:
     return start, end
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    if answer.citations or kept_native(answer.native, NAME) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.take_markers_out()
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    if answer.citations or native_for(answer.native, NAME) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.remove_markers()
     fitting.derive_claims(lambda citation: True)
-    separate_parts(fitting)
+    join_adjacent_parts(fitting)
     fitting.map_citations(lambda citation: _with_claim(citation, fitting))
     _fit_sources(fitting)
     _fit_refs(fitting)
@@ -195,11 +195,11 @@ def write(answer: Answer, options: Options) -> Written:
     return Written(_Writer(fit).message(), tuple(fitting.losses))
 
 
-def _with_claim(citation: Citation, fitting: Fitting) -> Citation | None:
+def _with_claim(citation: Citation, fitting: Adaptation) -> Citation | None:
     """Only a block can be cited: what has no claim, or an empty one, has no place to stand."""
     if citation.claim and citation.claim.start < citation.claim.end:
         return citation
-    fitting.lose("citation", "supports no text, and Anthropic cites text blocks", citation=citation.id)
+    fitting.record_loss("citation", "supports no text, and Anthropic cites text blocks", citation=citation.id)
     return None
 
 
@@ -214,7 +214,7 @@ def _origin(citation: Citation) -> SpanOrigin:
     return "block"
 
 
-def _fit_sources(fitting: Fitting) -> None:
+def _fit_sources(fitting: Adaptation) -> None:
     """What each type of location has a place for, and what it demands."""
     taken = {source.index for source in fitting.sources.values()}
     free = (number for number in count() if number not in taken)
@@ -222,13 +222,13 @@ def _fit_sources(fitting: Fitting) -> None:
         fitting.sources[source.id] = _fit_source(source, free, fitting)
 
 
-def _fit_source(source: Source, free: Iterator[int], fitting: Fitting) -> Source:
+def _fit_source(source: Source, free: Iterator[int], fitting: Adaptation) -> Source:
     kind = _kind(source)
     changes: dict[str, Any] = {}
 
     def change(field: str, value: Any, reason: str) -> None:
         changes[field] = value
-        fitting.lose(f"source.{field}", reason, source=source.id)
+        fitting.record_loss(f"source.{field}", reason, source=source.id)
 
     if kind == "web" and source.index is not None:
         change("index", None, "a web search result has none")
@@ -243,7 +243,7 @@ def _fit_source(source: Source, free: Iterator[int], fitting: Fitting) -> Source
     return replace(source, **changes) if changes else source
 
 
-def _fit_refs(fitting: Fitting) -> None:
+def _fit_refs(fitting: Adaptation) -> None:
     """Locators that the type of location cannot hold, and what it demands."""
 
     def fitted(citation: Citation) -> Citation:
@@ -253,14 +253,14 @@ def _fit_refs(fitting: Fitting) -> None:
     fitting.map_citations(fitted)
 
 
-def _fit_ref(ref: SourceRef, fitting: Fitting, citation: str) -> SourceRef:
+def _fit_ref(ref: SourceRef, fitting: Adaptation, citation: str) -> SourceRef:
     kind = _kind(fitting.sources[ref.source_id])
     locator, wanted = ref.locator, _wanted_locator(ref.locator, kind)
     if locator != wanted:
-        fitting.lose("refs.locator", f"a {kind} source cannot hold it", citation=citation)
+        fitting.record_loss("refs.locator", f"a {kind} source cannot hold it", citation=citation)
         ref = replace(ref, locator=wanted)
     if ref.quote == "":
-        fitting.lose("refs.quote", "an empty quote reads as none", citation=citation)
+        fitting.record_loss("refs.quote", "an empty quote reads as none", citation=citation)
         ref = replace(ref, quote=None)
     return ref
 
@@ -284,7 +284,7 @@ def _wanted_locator(locator: Locator | None, kind: SourceKind) -> Locator | None
 class _Writer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.native = kept_native(answer.native, NAME)
+        self.native = native_for(answer.native, NAME)
         self.sources = {source.id: source for source in answer.sources}
         self.citations: dict[int, list[Citation]] = {}
         for citation in answer.citations:
@@ -303,7 +303,7 @@ class _Writer:
         content: list[Any] = []
         at = 0
         for number, part in enumerate(self.answer.parts):
-            native = kept_native(part.native, NAME) if self.native else None
+            native = native_for(part.native, NAME) if self.native else None
             if native and native.at >= at:
                 content += _not_text(kept[at : native.at])
                 at = native.at + len(native.raw)
@@ -311,12 +311,12 @@ class _Writer:
         return content + _not_text(kept[at:])
 
     def _part(self, part: Part, native: Native | None, citations: list[Citation]) -> list[Json]:
-        claims = {(start_of(citation), end_of(citation)): citation for citation in citations}
-        old = kept_blocks(part, native, lambda block: block["text"])
-        if not covers(old, len(part.text)) or not claims.keys() <= {
+        claims = {(claim_start(citation), claim_end(citation)): citation for citation in citations}
+        old = find_unchanged_blocks(part, native, lambda block: block["text"])
+        if not cover_whole_text(old, len(part.text)) or not claims.keys() <= {
             (block.start, block.end) for block in old
         }:
-            old = cut(len(part.text), claims.keys(), old)
+            old = cut_at_claims(len(part.text), claims.keys(), old)
         return [
             self._block(part.text[block.start : block.end], claims.get((block.start, block.end)), block)
             for block in old
@@ -325,7 +325,7 @@ class _Writer:
     def _block(self, text: str, citation: Citation | None, old: Block) -> Json:
         # An empty text is not a claim: two blocks can have the same empty place.
         refs = citation.refs if citation and text else ()
-        entries = weave(old.kept, [self._entry(ref) for ref in refs])
+        entries = interleave(old.kept, [self._entry(ref) for ref in refs])
         fields: Json = {"type": "text", "text": text}
         # A block that had an empty list keeps it; null and absent stay what they were.
         kept = old.raw.get("citations")
@@ -334,7 +334,7 @@ class _Writer:
         return overlay(old.raw, fields)
 
     def _entry(self, ref: SourceRef) -> tuple[int | None, Json]:
-        native = kept_native(ref.native, NAME)
+        native = native_for(ref.native, NAME)
         fields = _location(ref, self.sources[ref.source_id])
         if native is None:
             return None, fields

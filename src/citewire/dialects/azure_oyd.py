@@ -15,24 +15,24 @@ from msgspec.structs import replace
 from citewire.codec import decode, encode
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_completion import Message, Path, family, messages, put_message, read_id
-from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of, reading
-from citewire.dialects.by_marker import Pointers
+from citewire.dialects.by_completion import CompletionMessage, JsonPath, find_completion_dialect, list_messages, put_message, read_id
+from citewire.dialects.by_list import ListedReference, cite_list, fit_to_list, origin_of, snapshot_list
+from citewire.dialects.by_marker import MarkerTargets
 from citewire.errors import DecodeError, InputError, ShapeError
 from citewire.model import Answer, Chunk, Citation, Native, Part, Source, SourceKind, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "azure.oyd"
 UPSTREAM = "Azure OpenAI data plane 2024-10-21, On Your Data"
@@ -55,7 +55,7 @@ _MARKER = re.compile(r"\[doc([1-9]\d{0,5})\]")
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and (family(payload) == NAME or _is_lone_message(payload))
+    return is_object(payload) and (find_completion_dialect(payload) == NAME or _is_lone_message(payload))
 
 
 def _is_lone_message(payload: Json) -> bool:
@@ -67,23 +67,23 @@ def _is_lone_message(payload: Json) -> bool:
     )
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     del options  # nothing in this dialect is counted
     is_lone = is_object(payload) and "context" in payload and "choices" not in payload
-    found: list[Message] = [((), payload)] if is_lone else messages(payload)
+    found: list[CompletionMessage] = [((), payload)] if is_lone else list_messages(payload)
     return tuple(_read(payload, path, message) for path, message in found)
 
 
-def _read(payload: Json, path: Path, message: Json) -> Answer:
+def _read(payload: Json, path: JsonPath, message: Json) -> Answer:
     where = path_text(path)
     text = optional(message, "content", str, where)
-    sources, problems = Sources(), Problems()
-    entries = problems.guard(lambda: where, _citations, message)
-    listed: list[Listed] = []
+    sources, problems = SourceRegistry(), ProblemList()
+    entries = problems.try_read(lambda: where, _citations, message)
+    listed: list[ListedReference] = []
     kept: list[tuple[int, Any]] = []
     for at, entry in enumerate(entries or ()):
         try:
-            listed.append(Listed(at, _read_ref(entry, sources), Native(NAME, entry, at)))
+            listed.append(ListedReference(at, _read_ref(entry, sources), Native(NAME, entry, at)))
         except InputError as exc:
             problems.add(f"{where}.context.citations[{at}]", exc)
             kept.append((at, entry))
@@ -94,15 +94,15 @@ def _read(payload: Json, path: Path, message: Json) -> Answer:
         sources=used,
         id=read_id(payload),
         problems=tuple(problems),
-        native=Native(NAME, payload, path, tuple(kept), reading(text or "", citations)),
+        native=Native(NAME, payload, path, tuple(kept), snapshot_list(text or "", citations)),
     )
 
 
-def _docs_in(text: str, labels: Mapping[str, int]) -> Pointers:
+def _docs_in(text: str, labels: Mapping[str, int]) -> MarkerTargets:
     return {match.span(): {labels[match[1]]} for match in _MARKER.finditer(text) if match[1] in labels}
 
 
-def _path_to_citations(message: Json) -> Path:
+def _path_to_citations(message: Json) -> JsonPath:
     """Where the citations of a message are, or belong; steps may lead into JSON in a string."""
     context = _inside(message.get("context"))
     if "citations" not in context and is_list(said := context.get("messages")):
@@ -133,7 +133,7 @@ def _citations(message: Json) -> list[Any]:
     raise ShapeError("citations is not a list", ".context.citations")
 
 
-def _put(value: Any, path: Path, new: Any) -> Any:
+def _put(value: Any, path: JsonPath, new: Any) -> Any:
     """`value` with `new` at `path`; what was JSON in a string is so again."""
     if not path:
         return new
@@ -145,7 +145,7 @@ def _put(value: Any, path: Path, new: Any) -> Any:
     return encode(changed).decode() if isinstance(value, str) else changed
 
 
-def _read_ref(entry: Any, sources: Sources) -> SourceRef:
+def _read_ref(entry: Any, sources: SourceRegistry) -> SourceRef:
     if not is_object(entry):
         raise ShapeError("a citation is not an object", "")
     url, title, file = (optional(entry, key, str) for key in ("url", "title", "filepath"))
@@ -163,21 +163,21 @@ def _kind(url: str | None, file: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     del options
-    fitting = Fitting(answer, NAME)
-    native = kept_native(answer.native, NAME)
+    fitting = Adaptation(answer, NAME)
+    native = native_for(answer.native, NAME)
     if answer.citations or native is None:
-        fitting.need_text()
+        fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
     fitting.map_citations(lambda citation: _fit_quote(citation, fitting))
     kept = native.kept if native else ()
     entries = fit_to_list(fitting, _content, kept, "[doc{}]", _docs_in)
     fit = fitting.finish(ROOM, kind=lambda source: _kind(source.url, source.filename), origin=origin_of)
     sources = {source.id: source for source in fit.sources}
-    written = weave(kept, [(at, _entry(fit.citations[number], sources)) for at, number in entries])
+    written = interleave(kept, [(at, _entry(fit.citations[number], sources)) for at, number in entries])
     raw: Json = get_at(native.raw, native.at) if native else {}
     return Written(put_message(native, fit.id, _message(raw, fit, written), {}), tuple(fitting.losses))
 
@@ -187,17 +187,17 @@ def _content(citation: Citation) -> Any:
     return ref.source_id, ref.locator, ref.quote, ref.score
 
 
-def _fit_quote(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_quote(citation: Citation, fitting: Adaptation) -> Citation:
     """The content is required, so an empty one is none."""
     ref = citation.refs[0]
     if ref.quote != "":
         return citation
-    fitting.lose("refs.quote", "an empty one reads as none", citation=citation.id)
+    fitting.record_loss("refs.quote", "an empty one reads as none", citation=citation.id)
     return replace(citation, refs=(replace(ref, quote=None),))
 
 
 def _entry(citation: Citation, sources: dict[str, Source]) -> Json:
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    ref, native = citation.refs[0], native_for(citation.native, NAME)
     source = sources[ref.source_id]
     raw: Json = native.raw if native else {"content": ""}
     fields: Json = {

@@ -24,34 +24,34 @@ from msgspec import Struct
 
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Problem, Source, SourceKind, Written
-from citewire.shape import Room, hashable
+from citewire.shape import SupportedFields, to_hashable
 from citewire.text import Unit
 
 __all__ = [
     "Dialect",
     "Json",
-    "Options",
-    "Problems",
-    "Sources",
-    "Stream",
+    "DialectOptions",
+    "ProblemList",
+    "SourceRegistry",
+    "DialectStream",
     "StreamDialect",
     "get_at",
     "is_list",
     "is_object",
-    "kept_native",
+    "native_for",
     "optional",
     "overlay",
     "path_text",
     "put_at",
     "require",
-    "weave",
+    "interleave",
 ]
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
 
-class Options(Struct, frozen=True):
+class DialectOptions(Struct, frozen=True):
     """What the caller knows that the payload does not say.
 
     `text` is the answer's text where a payload carries citations alone; `unit` overrides the unit that
@@ -62,7 +62,7 @@ class Options(Struct, frozen=True):
     unit: Unit | None = None
 
 
-class Stream(Protocol):
+class DialectStream(Protocol):
     """Reads a provider's stream, event by event."""
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
@@ -79,15 +79,15 @@ class Dialect(Protocol):
 
     NAME: str
     UPSTREAM: str
-    ROOM: Room
+    ROOM: SupportedFields
     # And, where payloads of other dialects are read as well: `READS_TOO`, their names (in the module of the
     # stream, for events alone). Where it has a place for files, but none without an address: `NEEDS_URL`.
 
     def detect(self, payload: Any) -> bool: ...
 
-    def read_all(self, payload: Any, options: Options) -> tuple[Answer, ...]: ...
+    def read_all(self, payload: Any, options: DialectOptions) -> tuple[Answer, ...]: ...
 
-    def write(self, answer: Answer, options: Options) -> Written: ...
+    def write(self, answer: Answer, options: DialectOptions) -> Written: ...
 
 
 class StreamDialect(Protocol):
@@ -97,7 +97,7 @@ class StreamDialect(Protocol):
 
     def detect(self, payload: Any) -> bool: ...
 
-    def Stream(self, options: Options) -> Stream: ...  # noqa: N802  a class, seen as what makes one
+    def Stream(self, options: DialectOptions) -> DialectStream: ...  # noqa: N802  a class, seen as what makes one
 
 
 def is_object(value: Any) -> TypeGuard[Json]:
@@ -146,13 +146,13 @@ def optional(raw: Json, key: str, kind: type[Any], at: str = "") -> Any:
     raise ShapeError(f"{key} is not {_WORDS[kind]}", f"{at}.{key}")
 
 
-class Problems:
+class ProblemList:
     """Pieces of a payload that could not be read."""
 
     def __init__(self) -> None:
         self._found: list[Problem] = []
 
-    def guard(self, path: Callable[[], str], read: Callable[..., T], *args: Any) -> T | None:
+    def try_read(self, path: Callable[[], str], read: Callable[..., T], *args: Any) -> T | None:
         """What `read` gives, or None and a problem noted. `path` is only made when it is needed."""
         try:
             return read(*args)
@@ -168,7 +168,7 @@ class Problems:
         return iter(self._found)
 
 
-class Sources:
+class SourceRegistry:
     """The sources of an answer, each once, under ids `s1`, `s2`, … in the order of first use."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Sources:
     ) -> str:
         """The id of this source."""
         fields = (kind, url, title, filename, file_id, record_id, index, domain, snippet)
-        identity = (*fields, hashable(metadata)) if metadata else fields
+        identity = (*fields, to_hashable(metadata)) if metadata else fields
         name = self._ids.get(identity)
         if name is None:
             name = self._ids[identity] = f"s{len(self._ids) + 1}"
@@ -201,7 +201,7 @@ class Sources:
     def __len__(self) -> int:
         return len(self._sources)
 
-    def forget(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         """Drop what was added after there were `size` sources: nothing readable points to it."""
         del self._sources[size:]
         self._ids = dict(list(self._ids.items())[:size])
@@ -210,7 +210,7 @@ class Sources:
         return iter(self._sources)
 
 
-def kept_native(native: Native | None, dialect: str) -> Native | None:
+def native_for(native: Native | None, dialect: str) -> Native | None:
     """What was kept, if it was kept by this dialect."""
     return native if native is not None and native.dialect == dialect else None
 
@@ -229,7 +229,7 @@ def overlay(raw: Json | None, fields: Json) -> Json:
     return out
 
 
-def weave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any | None, Any]]) -> list[Any]:
+def interleave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any | None, Any]]) -> list[Any]:
     """What is written, in its order, with what could not be read back in its old places between.
 
     Each comes with the place it had; what is new has none, and stands behind what was kept at the end.

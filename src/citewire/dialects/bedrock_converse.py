@@ -16,27 +16,27 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Sources,
+    DialectOptions,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     put_at,
     require,
-    weave,
+    interleave,
 )
 from citewire.dialects.by_block import (
     Block,
     BlockReader,
-    covers,
-    cut,
-    end_of,
+    cover_whole_text,
+    cut_at_claims,
+    claim_end,
     flatten_claims,
-    kept_blocks,
-    separate_parts,
-    start_of,
+    find_unchanged_blocks,
+    join_adjacent_parts,
+    claim_start,
 )
 from citewire.errors import ShapeError
 from citewire.model import (
@@ -56,7 +56,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "bedrock.converse"
 UPSTREAM = "botocore 1.44.0, bedrock-runtime Converse"
@@ -91,7 +91,7 @@ def detect(payload: Any) -> bool:
     return is_object(message) and is_list(message.get("content"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     return (read_response(payload),)
@@ -139,10 +139,10 @@ class _Reader(BlockReader):
             return
         if refs := self._refs(cited, f"$.output.message.content[{number}].{_CITED}"):
             native = Native(NAME, cited, len(self._blocks) - 1)
-            self.citations.append(cite(f"c{len(self.citations) + 1}", refs, span, native))
+            self.citations.append(make_block_citation(f"c{len(self.citations) + 1}", refs, span, native))
 
 
-def cite(name: str, refs: tuple[SourceRef, ...], span: Span, native: Native | None = None) -> Citation:
+def make_block_citation(name: str, refs: tuple[SourceRef, ...], span: Span, native: Native | None = None) -> Citation:
     """The citation of a block: of its text, else at the point where it stands."""
     if span.start < span.end:
         return Citation(name, refs, claim=span, span_origin="block", native=native)
@@ -162,7 +162,7 @@ class _Content(NamedTuple):
     quote: str | None = None
 
 
-def read_ref(entry: Any, at: int, sources: Sources) -> SourceRef:
+def read_ref(entry: Any, at: int, sources: SourceRegistry) -> SourceRef:
     """One citation of a block. Raises `ShapeError` for a location we do not know, too."""
     content = _read_entry(entry)
     source_id = sources.add(
@@ -213,13 +213,13 @@ def _range(kind: type[Chars | Pages | Blocks], place: Json, where: str) -> Locat
     return kind(first, last - 1 if kind is Pages else last)
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    if answer.citations or kept_native(answer.native, NAME) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.take_markers_out()
-    separate_parts(fitting)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    if answer.citations or native_for(answer.native, NAME) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.remove_markers()
+    join_adjacent_parts(fitting)
     fitting.map_citations(lambda citation: _fit_place(citation, fitting))
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
@@ -244,27 +244,27 @@ def _place_of(citation: Citation) -> tuple[int, ...]:
     """Where a citation will be read: a point before what starts there, those that stood there first."""
     if citation.claim:
         return citation.claim.part, citation.claim.start, 1
-    point, native = citation.insert_at or Point(0, 0), kept_native(citation.native, NAME)
+    point, native = citation.insert_at or Point(0, 0), native_for(citation.native, NAME)
     return (point.part, point.at, 0, 0, native.at) if native else (point.part, point.at, 0, 1)
 
 
-def _fit_place(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_place(citation: Citation, fitting: Adaptation) -> Citation:
     """A claim or a point, never both: what has neither stands at the end."""
     claim, point = citation.claim, citation.insert_at
     if claim and claim.start < claim.end:
         if point:
-            fitting.lose("insert_at", "a block stands where its text is", citation=citation.id)
+            fitting.record_loss("insert_at", "a block stands where its text is", citation=citation.id)
         return replace(citation, insert_at=None)
     if claim:
-        fitting.lose("claim", "has no words", citation=citation.id)
+        fitting.record_loss("claim", "has no words", citation=citation.id)
     if point is None:
-        fitting.lose("insert_at", "required: it stands somewhere", citation=citation.id)
+        fitting.record_loss("insert_at", "required: it stands somewhere", citation=citation.id)
         last = len(fitting.answer.parts) - 1
         point = Point(claim.part, claim.start) if claim else Point(last, len(fitting.answer.parts[last].text))
     return replace(citation, claim=None, insert_at=point)
 
 
-def _move_points_out(fitting: Fitting) -> None:
+def _move_points_out(fitting: Adaptation) -> None:
     """A point within the text of a block goes to its end."""
     claims = sorted(
         (claim.part, claim.start, claim.end) for c in fitting.answer.citations if (claim := c.claim)
@@ -278,13 +278,13 @@ def _move_points_out(fitting: Fitting) -> None:
         part, start, end = claims[at]
         if part != point.part or not start < point.at < end:
             return citation
-        fitting.lose("insert_at", "moved to the end of the claim around it", citation=citation.id)
+        fitting.record_loss("insert_at", "moved to the end of the claim around it", citation=citation.id)
         return replace(citation, insert_at=Point(part, end))
 
     fitting.map_citations(moved)
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """As a document, a search result or a web page, without what that has no place for."""
     kind = source.kind
     if kind not in ("document", "tool", "web"):
@@ -292,21 +292,21 @@ def _fit_source(source: Source, fitting: Fitting) -> Source:
     lost = "index" if kind == "web" else "domain"
     changes: dict[str, Any] = {} if getattr(source, lost) is None else {lost: None}
     for field in changes:
-        fitting.lose(f"source.{field}", f"the location of a {kind} has no place for it", source=source.id)
+        fitting.record_loss(f"source.{field}", f"the location of a {kind} has no place for it", source=source.id)
     if kind != source.kind:
-        fitting.lose("source.kind", f"{source.kind} will read as {kind}", source=source.id)
+        fitting.record_loss("source.kind", f"{source.kind} will read as {kind}", source=source.id)
         changes["kind"] = kind
     return replace(source, **changes) if changes else source
 
 
-def _fit_refs(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
     """A web page has no place within, a search result only blocks."""
 
     def fitted(ref: SourceRef) -> SourceRef:
         kind = fitting.sources[ref.source_id].kind
         if ref.locator is None or kind == "document" or (kind == "tool" and isinstance(ref.locator, Blocks)):
             return ref
-        fitting.lose("refs.locator", f"the location of a {kind} cannot hold it", citation=citation.id)
+        fitting.record_loss("refs.locator", f"the location of a {kind} cannot hold it", citation=citation.id)
         return replace(ref, locator=None)
 
     refs = tuple(map(fitted, citation.refs))
@@ -316,7 +316,7 @@ def _fit_refs(citation: Citation, fitting: Fitting) -> Citation:
 class _Writer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.native = kept_native(answer.native, NAME)
+        self.native = native_for(answer.native, NAME)
         self.sources = {source.id: source for source in answer.sources}
         self.citations: list[list[Citation]] = [[] for _ in answer.parts]
         for citation in answer.citations:
@@ -335,7 +335,7 @@ class _Writer:
         content: list[Any] = []
         at = 0
         for part, citations in zip(self.answer.parts, self.citations, strict=True):
-            native = kept_native(part.native, NAME) if self.native else None
+            native = native_for(part.native, NAME) if self.native else None
             if native and native.at >= at:
                 content += [block for block in kept[at : native.at] if not _is_text(block)]
                 at = native.at + len(native.raw)
@@ -344,7 +344,7 @@ class _Writer:
 
     def _part(self, part: Part, native: Native | None, citations: list[Citation]) -> list[Json]:
         claims = {
-            (start_of(citation), end_of(citation)): citation for citation in citations if citation.claim
+            (claim_start(citation), claim_end(citation)): citation for citation in citations if citation.claim
         }
         points = [(point.at, citation) for citation in citations if (point := citation.insert_at)]
         blocks = _arranged(part, native, claims.keys(), {at for at, _ in points})
@@ -366,7 +366,7 @@ class _Writer:
 
     def _block(self, text: str, citation: Citation | None, old: Block) -> list[Json]:
         """The block in a list, which is empty where nothing is left of it."""
-        entries = weave(old.kept, [self._entry(ref) for ref in citation.refs] if citation else [])
+        entries = interleave(old.kept, [self._entry(ref) for ref in citation.refs] if citation else [])
         held = old.raw.get(_CITED)
         cited = held if is_object(held) else None
         was_cited = cited is not None and is_list(cited.get("citations")) and bool(cited["citations"])
@@ -380,7 +380,7 @@ class _Writer:
 
     def _entry(self, ref: SourceRef) -> tuple[int | None, Json]:
         """An entry, as it came while it says the same."""
-        source, native = self.sources[ref.source_id], kept_native(ref.native, NAME)
+        source, native = self.sources[ref.source_id], native_for(ref.native, NAME)
         content = _Content(
             source.kind, source.url, source.title, source.index, source.domain, ref.locator, ref.quote
         )
@@ -400,7 +400,7 @@ _NEW = Block(0, 0, {})
 
 def _number(citation: Citation) -> int | None:
     """The number of the block that a citation was read from."""
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native.at if native else None
 
 
@@ -408,14 +408,14 @@ def _arranged(
     part: Part, native: Native | None, claims: Set[tuple[int, int]], points: set[int]
 ) -> list[Block]:
     """The blocks of a part: as they were while they fit, else cut anew around what stands at a point."""
-    old = kept_blocks(part, native, text_of)
+    old = find_unchanged_blocks(part, native, text_of)
     spans = {(block.start, block.end) for block in old}
     edges = {edge for span in spans for edge in span}
-    if covers(old, len(part.text)) and claims <= spans and points <= edges:
+    if cover_whole_text(old, len(part.text)) and claims <= spans and points <= edges:
         return old
     empty = [block for block in old if block.start == block.end and _CITED in block.raw]
     marks = [(at, at) for at in {*points, *(block.start for block in empty)}]
-    pieces = cut(len(part.text), [*claims, *marks], old)
+    pieces = cut_at_claims(len(part.text), [*claims, *marks], old)
     return sorted([*empty, *pieces], key=lambda block: (block.start, block.end))
 
 

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_claim import Words, as_read, fit_to_claims, origin_of, read_claim
+from citewire.dialects.by_claim import ClaimTextBudget, find_unchanged_native, fit_to_claims, origin_of, read_claim
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -41,7 +41,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "bedrock.rag"
@@ -82,7 +82,7 @@ def is_citation(entry: Any) -> bool:
     return is_object(entry) and (_PART in entry or _REFERENCES in entry)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     return (read_response(payload, options.unit or UNIT),)
@@ -108,8 +108,8 @@ class _Reader:
     def __init__(self, text: str, unit: Unit) -> None:
         self.unit: Unit = unit
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.kept: list[tuple[int, Any]] = []
         self._offsets = Offsets(text)
 
@@ -198,10 +198,10 @@ def _locator(metadata: Json) -> Locator | None:
     return None if chunk is None else Chunk(chunk)
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_claims(answer, NAME)
     fitting.join_parts()
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     unit: Unit = options.unit or (native.was if native else UNIT)
     raw: Json = native.raw if native else {"output": {}}
     is_same = native and native.was == unit and raw["output"]["text"] == fitting.answer.text
@@ -212,31 +212,31 @@ def write(answer: Answer, options: Options) -> Written:
     fitting.map_citations(lambda citation: _fit_refs(citation, fitting))
     fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=origin_of(NAME, same))
     writer = _Writer(fit, unit, same)
-    citations = weave(native.kept if native else None, list(map(writer.citation, fit.citations)))
+    citations = interleave(native.kept if native else None, list(map(writer.citation, fit.citations)))
     fields: Json = {"sessionId": fit.id, "output": overlay(raw["output"], {"text": fit.text})}
     if citations or native is None or raw.get("citations"):
         fields["citations"] = citations
     return Written(overlay(raw, fields), tuple(fitting.losses))
 
 
-def _moved_sources(fitting: Fitting) -> set[str]:
+def _moved_sources(fitting: Adaptation) -> set[str]:
     """The sources that need a location: all but those whose references have the one they came with."""
     moved: set[str] = set()
     for citation in fitting.answer.citations:
         for ref in citation.refs:
-            source, native = fitting.sources[ref.source_id], kept_native(ref.native, NAME)
+            source, native = fitting.sources[ref.source_id], native_for(ref.native, NAME)
             if native is None or _place_of(native.was) != (source.kind, source.url, source.file_id):
                 moved.add(source.id)
     return moved
 
 
-def _fit_source(source: Source, fitting: Fitting, *, has_moved: bool) -> Source:
+def _fit_source(source: Source, fitting: Adaptation, *, has_moved: bool) -> Source:
     """One location: an address, else the id of a document of one's own."""
     changes: dict[str, Any] = {}
 
     def change(field: str, value: Any, reason: str) -> None:
         changes[field] = value
-        fitting.lose(f"source.{field}", reason, source=source.id)
+        fitting.record_loss(f"source.{field}", reason, source=source.id)
 
     metadata = {key: value for key, value in source.metadata.items() if key not in _NAMED}
     if metadata != source.metadata:
@@ -257,13 +257,13 @@ def _kind(source: Source) -> SourceKind:
     return "web" if source.url and not source.url.startswith("s3://") else "document"
 
 
-def _fit_refs(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
     """Of pages, a reference has room for one."""
     refs: list[SourceRef] = []
     for ref in citation.refs:
         locator = ref.locator
         if isinstance(locator, Pages) and locator.first != locator.last:
-            fitting.lose("refs.locator", "a reference has one page", citation=citation.id)
+            fitting.record_loss("refs.locator", "a reference has one page", citation=citation.id)
             locator = Pages(locator.first, locator.first)
         refs.append(ref if locator is ref.locator else replace(ref, locator=locator))
     return replace(citation, refs=tuple(refs))
@@ -274,14 +274,14 @@ class _Writer:
         self._unit: Unit = unit
         self._same = same
         self._offsets = Offsets(answer.text)
-        self._words = Words(answer)
+        self._words = ClaimTextBudget(answer)
         self._sources = {source.id: source for source in answer.sources}
 
     def citation(self, citation: Citation) -> tuple[int | None, Json]:
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         raw: Json = native.raw if native else {}
         fields: Json = {}
-        if as_read(citation, NAME, self._same) is None:
+        if find_unchanged_native(citation, NAME, self._same) is None:
             fields[_PART] = citation.claim and self._part(citation.claim, raw.get(_PART))
         fields[_REFERENCES] = [_reference(ref, self._sources[ref.source_id]) for ref in citation.refs]
         return (native.at if native else None), overlay(raw, fields)
@@ -292,7 +292,7 @@ class _Writer:
             "start": self._offsets.to_unit(claim.start, self._unit),
             "end": self._offsets.to_unit(claim.end, self._unit),
         }
-        part = overlay(old, {"text": self._words.of(claim), "span": overlay(old.get("span"), span)})
+        part = overlay(old, {"text": self._words.text_of(claim), "span": overlay(old.get("span"), span)})
         return overlay(raw, {"textResponsePart": part})
 
 
@@ -301,7 +301,7 @@ def _reference(ref: SourceRef, source: Source) -> Json:
     content = _Content(
         source.kind, source.metadata, source.url, source.title, source.file_id, ref.locator, ref.quote
     )
-    native = kept_native(ref.native, NAME)
+    native = native_for(ref.native, NAME)
     if native is not None and native.was == content:
         return native.raw
     raw: Json = native.raw if native else {}

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from citewire.codec import decode, encode, prepare
+from citewire.codec import decode, encode, prepare_types
 from citewire.dialects.base import Json, is_object
 from citewire.errors import ShapeError
 from citewire.model import Citation, Locator, Source, SourceKind, Span, Status, Verification
-from citewire.shape import Fitting, Room
+from citewire.shape import Adaptation, SupportedFields
 
-__all__ = ["KEY", "ROOM_FOR_ANYTHING", "Beyond", "drop_own_key", "pack", "unpack"]
+__all__ = ["EXTENSION_KEY", "EXTENSIBLE_FIELDS", "ExtensionFields", "drop_reserved_key", "pack", "unpack"]
 
-KEY = "citewire"
+EXTENSION_KEY = "citewire"
 
-ROOM_FOR_ANYTHING: Room = frozenset(
+EXTENSIBLE_FIELDS: SupportedFields = frozenset(
     {
         "answer.id",
         "claim",
@@ -50,7 +50,7 @@ ROOM_FOR_ANYTHING: Room = frozenset(
 """What a dialect has a place for that carries the object, and a title, a URL, a quote and metadata itself."""
 
 
-class Beyond(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExtensionFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """The object: a verdict first, then where in the source, then more about the source.
 
     `claim` is in code points of the answer's text; `kind` and below describe the source.
@@ -82,11 +82,11 @@ class Beyond(msgspec.Struct, frozen=True, omit_defaults=True):
             return None
         start, end = self.claim
         if not 0 <= start <= end or (length is not None and end > length):
-            raise ShapeError(f"claim {start} to {end} is reversed or outside the text", f".{KEY}.claim")
+            raise ShapeError(f"claim {start} to {end} is reversed or outside the text", f".{EXTENSION_KEY}.claim")
         return Span(0, start, end)
 
 
-prepare(Beyond)
+prepare_types(ExtensionFields)
 
 
 def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None) -> dict[str, Any] | None:
@@ -120,29 +120,29 @@ def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None)
     return fields if fields or kept == {} else None
 
 
-_FIELDS = frozenset(Beyond.__struct_fields__)
+_FIELDS = frozenset(ExtensionFields.__struct_fields__)
 _OF_SOURCE = ("filename", "file_id", "record_id", "index", "domain", "snippet")
 _about_source = attrgetter(*_OF_SOURCE)
 _NO_MORE = (None,) * len(_OF_SOURCE)
 
 
-def unpack(raw: Any, where: str) -> Beyond:
+def unpack(raw: Any, where: str) -> ExtensionFields:
     """The object as it was packed. Raises `ShapeError` at `where` for anything else."""
     if raw is None:
         return _NOTHING
     try:
-        return msgspec.convert(raw, Beyond)
+        return msgspec.convert(raw, ExtensionFields)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as exc:
         raise ShapeError(f"not what citewire writes: {exc}", where) from exc
 
 
-def drop_own_key(fitting: Fitting) -> None:
+def drop_reserved_key(fitting: Adaptation) -> None:
     """The name of our own object is not free for metadata."""
     for source in fitting.cited_sources():
-        if KEY in source.metadata:
-            fitting.lose("source.metadata", f"the key {KEY} is taken", source=source.id)
-            free = {key: value for key, value in source.metadata.items() if key != KEY}
+        if EXTENSION_KEY in source.metadata:
+            fitting.record_loss("source.metadata", f"the key {EXTENSION_KEY} is taken", source=source.id)
+            free = {key: value for key, value in source.metadata.items() if key != EXTENSION_KEY}
             fitting.sources[source.id] = replace(source, metadata=free)
 
 
-_NOTHING = Beyond()
+_NOTHING = ExtensionFields()

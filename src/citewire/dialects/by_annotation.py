@@ -12,42 +12,42 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Problems,
-    Sources,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     require,
-    weave,
+    interleave,
 )
 from citewire.errors import InputError, ShapeError
 from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Native, Part, Source, SourceRef, Span, SpanOrigin
-from citewire.shape import Fitting
-from citewire.text import UNITS, Found, Offsets, Unit
+from citewire.shape import Adaptation
+from citewire.text import UNITS, ResolvedSpan, Offsets, Unit
 
 __all__ = [
     "AnnotationReader",
-    "At",
-    "Entry",
-    "cited_link",
+    "AnnotationPath",
+    "AnnotationWriter",
+    "make_link_citation",
     "find_link",
     "fit_links",
-    "fit_to_web",
-    "in_link",
+    "require_web_sources",
+    "encode_link_url",
     "is_marker",
-    "link",
+    "format_link",
     "origin_of",
-    "over",
+    "overlay_nonempty",
     "span_fields",
     "unit_of",
-    "without_claim",
-    "without_claim_and_point",
+    "drop_claim",
+    "drop_claim_and_point",
     "write_annotations",
 ]
 
-At = tuple[Any, ...]
+AnnotationPath = tuple[Any, ...]
 """The place of an annotation: of its text first, then its own in the list."""
 
 
@@ -60,16 +60,16 @@ class AnnotationReader:
         self.unit: Unit = unit
         self.parts: list[Part] = []
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         """The citation of one annotation. Raises `ShapeError` for a type we do not know, too."""
         raise NotImplementedError
 
-    def read_text(self, text: str, raw: Json, at: At, where: str) -> None:
+    def read_text(self, text: str, raw: Json, at: AnnotationPath, where: str) -> None:
         """The text in `raw`, which is at `at` and has the annotations; what cannot be read is kept."""
-        entries = self.problems.guard(lambda: where, optional, raw, "annotations", list) or []
+        entries = self.problems.try_read(lambda: where, optional, raw, "annotations", list) or []
         offsets = Offsets(text)
         kept: list[tuple[int, Any]] = []
         for place, entry in enumerate(entries):
@@ -80,7 +80,7 @@ class AnnotationReader:
                 kept.append((place, entry))
         self.parts.append(Part(text, Native(self.dialect, raw, at, tuple(kept), text)))
 
-    def read(self, entry: Any, at: At, offsets: Offsets, part: int) -> Citation:
+    def read(self, entry: Any, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         """As `annotation`, of anything at all."""
         if not is_object(entry):
             raise ShapeError("an annotation is not an object", "")
@@ -102,7 +102,7 @@ class AnnotationReader:
         )
 
 
-def find_link(entry: Json, offsets: Offsets, unit: Unit, url: str | None) -> Found | None:
+def find_link(entry: Json, offsets: Offsets, unit: Unit, url: str | None) -> ResolvedSpan | None:
     """The marker's span; None for `0, 0`, which says that the text does not name the source."""
     start, end = require(entry, "start_index", int), require(entry, "end_index", int)
     if start == end == 0:
@@ -115,14 +115,14 @@ def find_link(entry: Json, offsets: Offsets, unit: Unit, url: str | None) -> Fou
     return found
 
 
-def _repaired(offsets: Offsets, start: int, end: int, unit: Unit, url: str) -> Found | None:
+def _repaired(offsets: Offsets, start: int, end: int, unit: Unit, url: str) -> ResolvedSpan | None:
     """The link the offsets meant: in another unit, else the nearest one to that address."""
     for other in UNITS:
         found = offsets.span(start, end, other)
         if found and _looks_like_link(link := offsets.text[found.start : found.end]) and url in link:
-            return Found(found.start, found.end, repaired=True)
+            return ResolvedSpan(found.start, found.end, repaired=True)
     near = offsets.from_unit(min(max(start, 0), offsets.length(unit)), unit)[0]
-    at = offsets.nearest(f"]({url}", near)
+    at = offsets.find_nearest(f"]({url}", near)
     return None if at is None else _link_around(offsets.text, at)
 
 
@@ -155,7 +155,7 @@ def _looks_like_link(text: str) -> bool:
 _LONGEST_LINK = 4096
 
 
-def _link_around(text: str, middle: int) -> Found | None:
+def _link_around(text: str, middle: int) -> ResolvedSpan | None:
     start = text.rfind("[", max(0, middle - _LONGEST_LINK), middle)
     end = text.find(")", middle, middle + _LONGEST_LINK)
     if start < 0 or end < 0:
@@ -165,11 +165,11 @@ def _link_around(text: str, middle: int) -> Found | None:
         start, end = start - 1, end + 1
     elif text.startswith("[", start - 1) and text.startswith("]", middle - 1):
         start -= 1
-    return Found(start, end, repaired=True)
+    return ResolvedSpan(start, end, repaired=True)
 
 
-def cited_link(
-    name: str, ref: SourceRef, found: Found | None, part: int, text: str, native: Native
+def make_link_citation(
+    name: str, ref: SourceRef, found: ResolvedSpan | None, part: int, text: str, native: Native
 ) -> Citation:
     """The citation of an annotation: of a marker, or of words where the span covers no marker."""
     if found is None:
@@ -183,13 +183,13 @@ def cited_link(
     return Citation(name, (ref,), marker=span, span_origin=origin, native=native)
 
 
-def fit_to_web(answer: Answer, dialect: str) -> Fitting:
+def require_web_sources(answer: Answer, dialect: str) -> Adaptation:
     """An answer with its text, every citation with one source that has a URL."""
-    fitting = Fitting(answer, dialect)
-    if answer.citations or kept_native(answer.native, dialect) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.refuse_sources(_why_not_web)
+    fitting = Adaptation(answer, dialect)
+    if answer.citations or native_for(answer.native, dialect) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.drop_sources(_why_not_web)
     fitting.split_refs()
     return fitting
 
@@ -199,7 +199,7 @@ def _why_not_web(citation: Citation, source: Source) -> str | None:
 
 
 def fit_links(
-    fitting: Fitting,
+    fitting: Adaptation,
     stays: Callable[[Citation, str], bool],
     label: Callable[[Citation], str | None],
     fit_place: Callable[[Citation], Citation],
@@ -207,40 +207,40 @@ def fit_links(
     """A marker for every citation with a place, by `label` where it has none that `stays`; what else it
     has of a place is for `fit_place`. Words that an annotation was read to cover stay as they are."""
     kept = {citation.id for citation in fitting.answer.citations if _is_kept_claim(citation, fitting.dialect)}
-    fitting.take_markers_out(stays)
+    fitting.remove_markers(stays)
     fitting.insert_markers(lambda citation: None if citation.id in kept else label(citation), padded=True)
     fitting.map_citations(lambda citation: citation if citation.id in kept else fit_place(citation))
 
 
 def _is_kept_claim(citation: Citation, dialect: str) -> bool:
     """Whether an annotation was read to cover these words, to be given back as it came."""
-    native = kept_native(citation.native, dialect)
+    native = native_for(citation.native, dialect)
     return native is not None and citation.claim is not None and native.was == citation.claim
 
 
-def without_claim(citation: Citation, fitting: Fitting) -> Citation:
+def drop_claim(citation: Citation, fitting: Adaptation) -> Citation:
     """`citation` without its claim, which the dialect cannot say."""
     if citation.claim is not None:
-        fitting.lose("claim", f"{fitting.dialect} has no place for it", citation=citation.id)
+        fitting.record_loss("claim", f"{fitting.dialect} has no place for it", citation=citation.id)
     return replace(citation, claim=None)
 
 
-def without_claim_and_point(citation: Citation, fitting: Fitting) -> Citation:
+def drop_claim_and_point(citation: Citation, fitting: Adaptation) -> Citation:
     """`citation` with its marker alone."""
     if citation.insert_at is not None:
-        fitting.lose("insert_at", f"{fitting.dialect} has no place for it here", citation=citation.id)
-    return without_claim(replace(citation, insert_at=None), fitting)
+        fitting.record_loss("insert_at", f"{fitting.dialect} has no place for it here", citation=citation.id)
+    return drop_claim(replace(citation, insert_at=None), fitting)
 
 
-def link(source: Source) -> str | None:
+def format_link(source: Source) -> str | None:
     """A link as OpenAI writes them; what would end it early is encoded."""
     if source.url is None:
         return None
     title = (source.title or source.domain or source.url).translate(_IN_TITLE)
-    return f"([{title}]({in_link(source.url)}))"
+    return f"([{title}]({encode_link_url(source.url)}))"
 
 
-def in_link(url: str) -> str:
+def encode_link_url(url: str) -> str:
     """`url` with what would end a link early encoded."""
     return url.translate(_IN_URL)
 
@@ -254,7 +254,7 @@ def origin_of(answer: Answer, dialect: str) -> Callable[[Citation], SpanOrigin]:
     same = {number for number, part in enumerate(answer.parts) if _is_same_text(part, dialect)}
 
     def origin(citation: Citation) -> SpanOrigin:
-        native, place = kept_native(citation.native, dialect), citation.marker or citation.insert_at
+        native, place = native_for(citation.native, dialect), citation.marker or citation.insert_at
         if place is None:
             return "unknown"
         return "repaired" if native and native.was == place and place.part in same else "exact"
@@ -263,41 +263,41 @@ def origin_of(answer: Answer, dialect: str) -> Callable[[Citation], SpanOrigin]:
 
 
 def _is_same_text(part: Part, dialect: str) -> bool:
-    native = kept_native(part.native, dialect)
+    native = native_for(part.native, dialect)
     return native is not None and native.was == part.text
 
 
 def unit_of(answer: Answer, dialect: str, wanted: Unit | None, usual: Unit) -> Unit:
     """The unit to write in: as wanted, else as the answer was read, else the usual one."""
-    native = kept_native(answer.native, dialect)
+    native = native_for(answer.native, dialect)
     return wanted or (native.was if native else usual)
 
 
-Entry = Callable[[Citation, Offsets, Json, bool], Json]
+AnnotationWriter = Callable[[Citation, Offsets, Json, bool], Json]
 """Writes an annotation over what was kept of it; the last says that its place is given as it was kept."""
 
 
-def write_annotations(part: Part, citations: tuple[Citation, ...], dialect: str, entry: Entry) -> Json:
+def write_annotations(part: Part, citations: tuple[Citation, ...], dialect: str, entry: AnnotationWriter) -> Json:
     """The `annotations` of a text, or nothing where it had none and has none."""
-    native = kept_native(part.native, dialect)
+    native = native_for(part.native, dialect)
     offsets = Offsets(part.text)
     same_text = _is_same_text(part, dialect)
     written: list[tuple[int | None, Any]] = []
     for citation in citations:
-        kept = kept_native(citation.native, dialect)
+        kept = native_for(citation.native, dialect)
         places = (citation.marker, citation.insert_at, citation.claim)
         same = same_text and kept is not None and kept.was is not None and kept.was in places
         written.append(
             (kept.at[-1] if kept else None, entry(citation, offsets, kept.raw if kept else {}, same))
         )
-    annotations = weave(native.kept if native else None, written)
+    annotations = interleave(native.kept if native else None, written)
     had_some = native is not None and is_list(said := native.raw.get("annotations")) and bool(said)
     if annotations or native is None or had_some:
         return {"annotations": annotations}
     return {}
 
 
-def over(raw: Json, fields: Json) -> Json:
+def overlay_nonempty(raw: Json, fields: Json) -> Json:
     """`fields` over what was kept; an empty title or file name stays as the payload had it."""
     return raw | {key: value for key, value in fields.items() if value != "" or raw.get(key)}
 

@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Problems, Sources, kept_native, optional
+from citewire.dialects.base import Json, ProblemList, SourceRegistry, native_for, optional
 from citewire.errors import InputError
 from citewire.model import Citation, Native, Part, SourceRef, Span
-from citewire.shape import Fitting
-from citewire.text import common_prefix
+from citewire.shape import Adaptation
+from citewire.text import common_prefix_length
 
 __all__ = [
     "Block",
     "BlockReader",
-    "covers",
-    "cut",
-    "end_of",
+    "cover_whole_text",
+    "cut_at_claims",
+    "claim_end",
     "flatten_claims",
-    "kept_blocks",
-    "separate_parts",
-    "start_of",
+    "find_unchanged_blocks",
+    "join_adjacent_parts",
+    "claim_start",
 ]
 
 
@@ -38,11 +38,11 @@ class BlockReader:
     """Blocks one after the other; those with text that touch become one part. `read_ref` reads one citation
     of a block."""
 
-    def __init__(self, dialect: str, read_ref: Callable[[Any, int, Sources], SourceRef]) -> None:
+    def __init__(self, dialect: str, read_ref: Callable[[Any, int, SourceRegistry], SourceRef]) -> None:
         self.parts: list[Part] = []
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self._dialect, self._read_ref = dialect, read_ref
         self._blocks: list[Json] = []
         self._texts: list[str] = []
@@ -65,7 +65,7 @@ class BlockReader:
         refs: list[SourceRef] = []
         kept: list[tuple[int, Any]] = []
         for at, entry in enumerate(
-            self.problems.guard(lambda: where, optional, cited, "citations", list) or ()
+            self.problems.try_read(lambda: where, optional, cited, "citations", list) or ()
         ):
             try:
                 refs.append(self._read_ref(entry, at, self.sources))
@@ -84,12 +84,12 @@ class BlockReader:
             self._blocks, self._texts, self._kept, self._length = [], [], {}, 0
 
 
-def separate_parts(fitting: Fitting) -> None:
+def join_adjacent_parts(fitting: Adaptation) -> None:
     """Text blocks that touch read as one part, so parts need something kept between them."""
     parts = fitting.answer.parts
-    kept = [kept_native(part.native, fitting.dialect) for part in parts]
+    kept = [native_for(part.native, fitting.dialect) for part in parts]
     apart = all(left and right and left.at + len(left.raw) < right.at for left, right in pairwise(kept))
-    if not apart or kept_native(fitting.answer.native, fitting.dialect) is None:
+    if not apart or native_for(fitting.answer.native, fitting.dialect) is None:
         fitting.join_parts()
 
 
@@ -99,7 +99,7 @@ class _Piece(NamedTuple):
     citations: tuple[Citation, ...]
 
 
-def flatten_claims(fitting: Fitting) -> None:
+def flatten_claims(fitting: Adaptation) -> None:
     """Claims made disjoint: where some overlap, each piece is cited by all that cover it."""
     claimed = tuple(citation for citation in fitting.answer.citations if citation.claim)
     if _are_disjoint(claimed):
@@ -109,7 +109,7 @@ def flatten_claims(fitting: Fitting) -> None:
         if citation.claim:
             by_part.setdefault(citation.claim.part, []).append(citation)
     flat = tuple(_piece_citation(piece, part) for part in sorted(by_part) for piece in _pieces(by_part[part]))
-    _name_what_moved(fitting, claimed, flat)
+    _report_moved_claims(fitting, claimed, flat)
     others = (citation for citation in fitting.answer.citations if not citation.claim)
     fitting.answer = replace(fitting.answer, citations=(*flat, *others))
 
@@ -134,7 +134,7 @@ def _pieces(citations: list[Citation]) -> list[_Piece]:
     """Stretches between the edges of claims, each with the innermost claims that cover it."""
     claims: dict[tuple[int, int], list[Citation]] = {}
     for citation in citations:
-        claims.setdefault((start_of(citation), end_of(citation)), []).append(citation)
+        claims.setdefault((claim_start(citation), claim_end(citation)), []).append(citation)
     places = {citation.id: place for place, citation in enumerate(citations)}
     edges = sorted({edge for span in claims for edge in span})
     waiting = sorted(claims, reverse=True)
@@ -163,11 +163,11 @@ def _innermost(active: list[tuple[int, int]], start: int) -> list[tuple[int, int
     return found
 
 
-def start_of(citation: Citation) -> int:
+def claim_start(citation: Citation) -> int:
     return citation.claim.start if citation.claim else 0
 
 
-def end_of(citation: Citation) -> int:
+def claim_end(citation: Citation) -> int:
     return citation.claim.end if citation.claim else 0
 
 
@@ -180,17 +180,17 @@ def _piece_citation(piece: _Piece, part: int) -> Citation:
     return replace(first, claim=span, refs=refs)
 
 
-def _name_what_moved(fitting: Fitting, claimed: tuple[Citation, ...], flat: tuple[Citation, ...]) -> None:
+def _report_moved_claims(fitting: Adaptation, claimed: tuple[Citation, ...], flat: tuple[Citation, ...]) -> None:
     """Which citations no longer stand alone on their own claim, in their own place in the list."""
     before = {citation.id: citation for citation in claimed}
     whole = {citation.id for citation in flat if before[citation.id] is citation}
     for citation in claimed:
         if citation.id not in whole:
             reason = "shares its text with other claims: cut into blocks that they cite together"
-            fitting.lose("overlap", reason, citation=citation.id)
+            fitting.record_loss("overlap", reason, citation=citation.id)
     kept = [citation.id for citation in claimed if citation.id in whole]
     if [citation.id for citation in flat if citation.id in whole] != kept:
-        fitting.lose("order", "citations follow the text")
+        fitting.record_loss("order", "citations follow the text")
 
 
 class Block(NamedTuple):
@@ -203,15 +203,15 @@ class Block(NamedTuple):
     number: int | None = None
 
 
-def kept_blocks(part: Part, native: Native | None, text_of: Callable[[Json], str]) -> list[Block]:
+def find_unchanged_blocks(part: Part, native: Native | None, text_of: Callable[[Json], str]) -> list[Block]:
     """The blocks a part was read from: all while its text is theirs, else those on both sides of what
     changed."""
     if native is None:
         return []
     texts = [text_of(block) for block in native.raw]
     old = "".join(texts)
-    same = common_prefix(old, part.text)
-    tail = common_prefix(old[same:][::-1], part.text[same:][::-1])
+    same = common_prefix_length(old, part.text)
+    tail = common_prefix_length(old[same:][::-1], part.text[same:][::-1])
     moved = len(part.text) - len(old)
     blocks: list[Block] = []
     at = 0
@@ -225,14 +225,14 @@ def kept_blocks(part: Part, native: Native | None, text_of: Callable[[Json], str
     return blocks
 
 
-def covers(blocks: list[Block], length: int) -> bool:
+def cover_whole_text(blocks: list[Block], length: int) -> bool:
     """Whether blocks follow each other without a gap from the start to the end."""
     edges = [0, *(block.end for block in blocks)]
     starts = [*(block.start for block in blocks), length]
     return bool(blocks) and edges == starts
 
 
-def cut(length: int, claims: Iterable[tuple[int, int]], old: list[Block]) -> list[Block]:
+def cut_at_claims(length: int, claims: Iterable[tuple[int, int]], old: list[Block]) -> list[Block]:
     """The text cut at its claims, and at the old blocks' edges that no claim runs over."""
     edges = {0, length}
     inside: list[tuple[int, int]] = sorted(claims)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from citewire.dialects.base import kept_native
+from citewire.dialects.base import native_for
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Span, SpanOrigin
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
-__all__ = ["Words", "as_read", "fit_to_claims", "origin_of", "read_claim"]
+__all__ = ["ClaimTextBudget", "find_unchanged_native", "fit_to_claims", "origin_of", "read_claim"]
 
 # No character takes more units than this, in any unit.
 _WIDEST = 4
@@ -30,30 +30,30 @@ def read_claim(
     else:
         # A span far too long is not worth comparing: many of those would take time without end.
         end = end if end - start <= _WIDEST * len(covered) else start
-        found = offsets.covering(start, end, unit, covered)
+        found = offsets.find_covered(start, end, unit, covered)
         if found is None:
             raise ShapeError("the cited words are not in the text, or too short to tell where", "")
     return Span(part, found.start, found.end), "repaired" if found.repaired else "exact"
 
 
-def fit_to_claims(answer: Answer, dialect: str) -> Fitting:
+def fit_to_claims(answer: Answer, dialect: str) -> Adaptation:
     """An answer without markers; what was cited by a marker or at a point has a claim instead."""
-    fitting = Fitting(answer, dialect)
+    fitting = Adaptation(answer, dialect)
     has_places = any(one.claim or one.marker or one.insert_at for one in answer.citations)
-    if has_places or kept_native(answer.native, dialect) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.take_markers_out()
+    if has_places or native_for(answer.native, dialect) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.remove_markers()
     fitting.derive_claims(lambda citation: True)
     return fitting
 
 
-def as_read(citation: Citation, dialect: str, same: Collection[int]) -> Native | None:
+def find_unchanged_native(citation: Citation, dialect: str, same: Collection[int]) -> Native | None:
     """What was kept of a citation whose claim is the one that was read, in a part that is the `same`.
 
     `Native.was` is that claim and its origin.
     """
-    native = kept_native(citation.native, dialect)
+    native = native_for(citation.native, dialect)
     if native is None or native.was is None or native.was[0] != citation.claim:
         return None
     return native if citation.claim is None or citation.claim.part in same else None
@@ -63,7 +63,7 @@ def origin_of(dialect: str, same: Collection[int]) -> Callable[[Citation], SpanO
     """What a reader will make of a claim: as before where it is written as it came."""
 
     def origin(citation: Citation) -> SpanOrigin:
-        if (native := as_read(citation, dialect, same)) is not None:
+        if (native := find_unchanged_native(citation, dialect, same)) is not None:
             return native.was[1]
         return "exact" if citation.claim else "unknown"
 
@@ -75,7 +75,7 @@ _TIMES_OVER = 16
 _ALWAYS = 1_000_000
 
 
-class Words:
+class ClaimTextBudget:
     """The words of claims, which the offsets tell as well: claims within claims would have no end, so
     past a limit they are left out."""
 
@@ -83,6 +83,6 @@ class Words:
         self._answer = answer
         self._left = _TIMES_OVER * sum(len(part.text) for part in answer.parts) + _ALWAYS
 
-    def of(self, claim: Span) -> str | None:
+    def text_of(self, claim: Span) -> str | None:
         self._left -= claim.end - claim.start
         return self._answer.covered(claim) if self._left >= 0 else None

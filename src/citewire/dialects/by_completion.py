@@ -12,10 +12,10 @@ from citewire.dialects.base import Json, is_list, is_object, optional, overlay, 
 from citewire.errors import ShapeError
 from citewire.model import Native
 
-__all__ = ["Message", "Path", "family", "is_reference", "messages", "put_message", "read_id"]
+__all__ = ["CompletionMessage", "JsonPath", "find_completion_dialect", "is_reference", "list_messages", "put_message", "read_id"]
 
-Path = tuple[str | int, ...]
-Message = tuple[Path, Json]
+JsonPath = tuple[str | int, ...]
+CompletionMessage = tuple[JsonPath, Json]
 """A message, and where in the payload it is."""
 
 # Azure's own data used to come as an extension.
@@ -26,7 +26,7 @@ _PLAIN = "openai.chat"
 _REFERENCES = ("reference", "tool_reference")
 
 
-def family(payload: Any) -> str | None:
+def find_completion_dialect(payload: Any) -> str | None:
     """The dialect of a completion, or of a list of chunks; None for anything else."""
     if is_list(payload):
         return _family_of_chunks(payload)
@@ -74,11 +74,11 @@ def is_reference(chunk: Any) -> bool:
     return is_object(chunk) and chunk.get("type") in _REFERENCES
 
 
-def messages(payload: Any) -> list[Message]:
+def list_messages(payload: Any) -> list[CompletionMessage]:
     """The messages of a completion. Raises `ShapeError` for what is none."""
     if not is_object(payload):
         raise ShapeError("a completion is not an object")
-    found: list[Message] = []
+    found: list[CompletionMessage] = []
     for number, choice in enumerate(require(payload, "choices", list, "$")):
         if is_object(choice) and is_object(message := choice.get("message")):
             found.append((("choices", number, "message"), message))

@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import kept_native, weave
+from citewire.dialects.base import native_for, interleave
 from citewire.dialects.by_marker import (
-    Labels,
-    Pointers,
-    name_what_reads_otherwise,
-    pointers,
-    put_markers,
-    settle,
+    MarkerLabels,
+    MarkerTargets,
+    report_misread_markers,
+    find_marker_targets,
+    place_markers,
+    retry_until_readable,
 )
-from citewire.edits import place_for_marker
+from citewire.edits import find_marker_point
 from citewire.model import Citation, Native, Source, SourceRef, Span, SpanOrigin
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
-__all__ = ["Find", "Listed", "cite_list", "fit_to_list", "numbers_in", "origin_of", "reading"]
+__all__ = ["MarkerFinder", "ListedReference", "cite_list", "fit_to_list", "find_number_markers", "origin_of", "snapshot_list"]
 
 
-class Listed(NamedTuple):
+class ListedReference(NamedTuple):
     """An entry of the list as it was read, and its place there."""
 
     at: int
@@ -34,17 +34,17 @@ class Listed(NamedTuple):
     native: Native
 
 
-Find = Callable[[str, Mapping[str, int]], Pointers]
+MarkerFinder = Callable[[str, Mapping[str, int]], MarkerTargets]
 """The markers of a text, given what the numbers in them mean."""
 
 
-def numbers_in(text: str, labels: Mapping[str, int]) -> Pointers:
+def find_number_markers(text: str, labels: Mapping[str, int]) -> MarkerTargets:
     """Markers of plain numbers, `[1]`."""
-    return pointers(text, Labels({}, labels))
+    return find_marker_targets(text, MarkerLabels({}, labels))
 
 
 def cite_list(
-    text: str, listed: list[Listed], sources: Iterable[Source], find: Find = numbers_in
+    text: str, listed: list[ListedReference], sources: Iterable[Source], find: MarkerFinder = find_number_markers
 ) -> tuple[tuple[Citation, ...], tuple[Source, ...]]:
     """A citation for each marker, in the order of the text, then one for each entry that none names; and
     the sources in the order of their first use."""
@@ -78,11 +78,11 @@ def origin_of(citation: Citation) -> SpanOrigin:
 
 
 def fit_to_list(
-    fitting: Fitting,
+    fitting: Adaptation,
     content: Callable[[Citation], Any],
     kept: Iterable[tuple[int, Any]] | None,
     label: str,
-    find: Find = numbers_in,
+    find: MarkerFinder = find_number_markers,
 ) -> list[tuple[int | None, int]]:
     """The citations in the order of their markers, each with the number of its entry: the entries to be
     written, in order, as the place each came from and the place of a citation of it.
@@ -94,21 +94,21 @@ def fit_to_list(
     if (entries := _as_read(fitting, content)) is not None:
         return entries
     stays = [at for at, _ in kept or ()]
-    return settle(fitting, lambda trial, barred: _mark(trial, content, stays, label, find, barred))
+    return retry_until_readable(fitting, lambda trial, barred: _mark(trial, content, stays, label, find, barred))
 
 
-def reading(text: str, citations: tuple[Citation, ...]) -> Any:
+def snapshot_list(text: str, citations: tuple[Citation, ...]) -> Any:
     """What an answer is to keep as `Native.was`: by this it is known whether its list has changed."""
     return text, [(c.native and c.native.at, c.ordinal, c.marker, c.insert_at, c.claim) for c in citations]
 
 
-def _as_read(fitting: Fitting, content: Callable[[Citation], Any]) -> list[tuple[int | None, int]] | None:
+def _as_read(fitting: Adaptation, content: Callable[[Citation], Any]) -> list[tuple[int | None, int]] | None:
     """The entries of an answer whose text, list and markers are all as they were read, else None."""
     answer, dialect = fitting.answer, fitting.dialect
-    native = kept_native(answer.native, dialect)
-    if native is None or any(kept_native(citation.native, dialect) is None for citation in answer.citations):
+    native = native_for(answer.native, dialect)
+    if native is None or any(native_for(citation.native, dialect) is None for citation in answer.citations):
         return None
-    if native.was != reading(answer.text, answer.citations):
+    if native.was != snapshot_list(answer.text, answer.citations):
         return None
     contents: dict[int, Any] = {}
     entries: dict[int, int] = {}
@@ -121,34 +121,34 @@ def _as_read(fitting: Fitting, content: Callable[[Citation], Any]) -> list[tuple
 
 
 def _mark(
-    fitting: Fitting,
+    fitting: Adaptation,
     content: Callable[[Citation], Any],
     stays: list[int],
     label: str,
-    find: Find,
+    find: MarkerFinder,
     barred: set[str],
 ) -> tuple[list[tuple[int | None, int]], set[str]]:
     """Entries and markers for all but the `barred` citations, which get an entry and no marker: the entries,
     and which citations have markers that would be misread."""
-    fitting.take_markers_out(lambda citation, _: citation.id not in barred)
+    fitting.remove_markers(lambda citation, _: citation.id not in barred)
     homes, firsts = _entries(fitting, content, barred)
     places = [_place(first, fitting.dialect) for first in firsts]
-    by_number = _in_order([_wanted(*pair) for pair in zip(firsts, places, strict=True)], stays)
-    order = weave([(at, None) for at in stays], [(places[entry], entry) for entry in by_number])
+    by_number = _in_order([_wanted_number(*pair) for pair in zip(firsts, places, strict=True)], stays)
+    order = interleave([(at, None) for at in stays], [(places[entry], entry) for entry in by_number])
     numbers = {entry: number for number, entry in enumerate(order, 1) if entry is not None}
     fitting.map_citations(lambda citation: _numbered(citation, numbers[homes[citation.id]], fitting))
     labels = {str(number): entry for entry, number in numbers.items()}
     silent = {homes[name] for name in barred if name in homes}
 
-    def seen(text: str) -> Pointers:
+    def seen(text: str) -> MarkerTargets:
         return find(text, labels) if labels else {}
 
     def write_label(entry: int) -> str | None:
         return None if entry in silent else label.format(numbers[entry])
 
-    found = _unbracket_others(fitting, put_markers(fitting, homes, seen, write_label))
+    found = _unbracket_others(fitting, place_markers(fitting, homes, seen, write_label))
     _follow_the_text(fitting)
-    name_what_reads_otherwise(fitting, homes, found)
+    report_misread_markers(fitting, homes, found)
     last = {homes[citation.id]: number for number, citation in enumerate(fitting.answer.citations)}
     misread = {
         c.id for c in fitting.answer.citations if c.marker and not _is_found(c.marker, homes[c.id], found)
@@ -156,14 +156,14 @@ def _mark(
     return [(places[entry], last[entry]) for entry in by_number], misread
 
 
-def _unbracket_others(fitting: Fitting, found: Pointers) -> Pointers:
+def _unbracket_others(fitting: Adaptation, found: MarkerTargets) -> MarkerTargets:
     """Brackets of the text itself must not read as markers: no citation is made up. Parentheses do not,
     and move nothing."""
     own = {(c.marker.start, c.marker.end) for c in fitting.answer.citations if c.marker}
     others = [place for place in found if place not in own]
     if not others:
         return found
-    fitting.lose("text", "brackets that would read as markers become parentheses")
+    fitting.record_loss("text", "brackets that would read as markers become parentheses")
     (part,) = fitting.answer.parts
     text = list(part.text)
     for start, end in others:
@@ -173,12 +173,12 @@ def _unbracket_others(fitting: Fitting, found: Pointers) -> Pointers:
     return {place: entries for place, entries in found.items() if place in own}
 
 
-def _is_found(marker: Span, home: int, found: Pointers) -> bool:
+def _is_found(marker: Span, home: int, found: MarkerTargets) -> bool:
     return home in found.get((marker.start, marker.end), ())
 
 
 def _place(citation: Citation, dialect: str) -> int | None:
-    native = kept_native(citation.native, dialect)
+    native = native_for(citation.native, dialect)
     return native.at if native else None
 
 
@@ -198,7 +198,7 @@ def _in_order(wanted: list[float], stays: list[int]) -> list[int]:
     return order
 
 
-def _wanted(citation: Citation, place: int | None) -> float:
+def _wanted_number(citation: Citation, place: int | None) -> float:
     """The number that an entry is to have: that of its old place, else the one printed for it."""
     if place is not None:
         return place + 1
@@ -206,7 +206,7 @@ def _wanted(citation: Citation, place: int | None) -> float:
 
 
 def _entries(
-    fitting: Fitting, content: Callable[[Citation], Any], barred: set[str]
+    fitting: Adaptation, content: Callable[[Citation], Any], barred: set[str]
 ) -> tuple[dict[str, int], list[Citation]]:
     """Which entry each citation is of, and the first citation of each.
 
@@ -218,8 +218,8 @@ def _entries(
     seen: set[tuple[int, Span]] = set()
     for citation in fitting.answer.citations:
         place = _place(citation, fitting.dialect)
-        is_placed = citation.id not in barred and (citation.marker or place_for_marker(citation))
-        identity = (content(citation), _wanted(citation, place)) if is_placed else None
+        is_placed = citation.id not in barred and (citation.marker or find_marker_point(citation))
+        identity = (content(citation), _wanted_number(citation, place)) if is_placed else None
         home = shared.get(identity) if identity else None
         if home is None or (citation.marker and (home, citation.marker) in seen):
             home = len(firsts)
@@ -232,14 +232,14 @@ def _entries(
     return homes, firsts
 
 
-def _numbered(citation: Citation, number: int, fitting: Fitting) -> Citation:
+def _numbered(citation: Citation, number: int, fitting: Adaptation) -> Citation:
     if citation.ordinal == number:
         return citation
-    fitting.lose("ordinal", f"will read as {number}", citation=citation.id)
+    fitting.record_loss("ordinal", f"will read as {number}", citation=citation.id)
     return replace(citation, ordinal=number)
 
 
-def _follow_the_text(fitting: Fitting) -> None:
+def _follow_the_text(fitting: Adaptation) -> None:
     """The citations in the order in which a reader will find them."""
 
     def place(citation: Citation) -> tuple[bool, int, int]:
@@ -248,5 +248,5 @@ def _follow_the_text(fitting: Fitting) -> None:
 
     ordered = tuple(sorted(fitting.answer.citations, key=place))
     if [citation.id for citation in ordered] != [citation.id for citation in fitting.answer.citations]:
-        fitting.lose("order", "citations follow the text")
+        fitting.record_loss("order", "citations follow the text")
     fitting.answer = replace(fitting.answer, citations=ordered)

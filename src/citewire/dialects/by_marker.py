@@ -11,22 +11,22 @@ from msgspec.structs import replace
 
 from citewire.markers import Marker, find_markers
 from citewire.model import Answer, Citation, Span
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 __all__ = [
-    "Labels",
-    "Names",
-    "Pointers",
-    "Record",
-    "arrange",
+    "MarkerLabels",
+    "UniqueIds",
+    "MarkerTargets",
+    "MarkedRecord",
+    "order_by_record",
     "assign_records",
-    "join",
-    "loose_markers",
-    "name_what_reads_otherwise",
-    "pointers",
-    "put_markers",
+    "find_record_markers",
+    "find_unowned_markers",
+    "report_misread_markers",
+    "find_marker_targets",
+    "place_markers",
     "rename_records",
-    "settle",
+    "retry_until_readable",
     "write_markers",
 ]
 
@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Labels(NamedTuple):
+class MarkerLabels(NamedTuple):
     """Which record a marker means: footnotes by their label, all others by number."""
 
     footnotes: Mapping[str, int]
@@ -44,7 +44,7 @@ class Labels(NamedTuple):
 _KINDS = frozenset({"footnote", "number", "cite", "link"})
 
 
-def pointers(text: str, labels: Labels) -> Pointers:
+def find_marker_targets(text: str, labels: MarkerLabels) -> MarkerTargets:
     """The markers of `text` that point to records, by their place, and those records."""
     found: dict[tuple[int, int], set[int]] = {}
     for start, end, kind, names in find_markers(text, labels.numbers):
@@ -56,7 +56,7 @@ def pointers(text: str, labels: Labels) -> Pointers:
     return found
 
 
-def loose_markers(answer: Answer) -> Iterator[Marker]:
+def find_unowned_markers(answer: Answer) -> Iterator[Marker]:
     """What stands in the text as if it were a marker, and is none of a citation's: no record may be called
     what it says, or a citation would be made up."""
     text = answer.text
@@ -64,12 +64,12 @@ def loose_markers(answer: Answer) -> Iterator[Marker]:
     return (marker for marker in find_markers(text) if marker[:2] not in own) if "[" in text else iter(())
 
 
-def join(text: str, labels: Labels) -> dict[int, list[Span]]:
+def find_record_markers(text: str, labels: MarkerLabels) -> dict[int, list[Span]]:
     """The markers of each record, in the order of the text."""
-    return _by_record(pointers(text, labels))
+    return _by_record(find_marker_targets(text, labels))
 
 
-def _by_record(found: Pointers) -> dict[int, list[Span]]:
+def _by_record(found: MarkerTargets) -> dict[int, list[Span]]:
     by_record: dict[int, list[Span]] = defaultdict(list)
     for (start, end), records in found.items():
         span = Span(0, start, end)
@@ -78,13 +78,13 @@ def _by_record(found: Pointers) -> dict[int, list[Span]]:
     return by_record
 
 
-class Names:
+class UniqueIds:
     """Ids for citations: the record's own, and `id.2`, `id.3` where it is used or taken again."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def give(self, name: str) -> str:
+    def assign(self, name: str) -> str:
         given = name
         while given in self._next:
             self._next[name] += 1
@@ -92,7 +92,7 @@ class Names:
         self._next[given] = 1
         return given
 
-    def would_give(self, name: str) -> str:
+    def preview(self, name: str) -> str:
         """What `give` would, if it were asked."""
         given, number = name, self._next.get(name, 0)
         while given in self._next:
@@ -101,7 +101,7 @@ class Names:
         return given
 
 
-class Record(NamedTuple):
+class MarkedRecord(NamedTuple):
     """A record to be written, and the citations that share it."""
 
     id: str
@@ -109,15 +109,15 @@ class Record(NamedTuple):
     citations: list[Citation]
 
 
-def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[Record]:
+def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[MarkedRecord]:
     """A record for each citation; those that differ only in their markers share one."""
-    records: list[Record] = []
-    shared: dict[Any, Record] = {}
+    records: list[MarkedRecord] = []
+    shared: dict[Any, MarkedRecord] = {}
     for citation in citations:
         identity = (citation.ordinal, content(citation)) if citation.marker else None
         record = shared.get(identity) if identity else None
         if record is None:
-            record = Record(citation.id, citation.ordinal, [])
+            record = MarkedRecord(citation.id, citation.ordinal, [])
             records.append(record)
             if identity:
                 shared[identity] = record
@@ -125,32 +125,32 @@ def assign_records(citations: Iterable[Citation], content: Callable[[Citation], 
     return records
 
 
-def rename_records(records: list[Record], names: Mapping[str, str], fitting: Fitting) -> list[Record]:
+def rename_records(records: list[MarkedRecord], names: Mapping[str, str], fitting: Adaptation) -> list[MarkedRecord]:
     """The records with their citations under new ids, and their own after the first of them."""
     if all(old == new for old, new in names.items()):
         return records
-    fitting.rename([names[citation.id] for citation in fitting.answer.citations])
+    fitting.rename_citations([names[citation.id] for citation in fitting.answer.citations])
     renamed = [
         [replace(citation, id=names[citation.id]) for citation in record.citations] for record in records
     ]
     return [
-        Record(citations[0].id, record.ordinal, citations)
+        MarkedRecord(citations[0].id, record.ordinal, citations)
         for record, citations in zip(records, renamed, strict=True)
     ]
 
 
-def arrange(records: list[Record], fitting: Fitting) -> None:
+def order_by_record(records: list[MarkedRecord], fitting: Adaptation) -> None:
     """The citations in the order of their records, which is how a reader will find them."""
     grouped = [citation for record in records for citation in record.citations]
     if [citation.id for citation in fitting.answer.citations] != [citation.id for citation in grouped]:
-        fitting.lose("order", "citations are grouped by what they cite")
+        fitting.record_loss("order", "citations are grouped by what they cite")
     fitting.answer = replace(fitting.answer, citations=tuple(grouped))
 
 
 def write_markers(
-    fitting: Fitting,
-    records: list[Record],
-    labels: Labels,
+    fitting: Adaptation,
+    records: list[MarkedRecord],
+    labels: MarkerLabels,
     label: Callable[[int], str | None],
     *,
     padded: bool = False,
@@ -161,23 +161,23 @@ def write_markers(
     in front of them.
     """
     homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
-    found = put_markers(fitting, homes, lambda text: pointers(text, labels), label, padded=padded)
+    found = place_markers(fitting, homes, lambda text: find_marker_targets(text, labels), label, padded=padded)
     _follow_the_text(fitting, [len(record.citations) for record in records])
-    name_what_reads_otherwise(fitting, homes, found)
+    report_misread_markers(fitting, homes, found)
 
 
-Pointers = dict[tuple[int, int], set[int]]
+MarkerTargets = dict[tuple[int, int], set[int]]
 """Markers by their place, and the records that each points to."""
 
 
-def put_markers(
-    fitting: Fitting,
+def place_markers(
+    fitting: Adaptation,
     homes: Mapping[str, int],
-    find: Callable[[str], Pointers],
+    find: Callable[[str], MarkerTargets],
     label: Callable[[int], str | None],
     *,
     padded: bool = False,
-) -> Pointers:
+) -> MarkerTargets:
     """As `write_markers`, for citations by the record that is their home: what a reader will `find`."""
     sharing: dict[Span, set[int]] = defaultdict(set)
     for citation in fitting.answer.citations:
@@ -190,7 +190,7 @@ def put_markers(
         marker = citation.marker
         return marker is not None and found.get((marker.start, marker.end)) == sharing[marker]
 
-    fitting.take_markers_out(stays)
+    fitting.remove_markers(stays)
     fitting.insert_markers(lambda citation: label(homes[citation.id]), padded=padded)
     return found if fitting.answer.text == text else find(fitting.answer.text)
 
@@ -199,7 +199,7 @@ def put_markers(
 _TRIES = 3
 
 
-def settle(fitting: Fitting, mark: Callable[[Fitting, set[str]], tuple[T, set[str]]]) -> T:
+def retry_until_readable(fitting: Adaptation, mark: Callable[[Adaptation, set[str]], tuple[T, set[str]]]) -> T:
     """What `mark` gives once a reader will find all the markers that it writes.
 
     It gets the citations that are to have none, and tells those whose markers would be misread.
@@ -211,13 +211,13 @@ def settle(fitting: Fitting, mark: Callable[[Fitting, set[str]], tuple[T, set[st
         trial = fitting.fork()
         result, misread = mark(trial, barred)
         if not misread or barred == everything:
-            fitting.become(trial)
+            fitting.adopt(trial)
             return result
         tries += 1
         barred = barred | misread if tries < _TRIES else everything
 
 
-def _follow_the_text(fitting: Fitting, sizes: list[int]) -> None:
+def _follow_the_text(fitting: Adaptation, sizes: list[int]) -> None:
     """The citations of one record in the order of their markers, which is how a reader will find them."""
     ordered: list[Citation] = []
     at = 0
@@ -227,17 +227,17 @@ def _follow_the_text(fitting: Fitting, sizes: list[int]) -> None:
         at += size
     if not any(map(is_not, ordered, fitting.answer.citations)):
         return
-    fitting.lose("order", "the markers of one record follow the text")
+    fitting.record_loss("order", "the markers of one record follow the text")
     names = [citation.id for citation in fitting.answer.citations]
     fitting.answer = replace(fitting.answer, citations=tuple(ordered))
-    fitting.rename(names)
+    fitting.rename_citations(names)
 
 
 def _marker_start(citation: Citation) -> int:
     return citation.marker.start if citation.marker else -1
 
 
-def name_what_reads_otherwise(fitting: Fitting, homes: Mapping[str, int], found: Pointers) -> None:
+def report_misread_markers(fitting: Adaptation, homes: Mapping[str, int], found: MarkerTargets) -> None:
     """Brackets of the text itself can read as markers, and markers can stand in code."""
     read = _by_record(found)
     wanted: dict[int, list[Span]] = defaultdict(list)
@@ -249,5 +249,5 @@ def name_what_reads_otherwise(fitting: Fitting, homes: Mapping[str, int], found:
     for record, name in firsts.items():
         spans, seen = wanted.get(record, []), read.get(record, [])
         if spans != seen:
-            fitting.lose("marker", "the text around it reads otherwise", citation=name)
-            fitting.lose("text", "some of it reads as a marker, or a marker as text")
+            fitting.record_loss("marker", "the text around it reads otherwise", citation=name)
+            fitting.record_loss("text", "some of it reads as a marker, or a marker as text")

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
+    DialectOptions,
     get_at,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
@@ -22,25 +22,25 @@ from citewire.dialects.base import (
 )
 from citewire.dialects.by_annotation import (
     AnnotationReader,
-    At,
-    Entry,
-    cited_link,
+    AnnotationPath,
+    AnnotationWriter,
+    make_link_citation,
     find_link,
     fit_links,
-    fit_to_web,
+    require_web_sources,
     is_marker,
-    link,
+    format_link,
     origin_of,
-    over,
+    overlay_nonempty,
     span_fields,
     unit_of,
-    without_claim_and_point,
+    drop_claim_and_point,
     write_annotations,
 )
-from citewire.dialects.by_completion import messages, put_message, read_id
+from citewire.dialects.by_completion import list_messages, put_message, read_id
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, SourceRef, Written
-from citewire.shape import Fitting, Room
+from citewire.shape import Adaptation, SupportedFields
 from citewire.text import Offsets, Unit
 
 __all__ = ["MessageReader", "read_messages", "write_message"]
@@ -49,10 +49,10 @@ UNIT: Unit = "codepoints"
 _KIND = "url_citation"
 
 
-def read_messages(payload: Any, options: Options, reads: type[MessageReader]) -> tuple[Answer, ...]:
+def read_messages(payload: Any, options: DialectOptions, reads: type[MessageReader]) -> tuple[Answer, ...]:
     """An answer for each choice."""
     answers: list[Answer] = []
-    for path, message in messages(payload):
+    for path, message in list_messages(payload):
         reader = reads(options.unit or UNIT)
         where = path_text(path)
         text = optional(message, "content", str, where)
@@ -65,7 +65,7 @@ def read_messages(payload: Any, options: Options, reads: type[MessageReader]) ->
 class MessageReader(AnnotationReader):
     """Reads the annotations of a message."""
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         if (kind := require(entry, "type", str)) != _KIND:
             raise ShapeError(f"unknown annotation type {kind!r}", ".type")
         try:
@@ -77,23 +77,23 @@ class MessageReader(AnnotationReader):
         url = require(cited, "url", str)
         found = find_link(cited, offsets, self.unit, url)
         ref = SourceRef(self.source(url, cited))
-        return cited_link(self.next_id, ref, found, part, offsets.text, native)
+        return make_link_citation(self.next_id, ref, found, part, offsets.text, native)
 
     def source(self, url: str, cited: Json) -> str:
         """The id of the source that an annotation names."""
         return self.sources.add("web", url, optional(cited, "title", str) or None)
 
 
-def write_message(answer: Answer, options: Options, dialect: str, room: Room, envelope: Json) -> Written:
+def write_message(answer: Answer, options: DialectOptions, dialect: str, room: SupportedFields, envelope: Json) -> Written:
     """`answer` as a message with annotations, in a completion that says what `envelope` does."""
-    fitting = fit_to_web(answer, dialect)
+    fitting = require_web_sources(answer, dialect)
     fitting.join_parts()
     _drop_empty_titles(fitting)
     fit_links(
         fitting,
         lambda citation, text: is_marker(text),
-        lambda citation: link(fitting.sources[citation.refs[0].source_id]),
-        lambda citation: without_claim_and_point(citation, fitting),
+        lambda citation: format_link(fitting.sources[citation.refs[0].source_id]),
+        lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(
         room | {"claim"},  # the ones that are left were read from annotations
@@ -107,26 +107,26 @@ def write_message(answer: Answer, options: Options, dialect: str, room: Room, en
         span = {} if same_place else span_fields(citation, offsets, unit)
         source = sources[citation.refs[0].source_id]
         fields = span | {"title": source.title or "", "url": source.url}
-        cited = over(raw.get(_KIND) or {}, fields)
+        cited = overlay_nonempty(raw.get(_KIND) or {}, fields)
         if "source.snippet" in room:
             cited = overlay(cited, {"content": source.snippet})
         return raw | {"type": _KIND, _KIND: cited}
 
-    native = kept_native(fit.native, dialect)
+    native = native_for(fit.native, dialect)
     raw: Json = get_at(native.raw, native.at) if native else {}
     message = overlay(raw, _message(fit, raw, dialect, entry))
     new = {} if native else envelope
     return Written(put_message(native, fit.id, message, new), tuple(fitting.losses))
 
 
-def _drop_empty_titles(fitting: Fitting) -> None:
+def _drop_empty_titles(fitting: Adaptation) -> None:
     for source in fitting.cited_sources():
         if source.title == "":
-            fitting.lose("source.title", "an empty one reads as none", source=source.id)
+            fitting.record_loss("source.title", "an empty one reads as none", source=source.id)
             fitting.sources[source.id] = replace(source, title=None)
 
 
-def _message(answer: Answer, raw: Json, dialect: str, entry: Entry) -> Json:
+def _message(answer: Answer, raw: Json, dialect: str, entry: AnnotationWriter) -> Json:
     """The text and its annotations; a message without text stays so while there is none."""
     if not answer.parts:
         return {}

@@ -9,27 +9,27 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from citewire.dialects.by_marker import (
-    Labels,
-    Names,
-    Record,
-    arrange,
+    MarkerLabels,
+    UniqueIds,
+    MarkedRecord,
+    order_by_record,
     assign_records,
-    join,
-    loose_markers,
+    find_record_markers,
+    find_unowned_markers,
     rename_records,
-    settle,
+    retry_until_readable,
     write_markers,
 )
 from citewire.model import Answer, Citation, Native, SourceRef, SpanOrigin
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
-__all__ = ["Numbered", "cite_numbers", "number_records", "origin_of"]
+__all__ = ["NumberedEntry", "cite_numbers", "number_records", "origin_of"]
 
 # A marker has room for no more.
 _LARGEST = 999_999
 
 
-class Numbered(NamedTuple):
+class NumberedEntry(NamedTuple):
     """A record as it was read."""
 
     number: int
@@ -37,15 +37,15 @@ class Numbered(NamedTuple):
     native: Native
 
 
-def cite_numbers(text: str, records: list[Numbered]) -> Iterator[Citation]:
+def cite_numbers(text: str, records: list[NumberedEntry]) -> Iterator[Citation]:
     """A citation for each marker of each record, and one for a record that no marker names."""
-    names = Names()
-    markers = join(text, _labels(record.number for record in records)) if records else {}
+    names = UniqueIds()
+    markers = find_record_markers(text, _labels(record.number for record in records)) if records else {}
     for at, (number, ref, native) in enumerate(records):
-        first = names.give(f"c{number}")
+        first = names.assign(f"c{number}")
         for again, marker in enumerate(markers.get(at) or [None]):
             yield Citation(
-                names.give(first) if again else first,
+                names.assign(first) if again else first,
                 (ref,),
                 number,
                 marker=marker,
@@ -59,16 +59,16 @@ def origin_of(citation: Citation) -> SpanOrigin:
     return "exact" if citation.marker else "unknown"
 
 
-def _labels(numbers: Iterable[int]) -> Labels:
+def _labels(numbers: Iterable[int]) -> MarkerLabels:
     """The first record of a number is the one that a marker means."""
     table: dict[str, int] = {}
     for at, number in enumerate(numbers):
         table.setdefault(str(number), at)
-    return Labels({}, table)
+    return MarkerLabels({}, table)
 
 
 def number_records(
-    fitting: Fitting,
+    fitting: Adaptation,
     content: Callable[[Citation], Any],
     number: Callable[[Citation], int | None],
     taken: Iterable[int] = (),
@@ -79,7 +79,7 @@ def number_records(
     `content` is what makes two citations the same record, `number` the number that a record came with,
     which it keeps while it is the citation's own. Others get theirs unless it is `taken`, else a free one.
     """
-    if (as_it_is := _standing(fitting, content, number)) is not None:
+    if (as_it_is := _unchanged_numbers(fitting, content, number)) is not None:
         return as_it_is
     loose = _loose_numbers(fitting)
     used = {*taken, *loose}
@@ -88,16 +88,16 @@ def number_records(
         wanted = citation.ordinal
         return wanted is not None and wanted not in loose and wanted == number(citation)
 
-    def mark(trial: Fitting, barred: set[str]) -> tuple[list[tuple[int, int]], set[str]]:
+    def mark(trial: Adaptation, barred: set[str]) -> tuple[list[tuple[int, int]], set[str]]:
         marked = _mark(trial, content, keeps, used, barred)
         sizes = [(given, len(ids)) for given, ids in marked]
         return sizes, _misread(trial.answer, marked)
 
-    return settle(fitting, mark)
+    return retry_until_readable(fitting, mark)
 
 
-def _standing(
-    fitting: Fitting, content: Callable[[Citation], Any], number: Callable[[Citation], int | None]
+def _unchanged_numbers(
+    fitting: Adaptation, content: Callable[[Citation], Any], number: Callable[[Citation], int | None]
 ) -> list[tuple[int, int]] | None:
     """As `number_records`, where all numbers and markers can stay: nothing is to be written into the text."""
     citations = fitting.answer.citations
@@ -106,22 +106,22 @@ def _standing(
     if any(c.ordinal is None or c.ordinal != number(c) for c in citations):
         return None
     records = assign_records(citations, content)
-    found = join(fitting.answer.text, _labels(record.ordinal or 0 for record in records)) if records else {}
+    found = find_record_markers(fitting.answer.text, _labels(record.ordinal or 0 for record in records)) if records else {}
     for at, record in enumerate(records):
         if [citation.marker for citation in record.citations if citation.marker] != found.get(at, []):
             return None
-    arrange(rename_records(records, _names(records), fitting), fitting)
+    order_by_record(rename_records(records, _names(records), fitting), fitting)
     return [(record.ordinal or 0, len(record.citations)) for record in records]
 
 
-def _loose_numbers(fitting: Fitting) -> set[int]:
+def _loose_numbers(fitting: Adaptation) -> set[int]:
     """Numbers that stand in the text as if they were markers, and are none of a citation's."""
-    loose = (marker for marker in loose_markers(fitting.answer) if marker.kind != "footnote")
+    loose = (marker for marker in find_unowned_markers(fitting.answer) if marker.kind != "footnote")
     return {int(label) for marker in loose for label in marker.labels if label.isdecimal()}
 
 
 def _mark(
-    fitting: Fitting,
+    fitting: Adaptation,
     content: Callable[[Citation], Any],
     keeps: Callable[[Citation], bool],
     taken: set[int],
@@ -133,7 +133,7 @@ def _mark(
     def same(citation: Citation) -> Any:
         return citation.id if citation.id in barred else content(citation)
 
-    fitting.take_markers_out(lambda citation, _: citation.id not in barred)
+    fitting.remove_markers(lambda citation, _: citation.id not in barred)
     records = assign_records(fitting.answer.citations, same)
     kept = [record.ordinal or 0 for record in records if keeps(record.citations[0])]
     given = taken.union(kept)
@@ -141,7 +141,7 @@ def _mark(
     ids = [[citation.id for citation in record.citations] for record in records]
     records = [_numbered(record, keeps, given, free, fitting) for record in records]
     records = rename_records(records, _names(records), fitting)
-    arrange(records, fitting)
+    order_by_record(records, fitting)
     numbers = [record.ordinal or 0 for record in records]
 
     def label(at: int) -> str | None:
@@ -153,7 +153,7 @@ def _mark(
 
 def _misread(answer: Answer, marked: list[tuple[int, list[str]]]) -> set[str]:
     """Citations of records whose markers a reader would not find as they are."""
-    found = join(answer.text, _labels(number for number, _ in marked)) if marked else {}
+    found = find_record_markers(answer.text, _labels(number for number, _ in marked)) if marked else {}
     misread: set[str] = set()
     at = 0
     for place, (_, ids) in enumerate(marked):
@@ -165,29 +165,29 @@ def _misread(answer: Answer, marked: list[tuple[int, list[str]]]) -> set[str]:
 
 
 def _numbered(
-    record: Record,
+    record: MarkedRecord,
     keeps: Callable[[Citation], bool],
     given: set[int],
     free: Iterator[int],
-    fitting: Fitting,
-) -> Record:
+    fitting: Adaptation,
+) -> MarkedRecord:
     wanted = record.ordinal
     if keeps(record.citations[0]):
         return record
     if wanted is None or wanted in given or not 0 < wanted <= _LARGEST:
         wanted = next(free)
         for citation in record.citations:
-            fitting.lose("ordinal", f"will read as {wanted}", citation=citation.id)
+            fitting.record_loss("ordinal", f"will read as {wanted}", citation=citation.id)
     given.add(wanted)
-    return Record(record.id, wanted, [replace(citation, ordinal=wanted) for citation in record.citations])
+    return MarkedRecord(record.id, wanted, [replace(citation, ordinal=wanted) for citation in record.citations])
 
 
-def _names(records: list[Record]) -> dict[str, str]:
+def _names(records: list[MarkedRecord]) -> dict[str, str]:
     """What a reader will call the citations, by what they are called."""
-    names = Names()
+    names = UniqueIds()
     given: dict[str, str] = {}
     for record in records:
-        first = names.give(f"c{record.ordinal}")
+        first = names.assign(f"c{record.ordinal}")
         for again, citation in enumerate(record.citations):
-            given[citation.id] = names.give(first) if again else first
+            given[citation.id] = names.assign(first) if again else first
     return given

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import weave
-from citewire.edits import place_for_marker
+from citewire.dialects.base import interleave
+from citewire.edits import find_marker_point
 from citewire.model import Answer, Citation, Point
-from citewire.shape import Fitting
-from citewire.text import common_prefix
+from citewire.shape import Adaptation
+from citewire.text import common_prefix_length
 
-__all__ = ["Item", "by_place", "fit_points", "offset_of", "write_items"]
+__all__ = ["InlineItem", "group_by_point", "fit_points", "offset_of", "write_items"]
 
 
-class Item(NamedTuple):
+class InlineItem(NamedTuple):
     """An item as it came: with the text it shows, None where it shows none; `is_cited` for a citation."""
 
     raw: Any
@@ -26,22 +26,22 @@ class Item(NamedTuple):
     is_cited: bool = False
 
 
-def fit_points(fitting: Fitting) -> None:
+def fit_points(fitting: Adaptation) -> None:
     """A point for every citation: where its marker was, else behind its claim, else at the very end."""
-    fitting.take_markers_out()
+    fitting.remove_markers()
     parts = fitting.answer.parts
     end = Point(len(parts) - 1, len(parts[-1].text)) if parts else Point(0, 0)
 
     def fitted(citation: Citation) -> Citation:
         if citation.insert_at is not None:
             return citation
-        fitting.lose("insert_at", "required: set to the end of what is cited", citation=citation.id)
-        return replace(citation, insert_at=place_for_marker(citation) or end)
+        fitting.record_loss("insert_at", "required: set to the end of what is cited", citation=citation.id)
+        return replace(citation, insert_at=find_marker_point(citation) or end)
 
     fitting.map_citations(fitted)
 
 
-def by_place(answer: Answer) -> list[list[Citation]]:
+def group_by_point(answer: Answer) -> list[list[Citation]]:
     """The citations of each part, in the order of their points."""
     found: list[list[Citation]] = [[] for _ in answer.parts]
     for citation in answer.citations:
@@ -59,7 +59,7 @@ def offset_of(citation: Citation) -> int:
 
 def write_items(
     text: str,
-    old: list[Item],
+    old: list[InlineItem],
     cited: list[tuple[int, int | None, Any]],
     show: Callable[[Any, str], Any],
 ) -> list[Any]:
@@ -68,7 +68,7 @@ def write_items(
     What showed no text stays where it was, and so do the items of text that has not changed; where one is
     to be cut, and for text that is new, `show` makes an item that shows it, like the one that it is given.
     """
-    pieces, still = _kept(text, old)
+    pieces, still = _unchanged_items(text, old)
     between: dict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for offset, at, raw in still:
         between[offset][0].append((at, raw))
@@ -80,7 +80,7 @@ def write_items(
     start, end, raw = next(waiting)
     for low, high in pairwise([*sorted(edges), len(text) + 1]):
         if low in between:
-            out += weave(*between[low])
+            out += interleave(*between[low])
         while end <= low < len(text):
             start, end, raw = next(waiting)
         if low < len(text):
@@ -88,11 +88,11 @@ def write_items(
     return out
 
 
-def _kept(text: str, old: list[Item]) -> tuple[list[tuple[int, int, Any]], list[tuple[int, int, Any]]]:
+def _unchanged_items(text: str, old: list[InlineItem]) -> tuple[list[tuple[int, int, Any]], list[tuple[int, int, Any]]]:
     """The items that still show what they did, by their edges, and those that showed nothing, by offset."""
     before = "".join(item.text or "" for item in old)
-    same = common_prefix(before, text)
-    tail = common_prefix(before[same:][::-1], text[same:][::-1])
+    same = common_prefix_length(before, text)
+    tail = common_prefix_length(before[same:][::-1], text[same:][::-1])
     pieces: list[tuple[int, int, Any]] = []
     still: list[tuple[int, int, Any]] = []
     for number, (start, end, item) in enumerate(_edges(old)):
@@ -106,7 +106,7 @@ def _kept(text: str, old: list[Item]) -> tuple[list[tuple[int, int, Any]], list[
     return pieces, still
 
 
-def _edges(items: list[Item]) -> Iterator[tuple[int, int, Item]]:
+def _edges(items: list[InlineItem]) -> Iterator[tuple[int, int, InlineItem]]:
     at = 0
     for item in items:
         start, at = at, at + len(item.text or "")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, is_list, is_object, kept_native, optional, overlay, require, weave
-from citewire.dialects.by_annotation import AnnotationReader, Entry, write_annotations
+from citewire.dialects.base import Json, is_list, is_object, native_for, optional, overlay, require, interleave
+from citewire.dialects.by_annotation import AnnotationReader, AnnotationWriter, write_annotations
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
-__all__ = ["by_part", "family", "read_response", "write_response"]
+__all__ = ["group_by_part", "find_response_dialect", "read_response", "write_response"]
 
 
-def family(response: Any) -> str | None:
+def find_response_dialect(response: Any) -> str | None:
     """Whose response this is: one place decides, so that no two dialects claim the same one."""
     if not is_object(response) or response.get("object") != "response" or not is_list(response.get("output")):
         return None
@@ -32,7 +32,7 @@ def read_response(response: Json, reader: AnnotationReader) -> Answer:
 
 def _read_message(item: Json, number: int, reader: AnnotationReader) -> None:
     where = f"$.output[{number}]"
-    contents = reader.problems.guard(lambda: where, require, item, "content", list)
+    contents = reader.problems.try_read(lambda: where, require, item, "content", list)
     for at, content in enumerate(contents or ()):
         if is_object(content) and content.get("type") == "output_text":
             place = f"{where}.content[{at}]"
@@ -42,18 +42,18 @@ def _read_message(item: Json, number: int, reader: AnnotationReader) -> None:
                 reader.problems.add(place, ShapeError("text is missing or not a string", ".text"))
 
 
-def by_part(answer: Answer, dialect: str) -> list[list[Citation]]:
+def group_by_part(answer: Answer, dialect: str) -> list[list[Citation]]:
     """A citation without a place goes where it came from, else with the one before it."""
     homes = {
         native.at: number
         for number, part in enumerate(answer.parts)
-        if (native := kept_native(part.native, dialect))
+        if (native := native_for(part.native, dialect))
     }
     found: list[list[Citation]] = [[] for _ in answer.parts]
     home = 0
     for citation in answer.citations:
         place = citation.marker or citation.insert_at or citation.claim
-        native = kept_native(citation.native, dialect)
+        native = native_for(citation.native, dialect)
         if place is not None:
             home = place.part
         elif native is not None:
@@ -62,13 +62,13 @@ def by_part(answer: Answer, dialect: str) -> list[list[Citation]]:
     return found
 
 
-def write_response(answer: Answer, fitting: Fitting, envelope: Json, entry: Entry) -> Json:
+def write_response(answer: Answer, fitting: Adaptation, envelope: Json, entry: AnnotationWriter) -> Json:
     """The finished answer as a response, over the one that was kept, else in a new `envelope`."""
     dialect = fitting.dialect
-    native = kept_native(answer.native, dialect)
+    native = native_for(answer.native, dialect)
     contents: list[tuple[Native | None, Json]] = []
     for part, citations in zip(answer.parts, fitting.groups(), strict=True):
-        kept = kept_native(part.native, dialect)
+        kept = native_for(part.native, dialect)
         fields = {"text": part.text, **write_annotations(part, citations, dialect, entry)}
         content = overlay(kept.raw if kept else {"type": "output_text"}, fields)
         contents.append((kept if native else None, content))
@@ -94,7 +94,7 @@ def _output(old: list[Any], contents: list[tuple[Native | None, Json]]) -> list[
             others = tuple(
                 (at, content) for at, content in enumerate(item["content"]) if not _is_text(content)
             )
-            output.append({**item, "content": weave(others, by_item[number])})
+            output.append({**item, "content": interleave(others, by_item[number])})
         elif not _is_message(item) or not any(map(_is_text, item["content"])):
             output.append(item)
     if len(old) in by_item:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from citewire.dialects.base import Json, Problems, Sources, kept_native, weave
+from citewire.dialects.base import Json, ProblemList, SourceRegistry, native_for, interleave
 from citewire.errors import InputError
 from citewire.model import Answer, Citation, Native, Point, Source, SourceKind, SourceRef, Span, SpanOrigin
-from citewire.shape import Fitting, Room
+from citewire.shape import Adaptation, SupportedFields
 
-__all__ = ["EntryReader", "Kept", "Use", "finish", "fit_to_entries", "kept_entry", "write_entries"]
+__all__ = ["EntryReader", "OriginalEntry", "SourceUse", "finish_entries", "fit_to_entries", "original_entry", "write_entries"]
 
 
-class Use(NamedTuple):
+class SourceUse(NamedTuple):
     """A place where a source is used."""
 
     claim: Span | None
@@ -21,7 +21,7 @@ class Use(NamedTuple):
     origin: SpanOrigin
 
 
-class Kept(NamedTuple):
+class OriginalEntry(NamedTuple):
     """An entry as it came, and the use of it that a citation was read from."""
 
     entry: Json
@@ -35,13 +35,13 @@ class EntryReader:
     def __init__(
         self,
         dialect: str,
-        source: Callable[[Any, Sources], str],
+        source: Callable[[Any, SourceRegistry], str],
         uses: Callable[[Json], list[Any] | None],
         uses_at: str,
-        place: Callable[[Any], Use],
+        place: Callable[[Any], SourceUse],
     ) -> None:
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.citations: list[Citation] = []
         self.kept: list[tuple[int, Any]] = []
         self._dialect = dialect
@@ -60,12 +60,12 @@ class EntryReader:
             self.kept.append((number, entry))
             return
         ref = (SourceRef(source_id),)
-        uses = self.problems.guard(lambda: where, self._uses, entry)
+        uses = self.problems.try_read(lambda: where, self._uses, entry)
         if not uses:
             name = f"c{len(self.citations) + 1}"
-            self.citations.append(Citation(name, ref, native=Native(self._dialect, Kept(entry), (number, 0))))
+            self.citations.append(Citation(name, ref, native=Native(self._dialect, OriginalEntry(entry), (number, 0))))
             return
-        found: list[Use | None] = []
+        found: list[SourceUse | None] = []
         for at, use in enumerate(uses):
             try:
                 found.append(self._place(use))
@@ -76,11 +76,11 @@ class EntryReader:
         if len(kept) == len(uses):
             self.kept.append((number, entry))
             if len(self.sources) > known:
-                self.sources.forget(known)
+                self.sources.truncate(known)
         for at, use in enumerate(found):
             if use is not None:
                 was = (use.claim, use.point) if use.origin == "repaired" else None
-                native = Native(self._dialect, Kept(entry, uses[at]), (number, at), kept, was)
+                native = Native(self._dialect, OriginalEntry(entry, uses[at]), (number, at), kept, was)
                 self.citations.append(
                     Citation(
                         f"c{len(self.citations) + 1}",
@@ -102,7 +102,7 @@ def _origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOri
     """What a reader will make of a place: a repaired one that did not move is repaired again."""
 
     def origin(citation: Citation) -> SpanOrigin:
-        native = kept_native(citation.native, dialect) if same_text else None
+        native = native_for(citation.native, dialect) if same_text else None
         place = (citation.claim, citation.insert_at)
         if native is not None and citation.span_origin == "repaired" and native.was == place:
             return "repaired"
@@ -111,7 +111,7 @@ def _origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOri
     return origin
 
 
-def _need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool]) -> None:
+def _need_url(fitting: Adaptation, may_do_without: Callable[[Citation], bool]) -> None:
     """A source without a URL is refused."""
 
     def why(citation: Citation, source: Source) -> str | None:
@@ -119,28 +119,28 @@ def _need_url(fitting: Fitting, may_do_without: Callable[[Citation], bool]) -> N
             return None
         return f"Salesforce needs a URL, and {source.label} has none"
 
-    fitting.refuse_sources(why)
+    fitting.drop_sources(why)
 
 
 def fit_to_entries(
     answer: Answer,
     dialect: str,
-    fit_place: Callable[[Citation, Fitting], Citation],
+    fit_place: Callable[[Citation, Adaptation], Citation],
     may_do_without_url: Callable[[Citation], bool] = lambda citation: False,
-) -> Fitting:
+) -> Adaptation:
     """An answer as one text without markers, every citation with one source that has a URL."""
-    fitting = Fitting(answer, dialect)
-    fitting.need_text()
+    fitting = Adaptation(answer, dialect)
+    fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     _need_url(fitting, may_do_without_url)
     fitting.split_refs()
-    fitting.markers_become_claims()
+    fitting.turn_markers_into_claims()
     fitting.map_citations(lambda citation: fit_place(citation, fitting))
     return fitting
 
 
-def finish(fitting: Fitting, room: Room, *, same_text: bool) -> Answer:
+def finish_entries(fitting: Adaptation, room: SupportedFields, *, same_text: bool) -> Answer:
     """The answer as a reader of entries will see it."""
     return fitting.finish(
         room,
@@ -166,36 +166,36 @@ def write_entries(
     sources = {source.id: source for source in answer.sources}
     written: list[tuple[int | None, Any]] = []
     for group in groups:
-        native = kept_native(group[0].native, dialect)
+        native = native_for(group[0].native, dialect)
         uses = None
         if group[0].insert_at:
-            uses = weave(
+            uses = interleave(
                 native.kept if native else None,
                 [_written_use(citation, dialect, use, same_text) for citation in group],
             )
         source = sources[group[0].refs[0].source_id]
-        raw = kept_entry(group[0], dialect) or {}
+        raw = original_entry(group[0], dialect) or {}
         written.append((native.at[0] if native else None, entry(raw, source, uses)))
-    whole = kept_native(answer.native, dialect)
-    return weave(whole.kept if whole else None, written)
+    whole = native_for(answer.native, dialect)
+    return interleave(whole.kept if whole else None, written)
 
 
-def kept_entry(citation: Citation, dialect: str) -> Json | None:
+def original_entry(citation: Citation, dialect: str) -> Json | None:
     """The entry that a citation was read from."""
-    native = kept_native(citation.native, dialect)
+    native = native_for(citation.native, dialect)
     if native is None:
         return None
-    kept: Kept = native.raw
+    kept: OriginalEntry = native.raw
     return kept.entry
 
 
 def _written_use(
     citation: Citation, dialect: str, use: Callable[[Citation, Json], Json], same_text: bool
 ) -> tuple[int | None, Json]:
-    native = kept_native(citation.native, dialect)
+    native = native_for(citation.native, dialect)
     if native is None:
         return None, use(citation, {})
-    kept: Kept = native.raw
+    kept: OriginalEntry = native.raw
     raw = kept.use or {}
     same = (
         same_text
@@ -209,12 +209,12 @@ def _by_entry(answer: Answer, dialect: str) -> list[list[Citation]]:
     """Citations by the entry they share: of the same source, and with a place in the text."""
     homes: dict[str, int] = {}
     for citation in answer.citations:
-        if native := kept_native(citation.native, dialect):
+        if native := native_for(citation.native, dialect):
             homes.setdefault(citation.refs[0].source_id, native.at[0])
     groups: dict[Any, list[Citation]] = {}
     for number, citation in enumerate(answer.citations):
         source_id = citation.refs[0].source_id
-        native = kept_native(citation.native, dialect)
+        native = native_for(citation.native, dialect)
         home = native.at[0] if native else homes.get(source_id)
         alone = None if citation.insert_at else number
         groups.setdefault((source_id, home, alone), []).append(citation)

@@ -13,18 +13,18 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_claim import Words, as_read, fit_to_claims, origin_of, read_claim
+from citewire.dialects.by_claim import ClaimTextBudget, find_unchanged_native, fit_to_claims, origin_of, read_claim
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -38,7 +38,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "cohere"
@@ -72,7 +72,7 @@ def detect(payload: Any) -> bool:
     return is_list(message.get("content")) and (is_cited or "finish_reason" in payload)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     return (read_response(payload, options.unit or UNIT),)
@@ -107,8 +107,8 @@ class _Reader:
             for number, (at, content) in enumerate(texts)
         ]
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.kept: list[tuple[int, Any]] = []
         self._offsets = [Offsets(part.text) for part in self.parts]
         self._numbers = {at: number for number, (at, _) in enumerate(texts)}
@@ -201,29 +201,29 @@ def _is_own(key: str, body: Json, name: str | None) -> bool:
     return key in _NAMED or (key == "id" and name is not None and body["id"] == name)
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_claims(answer, NAME)
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     unit: Unit = options.unit or (native.was if native else UNIT)
     response: Json = native.raw if native else {"message": {"role": "assistant"}}
     writer = _Writer(fitting.answer, response, unit)
     same = writer.same_parts() if native and native.was == unit else set[int]()
     fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=origin_of(NAME, same))
-    citations = weave(native.kept if native else None, writer.citations(fit, same))
+    citations = interleave(native.kept if native else None, writer.citations(fit, same))
     return Written(writer.response(fit, citations), tuple(fitting.losses))
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """A document or a tool output; metadata lies beside title, address and text, and cannot be named so."""
     kind: SourceKind = source.kind if source.kind in _BODIES else "document"
     held = source.metadata
     metadata = {key: value for key, value in held.items() if not _is_own(key, held, source.file_id)}
     if metadata != source.metadata:
-        fitting.lose("source.metadata", f"a {kind} has a place of its own for it", source=source.id)
+        fitting.record_loss("source.metadata", f"a {kind} has a place of its own for it", source=source.id)
     if kind != source.kind:
-        fitting.lose("source.kind", f"{source.kind} will read as {kind}", source=source.id)
+        fitting.record_loss("source.kind", f"{source.kind} will read as {kind}", source=source.id)
     return replace(source, kind=kind, metadata=metadata)
 
 
@@ -237,13 +237,13 @@ class _Writer:
         old: list[Any] = response["message"].get("content") or []
         others = [(at, (content, None)) for at, content in enumerate(old) if not _is_text(content)]
         texts = [self._text(number, part) for number, part in enumerate(answer.parts)]
-        woven: list[tuple[Any, int | None]] = weave(others, texts)
+        woven: list[tuple[Any, int | None]] = interleave(others, texts)
         self._contents = [content for content, _ in woven]
         self._places = {number: at for at, (_, number) in enumerate(woven) if number is not None}
         self._offsets = [Offsets(part.text) for part in answer.parts]
 
     def _text(self, number: int, part: Part) -> tuple[int | None, tuple[Json, int]]:
-        native = kept_native(part.native, NAME)
+        native = native_for(part.native, NAME)
         content = overlay(native.raw if native else {"type": "text"}, {"text": part.text})
         return (native.at if native else None), (content, number)
 
@@ -251,29 +251,29 @@ class _Writer:
         """The parts that are as they were read, and where."""
         same: set[int] = set()
         for number, part in enumerate(self._parts):
-            native = kept_native(part.native, NAME)
+            native = native_for(part.native, NAME)
             if native and (native.was, native.at) == (number, self._places[number]):
                 same |= {number} if native.raw["text"] == part.text else set()
         return same
 
     def citations(self, answer: Answer, same: set[int]) -> list[tuple[int | None, Json]]:
-        words = Words(answer)
+        words = ClaimTextBudget(answer)
         sources = {source.id: source for source in answer.sources}
         return [self._citation(citation, same, words, sources) for citation in answer.citations]
 
     def _citation(
-        self, citation: Citation, same: set[int], words: Words, sources: dict[str, Source]
+        self, citation: Citation, same: set[int], words: ClaimTextBudget, sources: dict[str, Source]
     ) -> tuple[int | None, Json]:
-        native, claim = kept_native(citation.native, NAME), citation.claim
+        native, claim = native_for(citation.native, NAME), citation.claim
         fields: Json = {"sources": [_written_source(ref, sources[ref.source_id]) for ref in citation.refs]}
-        if as_read(citation, NAME, same) is None:
+        if find_unchanged_native(citation, NAME, same) is None:
             fields |= {"start": None, "end": None, "text": None, "content_index": None}
             if claim is not None:
                 offsets = self._offsets[claim.part]
                 fields |= {
                     "start": offsets.to_unit(claim.start, self._unit),
                     "end": offsets.to_unit(claim.end, self._unit),
-                    "text": words.of(claim),
+                    "text": words.text_of(claim),
                     "content_index": self._places[claim.part],
                     "type": "TEXT_CONTENT",
                 }
@@ -292,7 +292,7 @@ class _Writer:
 def _written_source(ref: SourceRef, source: Source) -> Json:
     """An entry of `sources`, as it came while it says the same."""
     content = _Content(source.kind, source.metadata, source.file_id, source.url, source.title, ref.quote)
-    native = kept_native(ref.native, NAME)
+    native = native_for(ref.native, NAME)
     if native is not None and native.was == content:
         return native.raw
     key = _BODIES[content.kind]

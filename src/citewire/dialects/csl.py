@@ -16,20 +16,20 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Pages, Part, Source, SourceKind, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "csl"
 UPSTREAM = "CSL-JSON schema 1.0.2"
@@ -81,7 +81,7 @@ def _items(payload: Any) -> list[Any]:
     return items
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     items = _items(payload)
     reader = _Reader(items, "$" if is_list(payload) else "$.items")
     clusters = optional(payload, _CLUSTERS, list, "$") if is_object(payload) else None
@@ -105,7 +105,7 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
     )
 
 
-class _Kept(NamedTuple):
+class _OriginalItem(NamedTuple):
     """What was kept of a reference: its item and the place of that, and the citation item."""
 
     item: Json
@@ -115,15 +115,15 @@ class _Kept(NamedTuple):
 
 class _Reader:
     def __init__(self, items: list[Any], where: str) -> None:
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.citations: list[Citation] = []
         self.kept: list[tuple[int, Any]] = []
         self.kept_items: list[tuple[int, Any]] = []
         self._items = items
         self._places: dict[str, int] = {}
         self._unnamed: dict[int, None] = {}
-        self._about: dict[int, _About] = {}
+        self._about: dict[int, _ItemFields] = {}
         self._source_ids: dict[int, str] = {}
         for at, item in enumerate(items):
             try:
@@ -158,7 +158,7 @@ class _Reader:
         if at is None:
             raise ShapeError("there is no item of that id", ".id")
         self._unnamed.pop(at, None)
-        kept = _Kept(self._items[at], at, cite)
+        kept = _OriginalItem(self._items[at], at, cite)
         return SourceRef(self._source(at), _pages(cite), native=Native(NAME, kept, place))
 
     def _source(self, at: int) -> str:
@@ -172,7 +172,7 @@ class _Reader:
     def cite_the_rest(self) -> None:
         """A citation for every item that no cluster names."""
         for at in self._unnamed:
-            kept = _Kept(self._items[at], at, {})
+            kept = _OriginalItem(self._items[at], at, {})
             ref = SourceRef(self._source(at), native=Native(NAME, kept))
             self.citations.append(Citation(self._next_id, (ref,), native=Native(NAME)))
 
@@ -181,11 +181,11 @@ class _Reader:
         return f"c{len(self.citations) + 1}"
 
 
-_About = tuple[str | None, str | None, str | None, Json | None]
+_ItemFields = tuple[str | None, str | None, str | None, Json | None]
 """Title, URL, snippet and metadata."""
 
 
-def _checked_item(item: Any) -> tuple[str, _About]:
+def _checked_item(item: Any) -> tuple[str, _ItemFields]:
     """The id of an item, and what it says, where that can be read."""
     if not is_object(item):
         raise ShapeError("an item is not an object", "")
@@ -223,10 +223,10 @@ def _pages(cite: Json) -> Pages | None:
     return Pages(first, last) if 0 < first <= last else None
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     del options  # nothing in this dialect is counted
-    fitting = Fitting(answer, NAME)
-    fitting.need_refs()
+    fitting = Adaptation(answer, NAME)
+    fitting.require_refs()
     _drop_text(fitting)
     fitting.map_citations(lambda citation: _fit(citation, fitting))
     fit = fitting.finish(
@@ -236,35 +236,35 @@ def write(answer: Answer, options: Options) -> Written:
         group=_in_clusters,
         why="what no cluster cites comes last, in the order of the items",
     )
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     return Written(_Writer(fit, native).payload(*fitting.groups()), tuple(fitting.losses))
 
 
-def _drop_text(fitting: Fitting) -> None:
+def _drop_text(fitting: Adaptation) -> None:
     """Neither the text nor a place in it can be said; of a text of markers alone, those are all there is."""
     if not fitting.answer.parts:
         return
-    fitting.lose("parts", "CSL has no place for the text of an answer")
+    fitting.record_loss("parts", "CSL has no place for the text of an answer")
     fitting.join_parts()
-    fitting.take_markers_out()
+    fitting.remove_markers()
     if fitting.answer.text:
-        fitting.lose("text", "CSL has no place for the text of an answer")
+        fitting.record_loss("text", "CSL has no place for the text of an answer")
 
 
-def _fit(citation: Citation, fitting: Fitting) -> Citation:
+def _fit(citation: Citation, fitting: Adaptation) -> Citation:
     """Notes are counted from one, and pages must be such."""
     if citation.ordinal is not None and citation.ordinal < 1:
-        fitting.lose("ordinal", "notes are counted from one", citation=citation.id)
+        fitting.record_loss("ordinal", "notes are counted from one", citation=citation.id)
         citation = replace(citation, ordinal=None)
     refs = tuple(_fit_ref(ref, citation, fitting) for ref in citation.refs)
     return citation if refs == citation.refs else replace(citation, refs=refs)
 
 
-def _fit_ref(ref: SourceRef, citation: Citation, fitting: Fitting) -> SourceRef:
+def _fit_ref(ref: SourceRef, citation: Citation, fitting: Adaptation) -> SourceRef:
     pages = ref.locator
     if not isinstance(pages, Pages) or _pages(_locator_fields(pages)) == pages:
         return ref
-    fitting.lose("refs.locator", "not pages that can be written", citation=citation.id)
+    fitting.record_loss("refs.locator", "not pages that can be written", citation=citation.id)
     return replace(ref, locator=None)
 
 
@@ -282,23 +282,23 @@ def _in_clusters(answer: Answer) -> list[list[Citation]]:
     return list(found)
 
 
-def _homes(answer: Answer) -> dict[str, _Kept]:
+def _homes(answer: Answer) -> dict[str, _OriginalItem]:
     """What was kept of the first item of each source that came with one."""
-    homes: dict[str, _Kept] = {}
+    homes: dict[str, _OriginalItem] = {}
     for citation in answer.citations:
         for ref in citation.refs:
-            if native := kept_native(ref.native, NAME):
+            if native := native_for(ref.native, NAME):
                 homes.setdefault(ref.source_id, native.raw)
     return homes
 
 
-def _home(ref: SourceRef, homes: dict[str, _Kept]) -> _Kept | None:
+def _home(ref: SourceRef, homes: dict[str, _OriginalItem]) -> _OriginalItem | None:
     """What was kept of the item of a reference."""
-    native = kept_native(ref.native, NAME)
+    native = native_for(ref.native, NAME)
     return native.raw if native else homes.get(ref.source_id)
 
 
-def _item_at(ref: SourceRef, homes: dict[str, _Kept]) -> tuple[str, int | None]:
+def _item_at(ref: SourceRef, homes: dict[str, _OriginalItem]) -> tuple[str, int | None]:
     """The item of a reference: its source, and where it stood if it was there."""
     home = _home(ref, homes)
     return ref.source_id, home.at if home else None
@@ -306,13 +306,13 @@ def _item_at(ref: SourceRef, homes: dict[str, _Kept]) -> tuple[str, int | None]:
 
 def _item_place(citation: Citation) -> float:
     """Where the item of a citation stood; new ones come last."""
-    native = kept_native(citation.refs[0].native, NAME)
+    native = native_for(citation.refs[0].native, NAME)
     return native.raw.at if native else inf
 
 
 def _is_alone(citation: Citation, answer: Answer) -> bool:
     """Whether an item says all of a citation: it came so, or is new in a list of items."""
-    payload, native = kept_native(answer.native, NAME), kept_native(citation.native, NAME)
+    payload, native = native_for(answer.native, NAME), native_for(citation.native, NAME)
     has_place = citation.ordinal is not None or citation.refs[0].locator is not None
     if payload is None or has_place or len(citation.refs) > 1:
         return False
@@ -330,11 +330,11 @@ class _Writer:
 
     def payload(self, clustered: tuple[Citation, ...], alone: tuple[Citation, ...]) -> Any:
         kept_items, kept = self._native.kept if self._native else (None, None)
-        clusters = weave(kept, [self._cluster(citation) for citation in clustered])
+        clusters = interleave(kept, [self._cluster(citation) for citation in clustered])
         for citation in alone:
             self._item(citation.refs[0])
         placed = sorted(self._items.values(), key=lambda one: (one[0] is None, one[0] or 0))
-        items = weave(((at, (at, item)) for at, item in kept_items or ()), [(one[0], one) for one in placed])
+        items = interleave(((at, (at, item)) for at, item in kept_items or ()), [(one[0], one) for one in placed])
         raw: Any = self._native.raw if self._native else {}
         listed = [item for _, item in items]
         if is_list(raw):
@@ -347,9 +347,9 @@ class _Writer:
         return {**raw, "items": {item["id"] if at is None else keys[at]: item for at, item in items}}
 
     def _cluster(self, citation: Citation) -> tuple[int | None, Json]:
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         raw: Json = native.raw if native and native.raw else {"citationID": citation.id}
-        cites = weave(native.kept if native else None, [self._cite(ref) for ref in citation.refs])
+        cites = interleave(native.kept if native else None, [self._cite(ref) for ref in citation.refs])
         fields: Json = {"citationItems": cites}
         if citation.ordinal != _note(raw) or "citationItems" not in raw:
             properties = raw.get("properties")
@@ -358,7 +358,7 @@ class _Writer:
         return native and native.at, overlay(raw, fields)
 
     def _cite(self, ref: SourceRef) -> tuple[int | None, Json]:
-        native = kept_native(ref.native, NAME)
+        native = native_for(ref.native, NAME)
         cite: Json = native.raw.cite if native else {}
         name = self._item(ref)["id"]
         fields: Json = {} if _id_text(cite.get("id")) == _id_text(name) else {"id": name}

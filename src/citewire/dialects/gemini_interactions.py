@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
+    DialectOptions,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_annotation import AnnotationReader, At, unit_of, write_annotations
-from citewire.dialects.by_claim import as_read, fit_to_claims, origin_of, read_claim
-from citewire.dialects.by_response import by_part
+from citewire.dialects.by_annotation import AnnotationReader, AnnotationPath, unit_of, write_annotations
+from citewire.dialects.by_claim import find_unchanged_native, fit_to_claims, origin_of, read_claim
+from citewire.dialects.by_response import group_by_part
 from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
@@ -37,7 +37,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "gemini.interactions"
@@ -85,7 +85,7 @@ def detect(payload: Any) -> bool:
     return is_object(payload) and payload.get("object") == "interaction" and is_list(payload.get("steps"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("an interaction is not an object")
     return (read_interaction(payload, options.unit or UNIT),)
@@ -114,7 +114,7 @@ def _is_text(content: Any) -> bool:
 class _Reader(AnnotationReader):
     dialect = NAME
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         kind = _KINDS.get(require(entry, "type", str))
         if kind is None:
             raise ShapeError(f"unknown annotation type {entry['type']!r:.60}", ".type")
@@ -137,7 +137,7 @@ def _page(entry: Json) -> Pages | None:
     return Pages(page, page) if type(page) is int and page >= 1 else None
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_claims(answer, NAME)
     fitting.split_refs()
     for source in fitting.cited_sources():
@@ -149,18 +149,18 @@ def write(answer: Answer, options: Options) -> Written:
         ROOM,
         kind=lambda source: source.kind,
         origin=origin_of(NAME, same),
-        group=lambda answer: by_part(answer, NAME),
+        group=lambda answer: group_by_part(answer, NAME),
         why="annotations belong to their part of the text",
     )
     sources = {source.id: source for source in fit.sources}
 
     def entry(citation: Citation, offsets: Offsets, raw: Json, _: bool) -> Json:
-        place = {} if as_read(citation, NAME, same) else _place(citation.claim, offsets, unit, raw)
+        place = {} if find_unchanged_native(citation, NAME, same) else _place(citation.claim, offsets, unit, raw)
         return _annotation(citation, sources[citation.refs[0].source_id], raw, place)
 
     contents: list[tuple[Native | None, Json]] = []
     for part, citations in zip(fit.parts, fitting.groups(), strict=True):
-        native = kept_native(part.native, NAME)
+        native = native_for(part.native, NAME)
         fields = {"text": part.text, **write_annotations(part, citations, NAME, entry)}
         contents.append((native, overlay(native.raw if native else {"type": "text"}, fields)))
     return Written(_interaction(fit, contents), tuple(fitting.losses))
@@ -168,10 +168,10 @@ def write(answer: Answer, options: Options) -> Written:
 
 def _same_parts(answer: Answer, unit: Unit) -> set[int]:
     """The parts that are as they were read, in the unit they were read in."""
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     if native is None or native.was != unit:
         return set()
-    kept = (kept_native(part.native, NAME) for part in answer.parts)
+    kept = (native_for(part.native, NAME) for part in answer.parts)
     return {
         number
         for number, (part, native) in enumerate(zip(answer.parts, kept, strict=True))
@@ -179,7 +179,7 @@ def _same_parts(answer: Answer, unit: Unit) -> set[int]:
     }
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """As one of the types of annotation, without what that has no place for."""
     kind = source.kind
     if kind not in _SHAPES:
@@ -193,21 +193,21 @@ def _fit_source(source: Source, fitting: Fitting) -> Source:
     if metadata != held:
         changes["metadata"] = metadata
     for field in changes:
-        fitting.lose(f"source.{field}", f"a {shape.type} has no place for it", source=source.id)
+        fitting.record_loss(f"source.{field}", f"a {shape.type} has no place for it", source=source.id)
     if kind != source.kind:
-        fitting.lose("source.kind", f"{source.kind} will read as {kind}", source=source.id)
+        fitting.record_loss("source.kind", f"{source.kind} will read as {kind}", source=source.id)
         changes["kind"] = kind
     return replace(source, **changes) if changes else source
 
 
-def _fit_page(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_page(citation: Citation, fitting: Adaptation) -> Citation:
     """Only a file has a page, and only one."""
     ref = citation.refs[0]
     locator = ref.locator
     is_file = fitting.sources[ref.source_id].kind == "document"
     if not isinstance(locator, Pages) or (is_file and locator.first == locator.last):
         return citation
-    fitting.lose("refs.locator", "only a file has a page, and one", citation=citation.id)
+    fitting.record_loss("refs.locator", "only a file has a page, and one", citation=citation.id)
     wanted = Pages(locator.first, locator.first) if is_file else None
     return replace(citation, refs=(replace(ref, locator=wanted),))
 
@@ -238,7 +238,7 @@ def _annotation(citation: Citation, source: Source, raw: Json, place: Json) -> J
 
 
 def _interaction(answer: Answer, contents: list[tuple[Native | None, Json]]) -> Json:
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     if native is None:
         steps = [{"type": "model_output", "content": [content for _, content in contents]}]
         return overlay({"object": "interaction", "steps": steps}, {"id": answer.id})
@@ -260,5 +260,5 @@ def _steps(old: list[Any], contents: list[tuple[Native | None, Json]]) -> list[A
     for number, texts in by_step.items():
         step: Json = steps[number]
         others = [(at, content) for at, content in enumerate(step["content"]) if not _is_text(content)]
-        steps[number] = {**step, "content": weave(others, texts)}
+        steps[number] = {**step, "content": interleave(others, texts)}
     return steps

@@ -17,21 +17,21 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, drop_own_key, pack, unpack
+from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, drop_reserved_key, pack, unpack
 from citewire.dialects.by_annotation import is_marker
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
@@ -46,12 +46,12 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "langchain"
 UPSTREAM = "langchain-core 1.7.7, standard content blocks"
-ROOM = ROOM_FOR_ANYTHING | {"marker"}
+ROOM = EXTENSIBLE_FIELDS | {"marker"}
 
 _UNIT: Unit = "codepoints"
 _TYPES = frozenset({"ai", "AIMessage", "AIMessageChunk"})
@@ -89,7 +89,7 @@ def _fields_at(message: Any) -> _Path | None:
     return path if isinstance(fields.get("content"), (str, list)) else None
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     paths = list(_messages(payload))
     if not paths:
         raise ShapeError("no message of type ai with content in it")
@@ -101,7 +101,7 @@ def read_message(payload: Any, path: _Path = (), unit: Unit = _UNIT) -> Answer:
     fields: Json = get_at(payload, path)
     where = path_text(path)
     content = fields["content"]
-    reader = Reader(unit, f"{where}.content")
+    reader = LangChainReader(unit, f"{where}.content")
     for number, block in enumerate(content if is_list(content) else [content]):
         reader.read_block(number, block)
     reader.close_part()
@@ -125,14 +125,14 @@ class _Block(NamedTuple):
     kept: tuple[tuple[Any, Any], ...] = ()
 
 
-class Reader:
+class LangChainReader:
     """Blocks one after the other; text blocks that touch become one part."""
 
     def __init__(self, unit: Unit, where: str) -> None:
         self.parts: list[Part] = []
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self._unit: Unit = unit
         self._where = where
         self._blocks: list[_Block] = []
@@ -149,7 +149,7 @@ class Reader:
     def _text(self, number: int, block: Any) -> str | None:
         if not is_object(block) or block.get("type") != "text":
             return block if isinstance(block, str) else None
-        return self.problems.guard(lambda: f"{self._where}[{number}]", require, block, "text", str)
+        return self.problems.try_read(lambda: f"{self._where}[{number}]", require, block, "text", str)
 
     def close_part(self) -> None:
         """The blocks so far are a part."""
@@ -164,7 +164,7 @@ class Reader:
         if isinstance(block.raw, str):
             return block
         where = f"{self._where}[{block.number}]"
-        entries = self.problems.guard(lambda: where, optional, block.raw, "annotations", list) or []
+        entries = self.problems.try_read(lambda: where, optional, block.raw, "annotations", list) or []
         if block.raw.get("citations"):
             self.problems.add(where, ShapeError("a provider's own citations, not LangChain's", ".citations"))
         offsets = Offsets(block.raw["text"]) if entries else None
@@ -184,7 +184,7 @@ class Reader:
 
     def annotation(self, entry: Any, at: tuple[int, int], place: Citation | None) -> Citation:
         """The citation of an annotation, at the `place` that another has."""
-        beyond = unpack(_extras(entry).get(KEY), f".extras.{KEY}")
+        beyond = unpack(_extras(entry).get(EXTENSION_KEY), f".extras.{EXTENSION_KEY}")
         quote, url = optional(entry, "cited_text", str), optional(entry, "url", str)
         source_id = self.sources.add(
             beyond.kind or _kind_of(url),
@@ -196,7 +196,7 @@ class Reader:
             index=beyond.index,
             domain=beyond.domain,
             snippet=beyond.snippet,
-            metadata={key: value for key, value in _extras(entry).items() if key != KEY},
+            metadata={key: value for key, value in _extras(entry).items() if key != EXTENSION_KEY},
         )
         ref = SourceRef(source_id, beyond.locator, quote, beyond.anchor, beyond.score)
         name = f"c{len(self.citations) + 1}"
@@ -240,16 +240,16 @@ def _place_of(citation: Citation) -> tuple[Span | None, SpanOrigin]:
     return citation.claim or citation.marker, citation.span_origin
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    native = kept_native(answer.native, NAME)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    native = native_for(answer.native, NAME)
     if answer.citations or native is None:
-        fitting.need_text()
-    fitting.need_refs()
+        fitting.require_text()
+    fitting.require_refs()
     fitting.split_refs()
     _fit_places(fitting)
     _separate_parts(fitting)
-    drop_own_key(fitting)
+    drop_reserved_key(fitting)
     layout = _Layout(fitting.answer)
     fit = fitting.finish(
         ROOM,
@@ -263,28 +263,28 @@ def write(answer: Answer, options: Options) -> Written:
     return Written(_envelope(native, fit, written), tuple(fitting.losses))
 
 
-def _fit_places(fitting: Fitting) -> None:
+def _fit_places(fitting: Adaptation) -> None:
     """One pair of offsets: for the claim, or for a marker that is known for one by its look."""
     marked = {citation.id for citation in fitting.answer.citations if citation.marker}
-    fitting.take_markers_out(lambda citation, text: citation.claim is None and is_marker(text))
+    fitting.remove_markers(lambda citation, text: citation.claim is None and is_marker(text))
     fitting.derive_claims(lambda citation: citation.id in marked)
     fitting.map_citations(lambda citation: _with_plain_claim(citation, fitting))
 
 
-def _with_plain_claim(citation: Citation, fitting: Fitting) -> Citation:
+def _with_plain_claim(citation: Citation, fitting: Adaptation) -> Citation:
     if citation.claim is None or not is_marker(fitting.answer.covered(citation.claim)):
         return citation
-    fitting.lose("claim", "it looks like a marker, and would read as one", citation=citation.id)
+    fitting.record_loss("claim", "it looks like a marker, and would read as one", citation=citation.id)
     return replace(citation, claim=None)
 
 
-def _separate_parts(fitting: Fitting) -> None:
+def _separate_parts(fitting: Adaptation) -> None:
     """Text blocks that touch read as one part, so parts need something kept between them."""
-    kept = [kept_native(part.native, NAME) for part in fitting.answer.parts]
+    kept = [native_for(part.native, NAME) for part in fitting.answer.parts]
     apart = all(
         left and right and left.raw[-1].number + 1 < right.raw[0].number for left, right in pairwise(kept)
     )
-    if not apart or kept_native(fitting.answer.native, NAME) is None:
+    if not apart or native_for(fitting.answer.native, NAME) is None:
         fitting.join_parts()
 
 
@@ -299,14 +299,14 @@ class _Layout:
         old_parts = _old_parts(answer.parts)
         part = 0
         for citation in answer.citations:
-            place, native = _place_of(citation)[0], kept_native(citation.native, NAME)
+            place, native = _place_of(citation)[0], native_for(citation.native, NAME)
             part = place.part if place else old_parts.get(native.at[0] if native else None, part)
             cited[part].append(citation)
         for number, part in enumerate(answer.parts):
             self.blocks.append(self._blocks(part, number, cited[number]))
 
     def _blocks(self, part: Part, number: int, citations: list[Citation]) -> list[_Block]:
-        native = kept_native(part.native, NAME)
+        native = native_for(part.native, NAME)
         old: tuple[_Block, ...] = native.raw if native else ()
         homes = [_home(citation, old) for citation in citations]
         if native and native.was == part.text and None not in homes:
@@ -342,19 +342,19 @@ class _Layout:
 
 
 def _is_as_read(citation: Citation) -> bool:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native is not None and native.was == _place_of(citation)
 
 
 def _old_parts(parts: tuple[Part, ...]) -> dict[int | None, int]:
     """The part that was read from each block."""
-    kept = ((number, kept_native(part.native, NAME)) for number, part in enumerate(parts))
+    kept = ((number, native_for(part.native, NAME)) for number, part in enumerate(parts))
     return {block.number: number for number, native in kept if native for block in native.raw}
 
 
 def _home(citation: Citation, blocks: tuple[_Block, ...]) -> int | None:
     """The block that holds what a citation covers; without a place, the only one there is."""
-    native, (place, _) = kept_native(citation.native, NAME), _place_of(citation)
+    native, (place, _) = native_for(citation.native, NAME), _place_of(citation)
     if native and blocks and _is_as_read(citation):
         at = native.at[0] - blocks[0].number
         return at if 0 <= at < len(blocks) else None
@@ -372,7 +372,7 @@ def _blocks(
     waiting = iter(groups)
     written: list[tuple[int, list[Any]]] = []
     for number, (part, blocks) in enumerate(zip(answer.parts, layout.blocks, strict=True)):
-        native = kept_native(part.native, NAME)
+        native = native_for(part.native, NAME)
         out: list[Any] = []
         for block in blocks:
             offsets = Offsets(part.text[block.start : block.end])
@@ -381,7 +381,7 @@ def _blocks(
                 is_kept = layout.is_kept(citation, number)
                 place = None if is_kept else _offsets(citation, block, offsets, unit)
                 entries.append(_entry(citation, sources[citation.refs[0].source_id], place))
-            out.append(_block(block, offsets.text, weave(block.kept, entries)))
+            out.append(_block(block, offsets.text, interleave(block.kept, entries)))
         written.append((len(native.raw) if native else 0, out))
     return written
 
@@ -395,13 +395,13 @@ def _offsets(citation: Citation, block: _Block, offsets: Offsets, unit: Unit) ->
 
 
 def _entry(citation: Citation, source: Source, place: Json | None) -> tuple[Any, Json]:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     raw: Json = native.raw if native else {"type": "citation"}
     fields: Json = {"url": source.url, "title": source.title, "cited_text": citation.refs[0].quote}
     old, extras = _extras(raw), dict(source.metadata)
-    packed = pack(replace(citation, claim=None), source, _kind_of(source.url), old.get(KEY))
-    if packed is not None or KEY in old:
-        extras[KEY] = packed
+    packed = pack(replace(citation, claim=None), source, _kind_of(source.url), old.get(EXTENSION_KEY))
+    if packed is not None or EXTENSION_KEY in old:
+        extras[EXTENSION_KEY] = packed
     if extras != old:
         fields["extras"] = extras or None
     return native and native.at, overlay(raw, fields | (place or {}))
@@ -426,7 +426,7 @@ def _envelope(native: Native | None, answer: Answer, written: list[tuple[int, li
     content: list[Any] = []
     at = 0
     for part, (size, blocks) in zip(answer.parts, written, strict=True):
-        kept = kept_native(part.native, NAME)
+        kept = native_for(part.native, NAME)
         first = kept.raw[0].number if kept else at
         content += (block for block in old[at:first] if not _is_text(block))
         content += blocks

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Options, Sources, kept_native
+from citewire.dialects.base import DialectOptions, SourceRegistry, native_for
 from citewire.dialects.by_marker import (
-    Labels,
-    Names,
-    Record,
-    arrange,
+    MarkerLabels,
+    UniqueIds,
+    MarkedRecord,
+    order_by_record,
     assign_records,
-    join,
-    loose_markers,
+    find_record_markers,
+    find_unowned_markers,
     rename_records,
     write_markers,
 )
@@ -38,7 +38,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "markdown"
 UPSTREAM = "CommonMark 0.31 with footnotes as in GFM and Pandoc"
@@ -51,7 +51,7 @@ _LABEL = re.compile(r"[^\[\]\s]{1,200}")
 _GENERATED = re.compile(r"c([1-9]\d{0,5})")
 
 
-class _Cited(NamedTuple):
+class _Reference(NamedTuple):
     """What a definition says."""
 
     url: str | None = None
@@ -64,14 +64,14 @@ class _Definition(NamedTuple):
     start: int
     end: int
     label: str
-    cited: _Cited
+    cited: _Reference
 
 
 def detect(payload: Any) -> bool:
     return isinstance(payload, str)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not isinstance(payload, str):
         raise ShapeError("Markdown is text")
     return (_read(payload),)
@@ -81,20 +81,20 @@ def _read(payload: str) -> Answer:
     definitions = _definitions(payload)
     text, places = _without(payload, definitions)
     labels = _labels([definition.label for definition in definitions])
-    markers = join(text, labels)
-    sources, names = Sources(), Names()
+    markers = find_record_markers(text, labels)
+    sources, names = SourceRegistry(), UniqueIds()
     citations: list[Citation] = []
     for number, definition in enumerate(definitions):
         cited = definition.cited
         source_id = sources.add(_kind_of(cited.url), cited.url, cited.title)
         ref = SourceRef(source_id, cited.pages, cited.quote)
-        first = names.give(_id_of(definition.label))
+        first = names.assign(_id_of(definition.label))
         raw = payload[definition.start : definition.end]
         native = Native(NAME, raw, places[number], was=(definition.label, cited, first))
         for again, marker in enumerate(markers.get(number) or [None]):
             citations.append(
                 Citation(
-                    names.give(first) if again else first,
+                    names.assign(first) if again else first,
                     (ref,),
                     _ordinal_of(definition.label),
                     marker=marker,
@@ -123,12 +123,12 @@ def _ordinal_of(label: str) -> int | None:
     return int(label) if label.isdecimal() and label.isascii() and len(label) < 10 else None
 
 
-def _labels(labels: list[str]) -> Labels:
+def _labels(labels: list[str]) -> MarkerLabels:
     """The first definition of a label is the one that counts."""
     table: dict[str, int] = {}
     for number, label in enumerate(labels):
         table.setdefault(label, number)
-    return Labels(table, table)
+    return MarkerLabels(table, table)
 
 
 def _definitions(payload: str) -> list[_Definition]:
@@ -175,7 +175,7 @@ _URL = re.compile(r"<?(https?://[^\s<>\"]+[^\s<>\".,;:!?)\]])>?")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def _cited(match: re.Match[str], body: str) -> _Cited | None:
+def _cited(match: re.Match[str], body: str) -> _Reference | None:
     """What a definition points to; a link definition must be nothing but a link."""
     body = body.removesuffix("\n").replace("\n    ", "\n")
     if match[1]:
@@ -183,20 +183,20 @@ def _cited(match: re.Match[str], body: str) -> _Cited | None:
     link = _LINK_DEFINITION.fullmatch(body.strip())
     if link is None or not link[1].startswith(("http://", "https://")):
         return None
-    return _Cited(link[1], link[2] or link[3] or link[4])
+    return _Reference(link[1], link[2] or link[3] or link[4])
 
 
-def _cited_by_footnote(body: str) -> _Cited:
+def _cited_by_footnote(body: str) -> _Reference:
     ours = _OURS.fullmatch(body.strip())
     if ours is not None:
         url = ours["url"] or _plain(ours["angled"]) or ours["auto"] or None
         pages = _pages(ours["first"], ours["last"])
-        return _Cited(url, _plain(ours["title"]) or None, _plain(ours["quote"]), pages)
+        return _Reference(url, _plain(ours["title"]) or None, _plain(ours["quote"]), pages)
     link = _URL.search(body)
     if link is None:
-        return _Cited(title=body.strip() or None)
+        return _Reference(title=body.strip() or None)
     words = f"{body[: link.start()]} {body[link.end() :]}".replace("[", "").replace("]()", "")
-    return _Cited(link[1], " ".join(words.split()).strip(" ,;:.()") or None)
+    return _Reference(link[1], " ".join(words.split()).strip(" ,;:.()") or None)
 
 
 def _plain(escaped: str | None) -> str | None:
@@ -209,16 +209,16 @@ def _pages(first: str | None, last: str | None) -> Pages | None:
     return Pages(int(first), int(last or first))
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    fitting.need_text()
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
-    read_back: dict[_Cited, _Cited] = {}
+    read_back: dict[_Reference, _Reference] = {}
     fitting.map_citations(lambda citation: _fit_definition(citation, fitting, read_back))
     records, labels = _labelled(assign_records(fitting.answer.citations, _content), fitting)
-    arrange(records, fitting)
+    order_by_record(records, fitting)
     write_markers(fitting, records, _labels(labels), lambda number: f"[^{labels[number]}]")
     fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url), origin=_origin, keep_ids=True)
     sources = {source.id: source for source in fit.sources}
@@ -236,67 +236,67 @@ def _origin(citation: Citation) -> SpanOrigin:
 
 
 def _content(citation: Citation) -> Any:
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    ref, native = citation.refs[0], native_for(citation.native, NAME)
     return ref.source_id, ref.locator, ref.quote, native and native.at
 
 
-def _fit_definition(citation: Citation, fitting: Fitting, read_back: dict[_Cited, _Cited]) -> Citation:
+def _fit_definition(citation: Citation, fitting: Adaptation, read_back: dict[_Reference, _Reference]) -> Citation:
     """What a definition can say of a citation, checked by reading it; many citations may share one."""
     ref = citation.refs[0]
     source = fitting.sources[ref.source_id]
     pages = ref.locator if isinstance(ref.locator, Pages) else None
-    wanted = _Cited(source.url, source.title, ref.quote, pages)
+    wanted = _Reference(source.url, source.title, ref.quote, pages)
     if wanted not in read_back:
         read_back[wanted] = _cited_by_footnote(_body(wanted))
     read = read_back[wanted]
     if read == wanted:
         return citation
     if read.quote != wanted.quote:
-        fitting.lose("refs.quote", "cannot be written in a footnote", citation=citation.id)
+        fitting.record_loss("refs.quote", "cannot be written in a footnote", citation=citation.id)
     if read.pages != wanted.pages:
-        fitting.lose("refs.locator", "cannot be written in a footnote", citation=citation.id)
+        fitting.record_loss("refs.locator", "cannot be written in a footnote", citation=citation.id)
     fitted = replace(source, url=read.url, title=read.title)
     for field in ("url", "title"):
         if getattr(fitted, field) != getattr(source, field):
-            fitting.lose(f"source.{field}", "cannot be written in a footnote", source=source.id)
+            fitting.record_loss(f"source.{field}", "cannot be written in a footnote", source=source.id)
     if fitted != source:
         fitting.sources[source.id] = fitted
     locator = ref.locator if pages is None else read.pages
     return replace(citation, refs=(replace(ref, quote=read.quote, locator=locator),))
 
 
-def _labelled(records: list[Record], fitting: Fitting) -> tuple[list[Record], list[str]]:
+def _labelled(records: list[MarkedRecord], fitting: Adaptation) -> tuple[list[MarkedRecord], list[str]]:
     """Records with the ids and numbers that a reader takes from their labels, and those."""
     labels: list[str] = []
-    names = Names()
-    loose = () if all(map(_kept_label, records)) else loose_markers(fitting.answer)
+    names = UniqueIds()
+    loose = () if all(map(_kept_label, records)) else find_unowned_markers(fitting.answer)
     taken = {label for marker in loose for label in marker.labels}
     given: dict[str, str] = {}
-    numbered: list[Record] = []
+    numbered: list[MarkedRecord] = []
     for record in records:
         label = _kept_label(record) or _free_label(record, taken)
         taken.add(label)
         labels.append(label)
-        first = names.give(_id_of(label))
+        first = names.assign(_id_of(label))
         ordinal = _ordinal_of(label)
         for number, citation in enumerate(record.citations):
-            given[citation.id] = names.give(first) if number else first
+            given[citation.id] = names.assign(first) if number else first
             if citation.ordinal != ordinal:
-                fitting.lose("ordinal", f"will read as {ordinal}", citation=citation.id)
+                fitting.record_loss("ordinal", f"will read as {ordinal}", citation=citation.id)
         citations = [replace(citation, ordinal=ordinal) for citation in record.citations]
-        numbered.append(Record(record.id, ordinal, citations))
+        numbered.append(MarkedRecord(record.id, ordinal, citations))
     return rename_records(numbered, given, fitting), labels
 
 
-def _kept_label(record: Record) -> str | None:
-    native = kept_native(record.citations[0].native, NAME)
+def _kept_label(record: MarkedRecord) -> str | None:
+    native = native_for(record.citations[0].native, NAME)
     if native is None:
         return None
     label, _, name = native.was
     return label if (name, _ordinal_of(label)) == (record.id, record.ordinal) else None
 
 
-def _free_label(record: Record, taken: set[str]) -> str:
+def _free_label(record: MarkedRecord, taken: set[str]) -> str:
     """The printed number, else the number of a generated id, else the id, if a marker can hold it."""
     if record.ordinal is not None and record.ordinal >= 0:
         wanted = str(record.ordinal)
@@ -314,9 +314,9 @@ def _free_label(record: Record, taken: set[str]) -> str:
 
 def _definition(label: str, citation: Citation, source: Source) -> tuple[int | None, str]:
     """A definition, in the words it came in while it says the same."""
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    ref, native = citation.refs[0], native_for(citation.native, NAME)
     pages = ref.locator if isinstance(ref.locator, Pages) else None
-    cited = _Cited(source.url, source.title, ref.quote, pages)
+    cited = _Reference(source.url, source.title, ref.quote, pages)
     if native is not None and native.was[:2] == (label, cited):
         return native.at, native.raw
     return (native.at if native else None), f"[^{label}]: {_indented(_body(cited))}\n"
@@ -326,7 +326,7 @@ _TO_ESCAPE = re.compile(r'([\\\[\]<>*_`"])')
 _PLAIN_URL = re.compile(r"[^\s()<>\\]+")
 
 
-def _body(cited: _Cited) -> str:
+def _body(cited: _Reference) -> str:
     """The text of a definition."""
     title = _TO_ESCAPE.sub(r"\\\1", cited.title or "")
     place = f"[{title}]({_destination(cited.url)})"
@@ -352,8 +352,8 @@ def _destination(url: str | None) -> str:
     return "<" + re.sub(r"([\\<>])", r"\\\1", url) + ">"
 
 
-def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting: Fitting) -> str:
-    native = kept_native(answer.native, NAME)
+def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting: Adaptation) -> str:
+    native = native_for(answer.native, NAME)
     text, tail = answer.text, native.was if native else ""
     places = [place for place, _ in definitions]
     old = [place for place in places if place is not None]
@@ -367,7 +367,7 @@ def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting:
     read = _definitions(payload)
     seen = _without(payload, read)[0]
     if len(read) != len(definitions) or (seen.rstrip("\n") if read else seen) != text:
-        fitting.lose("text", "lines of the text read as definitions, or line breaks at its end are lost")
+        fitting.record_loss("text", "lines of the text read as definitions, or line breaks at its end are lost")
     return payload
 
 

@@ -13,24 +13,24 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
 )
-from citewire.dialects.by_completion import Path, family, is_reference, messages, put_message
-from citewire.dialects.by_order import Item, by_place, fit_points, offset_of, write_items
+from citewire.dialects.by_completion import JsonPath, find_completion_dialect, is_reference, list_messages, put_message
+from citewire.dialects.by_order import InlineItem, group_by_point, fit_points, offset_of, write_items
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Point, Source, SourceKind, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "mistral"
 UPSTREAM = "mistralai 3.7.0, Chat and Conversations APIs"
@@ -54,27 +54,27 @@ _MORE = ("tool", "favicon")
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and (family(payload) == NAME or _is_conversation(payload))
+    return is_object(payload) and (find_completion_dialect(payload) == NAME or _is_conversation(payload))
 
 
 def _is_conversation(payload: Json) -> bool:
     return payload.get("object") == "conversation.response" and is_list(payload.get("outputs"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     del options  # nothing in this dialect is counted
     if is_object(payload) and _is_conversation(payload):
         outputs = enumerate(payload["outputs"])
         paths = [("outputs", at, "content") for at, output in outputs if _is_output(output)]
         return (_read(payload, tuple(paths), "conversation_id"),)
-    return tuple(_read(payload, ((*path, "content"),), "id") for path, _ in messages(payload))
+    return tuple(_read(payload, ((*path, "content"),), "id") for path, _ in list_messages(payload))
 
 
 def _is_output(output: Any) -> bool:
     return is_object(output) and output.get("type") == "message.output"
 
 
-def _read(payload: Json, paths: tuple[Path, ...], id_key: str) -> Answer:
+def _read(payload: Json, paths: tuple[JsonPath, ...], id_key: str) -> Answer:
     """The answer whose contents are at `paths`."""
     reader = _Reader()
     for path in paths:
@@ -94,26 +94,26 @@ class _Reader:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
 
-    def read_content(self, content: Any, path: Path) -> None:
+    def read_content(self, content: Any, path: JsonPath) -> None:
         """A part for the text of a message, and the citations that stand in it."""
         if content is None:
             return
         if isinstance(content, str):
-            self.parts.append(Part(content, Native(NAME, [Item(_text(content), content)], path)))
+            self.parts.append(Part(content, Native(NAME, [InlineItem(_text(content), content)], path)))
             return
         if not is_list(content):
             raise ShapeError("content is neither text nor a list", path_text(path))
-        items: list[Item] = []
+        items: list[InlineItem] = []
         length = 0
         for at, chunk in enumerate(content):
-            item = Item(chunk, _shown(chunk))
+            item = InlineItem(chunk, _shown(chunk))
             if is_reference(chunk):
                 try:
                     self.citations.append(self._citation(chunk, Point(len(self.parts), length), at))
-                    item = Item(chunk, None, is_cited=True)
+                    item = InlineItem(chunk, None, is_cited=True)
                 except InputError as exc:
                     self.problems.add(f"{path_text(path)}[{at}]", exc)
             items.append(item)
@@ -164,22 +164,22 @@ def _shown(chunk: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     del options
-    fitting = Fitting(answer, NAME)
-    native = kept_native(answer.native, NAME)
+    fitting = Adaptation(answer, NAME)
+    native = native_for(answer.native, NAME)
     if answer.citations or native is None:
-        fitting.need_text()
+        fitting.require_text()
     if not _are_apart(fitting.answer, native):
         fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     _fit_sources(fitting)
     several = [citation for citation in fitting.answer.citations if len(citation.refs) > 1]
     if not all(_is_returned_all(citation, fitting) for citation in several):
         fitting.split_refs()
     fit_points(fitting)
     fit = fitting.finish(
-        ROOM, kind=_kind, origin=lambda citation: "exact", group=by_place, why="citations follow the text"
+        ROOM, kind=_kind, origin=lambda citation: "exact", group=group_by_point, why="citations follow the text"
     )
     sources = {source.id: source for source in fit.sources}
     contents = [
@@ -191,7 +191,7 @@ def write(answer: Answer, options: Options) -> Written:
 
 def _are_apart(answer: Answer, native: Native | None) -> bool:
     """Whether every part is still that of a message of its own."""
-    homes: list[Path] = [kept.at for part in answer.parts if (kept := kept_native(part.native, NAME))]
+    homes: list[JsonPath] = [kept.at for part in answer.parts if (kept := native_for(part.native, NAME))]
     are_all = len(homes) == len(answer.parts)
     return native is not None and are_all and homes == [path for path in native.at if path in homes]
 
@@ -202,7 +202,7 @@ def _is_returned(source: Source) -> bool:
     return has_id and source.url is None and source.title is None and source.snippet is None
 
 
-def _is_returned_all(citation: Citation, fitting: Fitting) -> bool:
+def _is_returned_all(citation: Citation, fitting: Adaptation) -> bool:
     return all(_is_returned(fitting.sources[ref.source_id]) for ref in citation.refs)
 
 
@@ -212,19 +212,19 @@ def _kind(source: Source) -> SourceKind:
     return "document" if source.url is None else "web"
 
 
-def _fit_sources(fitting: Fitting) -> None:
+def _fit_sources(fitting: Adaptation) -> None:
     """An id alone, or a title and what else there is; what came without a title stays so."""
     untitled = {
         ref.source_id
         for citation in fitting.answer.citations
-        if (native := kept_native(citation.native, NAME)) and not native.raw.get("title")
+        if (native := native_for(citation.native, NAME)) and not native.raw.get("title")
         for ref in citation.refs
     }
     for source in fitting.cited_sources():
         changes: Json = {}
 
         def change(field: str, value: Any, reason: str, source: Source = source, new: Json = changes) -> None:
-            fitting.lose(f"source.{field}", reason, source=source.id)
+            fitting.record_loss(f"source.{field}", reason, source=source.id)
             new[field] = value
 
         kept: Json = {}
@@ -247,7 +247,7 @@ def _fit_sources(fitting: Fitting) -> None:
 
 
 def _cited(citation: Citation, sources: dict[str, Source]) -> tuple[int, int | None, Json]:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     cited = [sources[ref.source_id] for ref in citation.refs]
     if _is_returned(cited[0]):
         kind = "reference"
@@ -264,10 +264,10 @@ def _cited(citation: Citation, sources: dict[str, Source]) -> tuple[int, int | N
 
 def _content(
     part: Part, cited: list[tuple[int, int | None, Json]], native: Native | None
-) -> tuple[Path | None, Any]:
+) -> tuple[JsonPath | None, Any]:
     """The content of a message: text while it was text, or is new, and nothing is cited."""
-    kept = kept_native(part.native, NAME) if native else None
-    old: list[Item] = kept.raw if kept else []
+    kept = native_for(part.native, NAME) if native else None
+    old: list[InlineItem] = kept.raw if kept else []
     was_text = native is None or kept is None or isinstance(get_at(native.raw, kept.at), str)
     content = part.text if was_text and not cited else write_items(part.text, old, cited, _show)
     return (kept.at if kept else None), content
@@ -277,11 +277,11 @@ def _show(raw: Any, text: str) -> Json:
     return _text(text) if raw is None else {**raw, "text": text}
 
 
-def _envelope(native: Native | None, answer: Answer, contents: list[tuple[Path | None, Any]]) -> Json:
+def _envelope(native: Native | None, answer: Answer, contents: list[tuple[JsonPath | None, Any]]) -> Json:
     if native is None:
         return put_message(None, answer.id, {"content": contents[0][1]}, {})
     payload: Json = native.raw
-    paths: tuple[Path, ...] = native.at
+    paths: tuple[JsonPath, ...] = native.at
     if not paths and contents:
         paths = (("outputs", len(payload["outputs"]), "content"),)
         payload = {**payload, "outputs": [*payload["outputs"], {"type": "message.output"}]}

@@ -16,29 +16,29 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, drop_own_key, pack, unpack
+from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, drop_reserved_key, pack, unpack
 from citewire.dialects.by_marker import (
-    Labels,
-    Names,
-    Record,
-    arrange,
+    MarkerLabels,
+    UniqueIds,
+    MarkedRecord,
+    order_by_record,
     assign_records,
-    join,
-    loose_markers,
+    find_record_markers,
+    find_unowned_markers,
     rename_records,
     write_markers,
 )
@@ -54,12 +54,12 @@ from citewire.model import (
     Span,
     Written,
 )
-from citewire.patch import apply
-from citewire.shape import Fitting
+from citewire.patch import apply_patch
+from citewire.shape import Adaptation
 
 NAME = "ngaf"
 UPSTREAM = "@ngaf/ag-ui 0.0.47, citations guide at c9326e5"
-ROOM = ROOM_FOR_ANYTHING | {"marker", "ordinal"}
+ROOM = EXTENSIBLE_FIELDS | {"marker", "ordinal"}
 
 _TITLE = ("title", "name")
 _URL = ("url", "href", "source")
@@ -97,7 +97,7 @@ def _is_event_list(payload: list[Any]) -> bool:
     return bool(kinds) and len(kinds) == len(payload) and named
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if is_list(payload):
         if not _is_event_list(payload):
             raise ShapeError("a list, but not of AG-UI events")
@@ -136,7 +136,7 @@ def _fold(events: list[Any]) -> Json:
                 changes += require(event, "delta", list, where)
             case _:
                 pass
-    state = apply(state, changes)
+    state = apply_patch(state, changes)
     streamed = [{"id": name, "role": "assistant", "content": "".join(text)} for name, text in texts.items()]
     return {"messages": [*others, *streamed], "state": state if is_object(state) else {}}
 
@@ -174,7 +174,7 @@ def _message_slots(thread: Json, at: _Path, lists: Json) -> Iterator[_Slot]:
         yield _Slot(name, (*here, "content"), entries)
 
 
-def _read(raw: Any, thread: Json, slot: _Slot, options: Options) -> Answer:
+def _read(raw: Any, thread: Json, slot: _Slot, options: DialectOptions) -> Answer:
     text = get_at(thread, slot.text) if slot.text else options.text
     entries: Any = get_at(thread, slot.entries) if slot.entries else []
     where = path_text(slot.entries or ())
@@ -195,17 +195,17 @@ class _Entry(NamedTuple):
     id: str
     ordinal: int
     ref: SourceRef
-    beyond: Beyond
+    beyond: ExtensionFields
     native: Native
 
 
 class _Reader:
     def __init__(self, text: str | None, entries: list[Any], where: str) -> None:
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.kept: list[tuple[int, Any]] = []
         self.citations: list[Citation] = []
-        self._names = Names()
+        self._names = UniqueIds()
         read: list[_Entry] = []
         length = None if text is None else len(text)
         for at, raw in enumerate(entries):
@@ -214,7 +214,7 @@ class _Reader:
             except InputError as exc:
                 self.problems.add(f"{where}[{at}]", exc)
                 self.kept.append((at, raw))
-        markers = join(text, _labels([(entry.id, entry.ordinal) for entry in read])) if text else {}
+        markers = find_record_markers(text, _labels([(entry.id, entry.ordinal) for entry in read])) if text else {}
         for number, entry in enumerate(read):
             self._cite(entry, markers.get(number) or [None], text is not None)
 
@@ -223,7 +223,7 @@ class _Reader:
         if not is_object(raw):
             raise ShapeError("a citation is neither an object nor a URL", "")
         name = _first(raw, _ID)
-        beyond = unpack(_extra(raw).get(KEY), f".extra.{KEY}")
+        beyond = unpack(_extra(raw).get(EXTENSION_KEY), f".extra.{EXTENSION_KEY}")
         beyond.span(length)
         ordinal = _ordinal(raw, at + 1)
         ref = SourceRef(
@@ -236,7 +236,7 @@ class _Reader:
         name = f"c{at + 1}" if name is None else name
         return _Entry(name, ordinal, ref, beyond, Native(NAME, kept, at))
 
-    def _source(self, raw: Json, beyond: Beyond) -> str:
+    def _source(self, raw: Json, beyond: ExtensionFields) -> str:
         url = _first(raw, _URL)
         return self.sources.add(
             beyond.kind or _kind(url),
@@ -248,17 +248,17 @@ class _Reader:
             index=beyond.index,
             domain=beyond.domain,
             snippet=beyond.snippet,
-            metadata={key: value for key, value in _extra(raw).items() if key != KEY},
+            metadata={key: value for key, value in _extra(raw).items() if key != EXTENSION_KEY},
         )
 
     def _cite(self, entry: _Entry, markers: list[Span] | list[None], text_known: bool) -> None:
         claim = entry.beyond.span(None)
-        name = self._names.give(entry.id)
+        name = self._names.assign(entry.id)
         native = replace(entry.native, was=name)
         for number, marker in enumerate(markers):
             self.citations.append(
                 Citation(
-                    self._names.give(name) if number else name,
+                    self._names.assign(name) if number else name,
                     (entry.ref,),
                     entry.ordinal,
                     claim,
@@ -270,14 +270,14 @@ class _Reader:
             )
 
 
-def _labels(records: list[tuple[str, int]]) -> Labels:
+def _labels(records: list[tuple[str, int]]) -> MarkerLabels:
     """The first record of an id or a number is the one that a marker means."""
     footnotes: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for number, (name, ordinal) in enumerate(records):
         footnotes.setdefault(name, number)
         numbers.setdefault(str(ordinal), number)
-    return Labels(footnotes, numbers)
+    return MarkerLabels(footnotes, numbers)
 
 
 def _first(raw: Json, keys: tuple[str, ...]) -> str | None:
@@ -297,17 +297,17 @@ def _kind(url: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
     if len(answer.parts) > 1:
         fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
-    drop_own_key(fitting)
+    drop_reserved_key(fitting)
     loose = _loose_labels(fitting.answer)
     records = _named(assign_records(fitting.answer.citations, _content), fitting, loose)
     records = _numbered(records, fitting, loose)
-    arrange(records, fitting)
+    order_by_record(records, fitting)
     if fitting.answer.parts:
         labels = _labels([(record.id, record.ordinal or 0) for record in records])
         write_markers(fitting, records, labels, lambda number: f"[^{records[number].id}]")
@@ -326,17 +326,17 @@ def write(answer: Answer, options: Options) -> Written:
         citation = fit.citations[at]
         entry = _entry(citation, sources[citation.refs[0].source_id])
         is_new = _is_new(record.id, citation)
-        named = _Named(entry, record.id, citation.ordinal, len(record.citations), is_new)
+        named = _NamedEntry(entry, record.id, citation.ordinal, len(record.citations), is_new)
         written.append((_place(citation), named))
         at += len(record.citations)
-    native = kept_native(fit.native, NAME)
-    entries = _named_by_place(weave(native.kept if native else None, written))
+    native = native_for(fit.native, NAME)
+    entries = _named_by_place(interleave(native.kept if native else None, written))
     return Written(_envelope(native, fit, name, entries, fitting), tuple(fitting.losses))
 
 
 def _content(citation: Citation) -> Any:
     """What makes two citations the same entry."""
-    ref, verdict, native = citation.refs[0], citation.verification, kept_native(citation.native, NAME)
+    ref, verdict, native = citation.refs[0], citation.verification, native_for(citation.native, NAME)
     return (
         (ref.source_id, ref.locator, ref.quote, ref.anchor, ref.score),
         verdict and (verdict.status, verdict.reason, verdict.quote, verdict.page),
@@ -345,50 +345,50 @@ def _content(citation: Citation) -> Any:
     )
 
 
-def _loose_labels(answer: Answer) -> Labels:
+def _loose_labels(answer: Answer) -> MarkerLabels:
     """What the text itself seems to point to. An entry that is called as it came is not among it."""
     footnotes: dict[str, int] = {}
     numbers: dict[str, int] = {}
     if all(map(_is_as_it_came, answer.citations)):
-        return Labels(footnotes, numbers)
-    for marker in loose_markers(answer):
+        return MarkerLabels(footnotes, numbers)
+    for marker in find_unowned_markers(answer):
         table = footnotes if marker.kind == "footnote" else numbers
         table |= dict.fromkeys(marker.labels, marker.start)
-    return Labels(footnotes, numbers)
+    return MarkerLabels(footnotes, numbers)
 
 
 def _is_as_it_came(citation: Citation) -> bool:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     if native is None or native.was != citation.id:
         return False
     raw: Json = native.raw if is_object(native.raw) else {}
     return _ordinal(raw, native.at + 1) == citation.ordinal
 
 
-def _named(records: list[Record], fitting: Fitting, loose: Labels) -> list[Record]:
+def _named(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
     """Records under ids of their own that a marker can name, citations under what a reader calls them."""
-    names = Names()
+    names = UniqueIds()
     for label in loose.footnotes:
-        names.give(label)
+        names.assign(label)
     given: dict[str, str] = {}
     for record in records:
         fit = record.id if _LABEL.fullmatch(record.id) else re.sub(r"[\[\]\s]+", "-", record.id)[:200] or "c"
-        first = names.give(fit if _has_place(record) else record.id)
+        first = names.assign(fit if _has_place(record) else record.id)
         for number, citation in enumerate(record.citations):
-            given[citation.id] = names.give(first) if number else first
+            given[citation.id] = names.assign(first) if number else first
     return rename_records(records, given, fitting)
 
 
-def _has_place(record: Record) -> bool:
+def _has_place(record: MarkedRecord) -> bool:
     return any(citation.marker or citation.insert_at or citation.claim for citation in record.citations)
 
 
-def _numbered(records: list[Record], fitting: Fitting, loose: Labels) -> list[Record]:
+def _numbered(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
     """Every entry has an index, one without a number that of its place in the list; what the text itself
     seems to point to is left free."""
     used = {record.ordinal for record in records}
     free = (one for one in count(len(records) + 1) if one not in used and str(one) not in loose.numbers)
-    numbered: list[Record] = []
+    numbered: list[MarkedRecord] = []
     for place, record in enumerate(records, 1):
         wanted = place if record.ordinal is None else record.ordinal
         number = next(free) if str(wanted) in loose.numbers else wanted
@@ -396,28 +396,28 @@ def _numbered(records: list[Record], fitting: Fitting, loose: Labels) -> list[Re
     return numbered
 
 
-def _with_number(record: Record, number: int, fitting: Fitting) -> Record:
+def _with_number(record: MarkedRecord, number: int, fitting: Adaptation) -> MarkedRecord:
     for citation in record.citations:
-        fitting.lose("ordinal", f"will read as {number}", citation=citation.id)
-    return Record(record.id, number, [replace(citation, ordinal=number) for citation in record.citations])
+        fitting.record_loss("ordinal", f"will read as {number}", citation=citation.id)
+    return MarkedRecord(record.id, number, [replace(citation, ordinal=number) for citation in record.citations])
 
 
 _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
 
 
-def _answer_id(fitting: Fitting) -> str:
+def _answer_id(fitting: Adaptation) -> str:
     """The key of the list; a message without an id, or with one no object should have, gets one."""
     name = fitting.answer.id
     if name is not None and name not in _UNSAFE:
         return name
-    native = kept_native(fitting.answer.native, NAME)
+    native = native_for(fitting.answer.native, NAME)
     if name is not None or native is None or native.at.entries != ("citations",):
-        fitting.lose("answer.id", "required: written as message")
+        fitting.record_loss("answer.id", "required: written as message")
         fitting.answer = replace(fitting.answer, id="message")
     return "message"
 
 
-class _Named(NamedTuple):
+class _NamedEntry(NamedTuple):
     """An entry to be written, what it must be called and numbered as, and how many citations it is."""
 
     raw: Any
@@ -429,24 +429,24 @@ class _Named(NamedTuple):
 
 def _named_by_place(entries: list[Any]) -> list[Any]:
     """Entries with their id and index written out where a reader would not take them from their place."""
-    names = Names()
+    names = UniqueIds()
     return [
-        _at_place(entry, place, names) if isinstance(entry, _Named) else entry
+        _at_place(entry, place, names) if isinstance(entry, _NamedEntry) else entry
         for place, entry in enumerate(entries, 1)
     ]
 
 
-def _at_place(entry: _Named, place: int, names: Names) -> Any:
+def _at_place(entry: _NamedEntry, place: int, names: UniqueIds) -> Any:
     raw: Json = {"url": entry.raw} if isinstance(entry.raw, str) else entry.raw
     label = _first(raw, _ID)
     label = f"c{place}" if label is None else label
     # A new entry is what markers name; an old one may share its id with another, as it came.
-    if names.would_give(label) != entry.name or (entry.is_new and label != entry.name):
+    if names.preview(label) != entry.name or (entry.is_new and label != entry.name):
         raw = dict(raw)
         _spell(raw, _ID, label := entry.name)
-    names.give(label)
+    names.assign(label)
     for _ in range(entry.citations - 1):
-        names.give(entry.name)
+        names.assign(entry.name)
     if _ordinal(raw, place) != entry.ordinal:
         raw = {**raw, "index": entry.ordinal}
     return entry.raw if raw == {"url": entry.raw} else raw
@@ -460,27 +460,27 @@ def _ordinal(raw: Json, place: int) -> int:
 
 
 def _place(citation: Citation) -> int | None:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native.at if native else None
 
 
 def _is_new(name: str, citation: Citation) -> bool:
     """Whether an entry is under another id than the one it was read under."""
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native is None or native.was != name
 
 
 def _entry(citation: Citation, source: Source) -> Any:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     kept: Any = native.raw if native else {}
     raw: Json = {"url": kept} if isinstance(kept, str) else dict(kept)
     _spell(raw, _TITLE, source.title)
     _spell(raw, _URL, source.url)
     _spell(raw, _SNIPPET, citation.refs[0].quote)
     extra = dict(source.metadata)
-    packed = pack(citation, source, _kind(source.url), _extra(raw).get(KEY))
-    if packed is not None or KEY in _extra(raw):
-        extra[KEY] = packed
+    packed = pack(citation, source, _kind(source.url), _extra(raw).get(EXTENSION_KEY))
+    if packed is not None or EXTENSION_KEY in _extra(raw):
+        extra[EXTENSION_KEY] = packed
     if extra != _extra(raw):
         raw = overlay(raw, {"extra": extra or None})
     plain = isinstance(kept, str) and raw.keys() == {"url"}
@@ -499,7 +499,7 @@ def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
         raw[keys[0]] = value
 
 
-def _envelope(native: Native | None, answer: Answer, name: str, entries: list[Any], fitting: Fitting) -> Any:
+def _envelope(native: Native | None, answer: Answer, name: str, entries: list[Any], fitting: Adaptation) -> Any:
     if native is None:
         messages = [{"id": name, "role": "assistant", "content": answer.text}] if answer.parts else []
         return {"messages": messages, "state": {"citations": {name: entries}}}
@@ -511,7 +511,7 @@ def _envelope(native: Native | None, answer: Answer, name: str, entries: list[An
     if slot.text and answer.parts:
         changed = put_at(changed, slot.text, answer.text)
     elif answer.parts:
-        fitting.lose("parts", "a state alone has no place for the text")
+        fitting.record_loss("parts", "a state alone has no place for the text")
     if slot.entries:
         changed = put_at(changed, slot.entries, entries)
     elif entries:
@@ -519,7 +519,7 @@ def _envelope(native: Native | None, answer: Answer, name: str, entries: list[An
     if changed == native.raw[1]:
         return raw
     if is_list(raw):
-        fitting.lose("events", "the events become the thread they add up to")
+        fitting.record_loss("events", "the events become the thread they add up to")
     return changed
 
 

@@ -12,34 +12,34 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
+    DialectOptions,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
-    weave,
+    interleave,
 )
 from citewire.dialects.by_annotation import (
     AnnotationReader,
-    At,
+    AnnotationPath,
     fit_links,
     is_marker,
     origin_of,
     span_fields,
     unit_of,
-    without_claim_and_point,
+    drop_claim_and_point,
     write_annotations,
 )
 from citewire.dialects.by_claim import read_claim
-from citewire.dialects.by_response import by_part
+from citewire.dialects.by_response import group_by_part
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "openai.assistants"
@@ -64,7 +64,7 @@ def _is_message(value: Any) -> bool:
     return is_object(value) and value.get("object") == "thread.message" and is_list(value.get("content"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a message is not an object")
     paths: list[tuple[str | int, ...]] = [()]
@@ -94,7 +94,7 @@ def _is_text(content: Any) -> bool:
 class _Reader(AnnotationReader):
     dialect = NAME
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         kind = require(entry, "type", str)
         if kind not in (_CITATION, _PATH):
             raise ShapeError(f"unknown annotation type {kind!r}", ".type")
@@ -113,17 +113,17 @@ class _Reader(AnnotationReader):
         """The marker and how it was found; None for `0, 0` and a marker that the text does not have."""
         start, end = require(entry, "start_index", int), require(entry, "end_index", int)
         text = optional(entry, "text", str)
-        if start == end == 0 and (not text or offsets.nearest(text, 0) is None):
+        if start == end == 0 and (not text or offsets.find_nearest(text, 0) is None):
             return None
         return read_claim(offsets, start, end, self.unit, text, part)
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    if answer.citations or kept_native(answer.native, NAME) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.refuse_sources(_why_not)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    if answer.citations or native_for(answer.native, NAME) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.drop_sources(_why_not)
     fitting.split_refs()
     _fit_sources(fitting)
     numbers = {citation.id: number for number, citation in enumerate(fitting.answer.citations)}
@@ -131,14 +131,14 @@ def write(answer: Answer, options: Options) -> Written:
         fitting,
         _stays,
         lambda citation: f"【{numbers[citation.id]}:0†source】",
-        lambda citation: without_claim_and_point(citation, fitting),
+        lambda citation: drop_claim_and_point(citation, fitting),
     )
     fitting.map_citations(lambda citation: _fit_quote(citation, fitting))
     fit = fitting.finish(
         ROOM,
         kind=lambda source: "file",
         origin=origin_of(fitting.answer, NAME),
-        group=lambda answer: by_part(answer, NAME),
+        group=lambda answer: group_by_part(answer, NAME),
         why="annotations belong to their part of the text",
     )
     unit = unit_of(fit, NAME, options.unit, UNIT)
@@ -156,7 +156,7 @@ def write(answer: Answer, options: Options) -> Written:
 
 def _stays(citation: Citation, text: str) -> bool:
     """What is annotated is to be replaced by who shows it, so it must be a marker, or have been one here."""
-    if kept_native(citation.native, NAME) is not None:
+    if native_for(citation.native, NAME) is not None:
         return text != ""
     return is_marker(text) or text.startswith(_SANDBOX)
 
@@ -167,28 +167,28 @@ def _why_not(citation: Citation, source: Source) -> str | None:
     return f"Assistants cite file ids, and {source.label} has none, nor a URL to stand in for it"
 
 
-def _fit_sources(fitting: Fitting) -> None:
+def _fit_sources(fitting: Adaptation) -> None:
     for source in fitting.cited_sources():
         if source.file_id is None:
-            fitting.lose("source.file_id", "required: the URL stands in for it", source=source.id)
+            fitting.record_loss("source.file_id", "required: the URL stands in for it", source=source.id)
             fitting.sources[source.id] = replace(source, file_id=source.url)
 
 
 def _kind(citation: Citation, text: str) -> str:
     """A path is cited by its marker, which is where the file would be."""
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     if native is not None:
         return native.raw["type"]
     return _PATH if text.startswith(_SANDBOX) else _CITATION
 
 
-def _fit_quote(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_quote(citation: Citation, fitting: Adaptation) -> Citation:
     """Only a citation has a quote, a path has none."""
     ref, marker = citation.refs[0], citation.marker
     text = fitting.answer.covered(marker) if marker else ""
     if ref.quote is None or _kind(citation, text) == _CITATION:
         return citation
-    fitting.lose("refs.quote", "a file path has no quote", citation=citation.id)
+    fitting.record_loss("refs.quote", "a file path has no quote", citation=citation.id)
     return replace(citation, refs=(replace(ref, quote=None),))
 
 
@@ -205,13 +205,13 @@ def _entry(
 
 
 def _content(part: Part, annotations: Json) -> tuple[int | None, Json]:
-    native = kept_native(part.native, NAME)
+    native = native_for(part.native, NAME)
     text: Json = native.raw if native else {}
     return (native.at[0] if native else None), {**text, "value": part.text, **annotations}
 
 
 def _envelope(answer: Answer, texts: list[tuple[int | None, Json]]) -> Json:
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     message: Json = {"object": "thread.message", "role": "assistant", "content": []}
     message = get_at(native.raw, native.at) if native else message
     old: list[Any] = message["content"]
@@ -220,5 +220,5 @@ def _envelope(answer: Answer, texts: list[tuple[int | None, Json]]) -> Json:
         (at, {**(old[at] if native and at is not None else {"type": "text"}), "text": text})
         for at, text in texts
     ]
-    message = overlay(message, {"id": answer.id, "content": weave(others, written)})
+    message = overlay(message, {"id": answer.id, "content": interleave(others, written)})
     return put_at(native.raw, native.at, message) if native else message

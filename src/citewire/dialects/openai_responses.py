@@ -12,23 +12,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, is_object, kept_native, optional, require
+from citewire.dialects.base import Json, DialectOptions, is_object, native_for, optional, require
 from citewire.dialects.by_annotation import (
     AnnotationReader,
-    At,
-    cited_link,
+    AnnotationPath,
+    make_link_citation,
     find_link,
     fit_links,
     is_marker,
-    link,
+    format_link,
     origin_of,
-    over,
+    overlay_nonempty,
     span_fields,
     unit_of,
-    without_claim,
-    without_claim_and_point,
+    drop_claim,
+    drop_claim_and_point,
 )
-from citewire.dialects.by_response import by_part, family, read_response, write_response
+from citewire.dialects.by_response import group_by_part, find_response_dialect, read_response, write_response
 from citewire.errors import ShapeError
 from citewire.model import (
     Answer,
@@ -42,7 +42,7 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "openai.responses"
@@ -65,21 +65,21 @@ _CONTAINER = "container_id"
 
 
 def detect(payload: Any) -> bool:
-    return family(payload) == NAME
+    return find_response_dialect(payload) == NAME
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
-    return (read_response(payload, Reader(options.unit or UNIT)),)
+    return (read_response(payload, ResponsesReader(options.unit or UNIT)),)
 
 
-class Reader(AnnotationReader):
+class ResponsesReader(AnnotationReader):
     """Reads the annotations of the Responses API."""
 
     dialect = NAME
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         name = self.next_id
         match require(entry, "type", str):
             case "url_citation":
@@ -87,7 +87,7 @@ class Reader(AnnotationReader):
                 found = find_link(entry, offsets, self.unit, url)
                 ref = SourceRef(self.sources.add("web", url, title))
                 native = Native(NAME, entry, at)
-                return cited_link(name, ref, found, part, offsets.text, native)
+                return make_link_citation(name, ref, found, part, offsets.text, native)
             case "container_file_citation":
                 found = find_link(entry, offsets, self.unit, None)
                 ref = SourceRef(self._file(entry, require(entry, _CONTAINER, str)))
@@ -110,7 +110,7 @@ class Reader(AnnotationReader):
             metadata={_CONTAINER: container} if container is not None else None,
         )
 
-    def _at_point(self, name: str, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def _at_point(self, name: str, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         index = require(entry, "index", int)
         found = offsets.point(index, self.unit)
         if found is None:
@@ -122,12 +122,12 @@ class Reader(AnnotationReader):
         return Citation(name, (ref,), insert_at=point, span_origin=origin, native=native)
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    if answer.citations or kept_native(answer.native, NAME) is None:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.refuse_sources(_why_not)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    if answer.citations or native_for(answer.native, NAME) is None:
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.drop_sources(_why_not)
     fitting.split_refs()
     _fit_sources(fitting)
     _fit_places(fitting)
@@ -135,7 +135,7 @@ def write(answer: Answer, options: Options) -> Written:
         ROOM | {"claim"},  # the ones that are left were read from annotations
         kind=_kind,
         origin=origin_of(fitting.answer, NAME),
-        group=lambda answer: by_part(answer, NAME),
+        group=lambda answer: group_by_part(answer, NAME),
         why="annotations belong to their part of the text",
     )
     unit = unit_of(fit, NAME, options.unit, UNIT)
@@ -160,32 +160,32 @@ def _why_not(citation: Citation, source: Source) -> str | None:
     return f"OpenAI cites URLs and file ids, and {source.label} has neither"
 
 
-def _fit_sources(fitting: Fitting) -> None:
+def _fit_sources(fitting: Adaptation) -> None:
     """A URL citation has no file, a file citation no title and no metadata but its container."""
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     changes: dict[str, Any] = {}
     is_web = source.url is not None
     for field in ("filename", "file_id") if is_web else ("title",):
         if getattr(source, field) is not None:
-            fitting.lose(f"source.{field}", f"{NAME} has no place for it here", source=source.id)
+            fitting.record_loss(f"source.{field}", f"{NAME} has no place for it here", source=source.id)
             changes[field] = None
     for field in ("title", "filename"):
         if getattr(source, field) == "":
-            fitting.lose(f"source.{field}", "an empty one reads as none", source=source.id)
+            fitting.record_loss(f"source.{field}", "an empty one reads as none", source=source.id)
             changes[field] = None
     container = None if is_web else source.metadata.get(_CONTAINER)
     kept = {_CONTAINER: container} if isinstance(container, str) else {}
     if source.metadata != kept:
-        fitting.lose("source.metadata", f"{NAME} has no place for it", source=source.id)
+        fitting.record_loss("source.metadata", f"{NAME} has no place for it", source=source.id)
         changes["metadata"] = kept
     return replace(source, **changes) if changes else source
 
 
-def _fit_places(fitting: Fitting) -> None:
+def _fit_places(fitting: Adaptation) -> None:
     """Links for web sources, points for files, sandbox paths for files of a container."""
 
     def source(citation: Citation) -> Source:
@@ -199,26 +199,26 @@ def _fit_places(fitting: Fitting) -> None:
     fit_links(
         fitting,
         stays,
-        lambda citation: link(source(citation)),
+        lambda citation: format_link(source(citation)),
         lambda citation: _fit_place(citation, source(citation), fitting),
     )
 
 
-def _fit_place(citation: Citation, source: Source, fitting: Fitting) -> Citation:
+def _fit_place(citation: Citation, source: Source, fitting: Adaptation) -> Citation:
     """A web source or a container file has a marker, any other file a point; never both, nor a claim."""
     if source.url is None and _CONTAINER not in source.metadata:
         return _with_point(citation, fitting)
-    return without_claim_and_point(citation, fitting)
+    return drop_claim_and_point(citation, fitting)
 
 
-def _with_point(citation: Citation, fitting: Fitting) -> Citation:
+def _with_point(citation: Citation, fitting: Adaptation) -> Citation:
     if citation.insert_at is not None:
-        return without_claim(citation, fitting)
+        return drop_claim(citation, fitting)
     claim = citation.claim
     parts = fitting.answer.parts
     point = Point(claim.part, claim.end) if claim else Point(len(parts) - 1, len(parts[-1].text))
-    fitting.lose("insert_at", "required: set to the end of what is cited", citation=citation.id)
-    return without_claim(replace(citation, insert_at=point), fitting)
+    fitting.record_loss("insert_at", "required: set to the end of what is cited", citation=citation.id)
+    return drop_claim(replace(citation, insert_at=point), fitting)
 
 
 def _entry(
@@ -230,7 +230,7 @@ def _entry(
     if same_place:
         for key in ("start_index", "end_index", "index"):
             fields.pop(key, None)
-    return over(raw, fields)
+    return overlay_nonempty(raw, fields)
 
 
 def _fields(citation: Citation, source: Source, offsets: Offsets, unit: Unit) -> Json:

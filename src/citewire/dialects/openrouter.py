@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_object, optional
-from citewire.dialects.by_completion import family
+from citewire.dialects.base import Json, DialectOptions, is_object, optional
+from citewire.dialects.by_completion import find_completion_dialect
 from citewire.dialects.by_message import MessageReader, read_messages, write_message
 from citewire.model import Answer, Written
 
@@ -19,10 +19,10 @@ ROOM = frozenset({"answer.id", "marker", "source.snippet", "source.title", "sour
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and family(payload) == NAME
+    return is_object(payload) and find_completion_dialect(payload) == NAME
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     return read_messages(payload, options, _Reader)
 
 
@@ -34,6 +34,6 @@ class _Reader(MessageReader):
         return self.sources.add("web", url, title, snippet=optional(cited, "content", str))
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     # Who served it is what tells these completions from OpenAI's.
     return write_message(answer, options, NAME, ROOM, {"provider": "citewire"})

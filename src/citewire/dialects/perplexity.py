@@ -12,24 +12,24 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_annotation import fit_to_web
-from citewire.dialects.by_completion import family, messages, put_message, read_id
-from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of, reading
+from citewire.dialects.by_annotation import require_web_sources
+from citewire.dialects.by_completion import find_completion_dialect, list_messages, put_message, read_id
+from citewire.dialects.by_list import ListedReference, cite_list, fit_to_list, origin_of, snapshot_list
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "perplexity"
 UPSTREAM = "perplexityai 0.46.1, Sonar Chat Completions API"
@@ -52,11 +52,11 @@ _MOST = 1_000_000
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and family(payload) == NAME
+    return is_object(payload) and find_completion_dialect(payload) == NAME
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
-    found = messages(payload)
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
+    found = list_messages(payload)
     if len(found) > 1 and len(found) * sum(map(len, _lists(payload))) > _MOST:
         raise ShapeError(
             "too many choices for so many pages, each of which is cited in every one", "$.choices"
@@ -67,13 +67,13 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
 def _read(payload: Json, where: str, path: tuple[str | int, ...], message: Json) -> Answer:
     text = optional(message, "content", str, where)
     urls, results = _lists(payload)
-    sources, problems = Sources(), Problems()
-    listed: list[Listed] = []
+    sources, problems = SourceRegistry(), ProblemList()
+    listed: list[ListedReference] = []
     kept: list[tuple[int, Any]] = []
     for at, (url, result) in enumerate(zip(urls, _matched(urls, results), strict=True)):
         try:
             ref = SourceRef(_read_source(url, result, sources))
-            listed.append(Listed(at, ref, Native(NAME, result, at)))
+            listed.append(ListedReference(at, ref, Native(NAME, result, at)))
         except InputError as exc:
             problems.add(f"$.citations[{at}]", exc)
             kept.append((at, url))
@@ -84,7 +84,7 @@ def _read(payload: Json, where: str, path: tuple[str | int, ...], message: Json)
         sources=used,
         id=read_id(payload),
         problems=tuple(problems),
-        native=Native(NAME, payload, path, tuple(kept), reading(text or "", citations)),
+        native=Native(NAME, payload, path, tuple(kept), snapshot_list(text or "", citations)),
     )
 
 
@@ -109,7 +109,7 @@ def _matched(urls: list[Any], results: list[Any]) -> list[Json | None]:
     return [by_url.get(url) if isinstance(url, str) else None for url in urls]
 
 
-def _read_source(url: Any, result: Json | None, sources: Sources) -> str:
+def _read_source(url: Any, result: Json | None, sources: SourceRegistry) -> str:
     if not isinstance(url, str):
         raise ShapeError("a citation is not a URL", "")
     title, snippet, more = _about(result or {})
@@ -121,33 +121,33 @@ def _about(result: Json) -> tuple[str | None, str | None, Json]:
     return optional(result, "title", str), optional(result, "snippet", str), more
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     del options  # nothing in this dialect is counted
-    fitting = fit_to_web(answer, NAME)
+    fitting = require_web_sources(answer, NAME)
     fitting.join_parts()
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     kept: Iterable[tuple[int, Any]] = native.kept if native else ()
     entries = fit_to_list(fitting, lambda citation: citation.refs[0].source_id, kept, "[{}]")
     fit = fitting.finish(ROOM, kind=lambda source: "web", origin=origin_of)
     sources = {source.id: source for source in fit.sources}
     before: Json = native.raw if native else {"citations": []}
     listed = [(at, _listed(fit.citations[number], sources)) for at, number in entries]
-    items = weave(_kept(kept, before) if kept else (), listed)
+    items = interleave(_kept(kept, before) if kept else (), listed)
     raw: Json = get_at(native.raw, native.at) if native else {}
     text = fit.parts[0].text if fit.parts else None
     message = overlay(raw, {"content": text}) if text or raw.get("content") is not None or not raw else raw
     return Written(put_message(native, fit.id, message, _envelope(before, items)), tuple(fitting.losses))
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     if not source.metadata:
         return source
     kept = {key: value for key in _MORE if isinstance(value := source.metadata.get(key), str)}
     if kept == source.metadata:
         return source
-    fitting.lose("source.metadata", f"{NAME} has no place for all of it", source=source.id)
+    fitting.record_loss("source.metadata", f"{NAME} has no place for all of it", source=source.id)
     return replace(source, metadata=kept)
 
 
@@ -160,7 +160,7 @@ class _Item(NamedTuple):
 
 
 def _listed(citation: Citation, sources: dict[str, Source]) -> _Item:
-    source, native = sources[citation.refs[0].source_id], kept_native(citation.native, NAME)
+    source, native = sources[citation.refs[0].source_id], native_for(citation.native, NAME)
     return _Item(source.url, source, native.raw if native else None)
 
 

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Sources,
+    DialectOptions,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
 )
-from citewire.dialects.by_source import EntryReader, Use, finish, fit_to_entries, kept_entry, write_entries
+from citewire.dialects.by_source import EntryReader, SourceUse, finish_entries, fit_to_entries, original_entry, write_entries
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Part, Point, Source, Span, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "salesforce"
@@ -59,7 +59,7 @@ def _contents(value: Any, path: _Path) -> Iterator[_Path]:
                 yield from _contents(inner, (*path, step))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     paths = list(_contents(payload, ()))
     if not paths:
         raise ShapeError("no staticContent with text in it")
@@ -94,7 +94,7 @@ def _entries(content: Json, where: str) -> list[Any]:
     return optional(citation_content, "citations", list, f"{where}.citationContent") or []
 
 
-def _read_source(entry: Any, sources: Sources) -> str:
+def _read_source(entry: Any, sources: SourceRegistry) -> str:
     if not is_object(entry):
         raise ShapeError("a citation is not an object", "")
     reference = require(entry, "citedReference", dict)
@@ -131,7 +131,7 @@ def _inline_metadata(entry: Json) -> list[Any] | None:
     return uses
 
 
-def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
+def _read_use(use: Any, offsets: Offsets, unit: Unit) -> SourceUse:
     if not is_object(use):
         raise ShapeError("an inlineMetadata entry is not an object", "")
     at = require(use, "citedLocationOffset", int)
@@ -140,21 +140,21 @@ def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
         raise ShapeError(f"offset {at} is outside the text", ".citedLocationOffset")
     claim = optional(use, "claim", dict)
     if claim is None:
-        return Use(None, Point(0, point.start), "repaired" if point.repaired else "exact")
+        return SourceUse(None, Point(0, point.start), "repaired" if point.repaired else "exact")
     start = require(claim, "claimStartOffset", int, ".claim")
     end = require(claim, "claimEndOffset", int, ".claim")
     span = offsets.span(start, end, unit)
     if span is None:
         raise ShapeError(f"span {start} to {end} is reversed or outside the text", ".claim")
     repaired = point.repaired or span.repaired
-    return Use(Span(0, span.start, span.end), Point(0, point.start), "repaired" if repaired else "exact")
+    return SourceUse(Span(0, span.start, span.end), Point(0, point.start), "repaired" if repaired else "exact")
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_entries(answer, NAME, _with_point, _is_kept_without_url)
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["text"] == fitting.answer.text
-    fit = finish(fitting, ROOM, same_text=same_text)
+    fit = finish_entries(fitting, ROOM, same_text=same_text)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(
@@ -170,24 +170,24 @@ def write(answer: Answer, options: Options) -> Written:
 
 def _is_kept_without_url(citation: Citation) -> bool:
     """A reference of a type that we do not know may do without a URL."""
-    entry = kept_entry(citation, NAME)
+    entry = original_entry(citation, NAME)
     return entry is not None and not _is_link(entry["citedReference"])
 
 
-def _with_point(citation: Citation, fitting: Fitting) -> Citation:
+def _with_point(citation: Citation, fitting: Adaptation) -> Citation:
     if citation.insert_at:
         return citation
     if not citation.claim:
         if not _has_kept_details(citation):
-            fitting.lose("place", "has none in the text: citedDetails is left out", citation=citation.id)
+            fitting.record_loss("place", "has none in the text: citedDetails is left out", citation=citation.id)
         return citation
-    fitting.lose("insert_at", "required: set to the end of the claim", citation=citation.id)
+    fitting.record_loss("insert_at", "required: set to the end of the claim", citation=citation.id)
     return replace(citation, insert_at=Point(0, citation.claim.end))
 
 
 def _has_kept_details(citation: Citation) -> bool:
     """Whether the payload itself had no details, or details of a type that we do not know."""
-    entry = kept_entry(citation, NAME)
+    entry = original_entry(citation, NAME)
     if entry is None:
         return False
     details = entry.get("citedDetails")

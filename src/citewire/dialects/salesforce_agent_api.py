@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Sources,
+    DialectOptions,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
 )
-from citewire.dialects.by_source import EntryReader, Use, finish, fit_to_entries, write_entries
+from citewire.dialects.by_source import EntryReader, SourceUse, finish_entries, fit_to_entries, write_entries
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Part, Point, Source, Span, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "salesforce.agent-api"
@@ -59,7 +59,7 @@ def _is_inform(message: Any) -> bool:
     return is_object(message) and "citedReferences" in message and "message" in message
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     paths = list(_messages(payload))
     if not paths:
         raise ShapeError("no message with citedReferences in it")
@@ -86,7 +86,7 @@ def _read(payload: Any, path: _Path, unit: Unit) -> Answer:
     )
 
 
-def _read_source(entry: Any, sources: Sources) -> str:
+def _read_source(entry: Any, sources: SourceRegistry) -> str:
     if not is_object(entry):
         raise ShapeError("a cited reference is not an object", "")
     record = optional(entry, "recordId", str)
@@ -98,7 +98,7 @@ def _uses(entry: Json) -> list[Any] | None:
     return optional(entry, "inlineMetadata", list)
 
 
-def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
+def _read_use(use: Any, offsets: Offsets, unit: Unit) -> SourceUse:
     """Where a use stands: its claim where the words are, and the point at the claim's end."""
     if not is_object(use):
         raise ShapeError("an inlineMetadata entry is not an object", "")
@@ -109,29 +109,29 @@ def _read_use(use: Any, offsets: Offsets, unit: Unit) -> Use:
     point = None if location is None else offsets.point(location, unit)
     if point is None:
         raise ShapeError(f"location {location} is outside the text", ".location")
-    return Use(None, Point(0, point.start), "repaired" if point.repaired else "exact")
+    return SourceUse(None, Point(0, point.start), "repaired" if point.repaired else "exact")
 
 
-def _use_of_words(words: str, location: int | None, offsets: Offsets, unit: Unit) -> Use:
+def _use_of_words(words: str, location: int | None, offsets: Offsets, unit: Unit) -> SourceUse:
     """Where the words of a claim stand: before the location, else nearest to there, else where they are."""
     end = location or 0
-    found = offsets.covering(end - Offsets(words).length(unit), end, unit, words)
-    start = found.start if found else offsets.only(words)
+    found = offsets.find_covered(end - Offsets(words).length(unit), end, unit, words)
+    start = found.start if found else offsets.find_unique(words)
     if start is None:
         raise ShapeError("the claim is not in the text, or too short to tell where", ".claim")
     claim = Span(0, start, start + len(words))
     repaired = found is None or found.repaired or location is None
-    return Use(claim, Point(0, claim.end), "repaired" if repaired else "exact")
+    return SourceUse(claim, Point(0, claim.end), "repaired" if repaired else "exact")
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     budget = _Budget(len(answer.text))
     fitting = fit_to_entries(
         answer, NAME, lambda citation, fitting: _fit_place(budget.spent_on(citation, fitting), fitting)
     )
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["message"] == fitting.answer.text
-    fit = finish(fitting, ROOM, same_text=same_text)
+    fit = finish_entries(fitting, ROOM, same_text=same_text)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(
@@ -156,29 +156,29 @@ class _Budget:
     def __init__(self, length: int) -> None:
         self._left = _TIMES_OVER * length + _ALWAYS
 
-    def spent_on(self, citation: Citation, fitting: Fitting) -> Citation:
+    def spent_on(self, citation: Citation, fitting: Adaptation) -> Citation:
         claim = citation.claim
-        if claim is None or kept_native(citation.native, NAME) is not None:
+        if claim is None or native_for(citation.native, NAME) is not None:
             return citation
         self._left -= claim.end - claim.start
         if self._left >= 0:
             return citation
-        fitting.lose("claim", "the claims are too many words to write them all out", citation=citation.id)
+        fitting.record_loss("claim", "the claims are too many words to write them all out", citation=citation.id)
         if citation.insert_at is not None:
             return replace(citation, claim=None)
-        fitting.lose("insert_at", "stands in for the claim", citation=citation.id)
+        fitting.record_loss("insert_at", "stands in for the claim", citation=citation.id)
         return replace(citation, claim=None, insert_at=Point(0, claim.end))
 
 
-def _fit_place(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_place(citation: Citation, fitting: Adaptation) -> Citation:
     """A claim has words, and the location is its end."""
     claim, point = citation.claim, citation.insert_at
     if claim and claim.start == claim.end:
-        fitting.lose("claim", "has no words", citation=citation.id)
+        fitting.record_loss("claim", "has no words", citation=citation.id)
         citation, claim = replace(citation, claim=None), None
     if claim is None or point == Point(0, claim.end):
         return citation
-    fitting.lose("insert_at", "the location is the end of the claim", citation=citation.id)
+    fitting.record_loss("insert_at", "the location is the end of the claim", citation=citation.id)
     return replace(citation, insert_at=Point(0, claim.end))
 
 

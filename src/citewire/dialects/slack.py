@@ -14,20 +14,20 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
 )
-from citewire.dialects.by_order import Item, by_place, fit_points, offset_of, write_items
+from citewire.dialects.by_order import InlineItem, group_by_point, fit_points, offset_of, write_items
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -40,7 +40,7 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "slack"
 UPSTREAM = "Block Kit reference, citation element, 2026-11"
@@ -77,7 +77,7 @@ def _is_rich_text(block: Any) -> bool:
     return is_object(block) and block.get("type") == "rich_text" and is_list(block.get("elements"))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     path = _message_at(payload)
     if path is None:
         raise ShapeError("no message with a rich_text block in it")
@@ -115,19 +115,19 @@ class _Reader:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
 
     def read_section(self, elements: list[Any], path: _Path) -> None:
         """A part for the text of a section, and the citations that stand in it."""
-        items: list[Item] = []
+        items: list[InlineItem] = []
         length = 0
         for at, element in enumerate(elements):
-            item = Item(element, _shown(element))
+            item = InlineItem(element, _shown(element))
             if is_object(element) and element.get("type") == "citation":
                 try:
                     self.citations.append(self._citation(element, Point(len(self.parts), length), at))
-                    item = Item(element, None, is_cited=True)
+                    item = InlineItem(element, None, is_cited=True)
                 except InputError as exc:
                     self.problems.add(f"{path_text(path)}[{at}]", exc)
             items.append(item)
@@ -174,12 +174,12 @@ def _emoji(unicode: Any) -> str | None:
         return None
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     del options  # nothing in this dialect is counted
-    fitting = Fitting(answer, NAME)
-    fitting.need_text()
-    fitting.need_refs()
-    fitting.refuse_sources(_why_not)
+    fitting = Adaptation(answer, NAME)
+    fitting.require_text()
+    fitting.require_refs()
+    fitting.drop_sources(_why_not)
     fitting.split_refs()
     kind = _kinds(fitting)
     _fit_sources(fitting, kind)
@@ -187,27 +187,27 @@ def write(answer: Answer, options: Options) -> Written:
     fit_points(fitting)
     _number(fitting)
     fit = fitting.finish(
-        ROOM, kind=kind, origin=lambda citation: "exact", group=by_place, why="citations follow the text"
+        ROOM, kind=kind, origin=lambda citation: "exact", group=group_by_point, why="citations follow the text"
     )
     sources = {source.id: source for source in fit.sources}
     sections = [
         _section(part, [_element(citation, sources) for citation in citations])
         for part, citations in zip(fit.parts, fitting.groups(), strict=True)
     ]
-    return Written(_envelope(kept_native(answer.native, NAME), fit, sections), tuple(fitting.losses))
+    return Written(_envelope(native_for(answer.native, NAME), fit, sections), tuple(fitting.losses))
 
 
 def _why_not(citation: Citation, source: Source) -> str | None:
     return None if source.url is not None else f"Slack needs a URL, and {source.label} has none"
 
 
-def _kinds(fitting: Fitting) -> Callable[[Source], SourceKind]:
+def _kinds(fitting: Adaptation) -> Callable[[Source], SourceKind]:
     """What a source will be written as, and so read: a page, unless there is a type for what it is, or it
     came as something that we have no word for."""
     unknown = {
         citation.refs[0].source_id
         for citation in fitting.answer.citations
-        if (native := kept_native(citation.native, NAME)) and native.was[0] == "unknown"
+        if (native := native_for(citation.native, NAME)) and native.was[0] == "unknown"
     }
 
     def kind(source: Source) -> SourceKind:
@@ -217,34 +217,34 @@ def _kinds(fitting: Fitting) -> Callable[[Source], SourceKind]:
     return kind
 
 
-def _fit_sources(fitting: Fitting, kind: Callable[[Source], SourceKind]) -> None:
+def _fit_sources(fitting: Adaptation, kind: Callable[[Source], SourceKind]) -> None:
     """Every source has a text to show, and only files have a file id; what came without stays so."""
     as_they_came = {
         (citation.refs[0].source_id, native.was[1])
         for citation in fitting.answer.citations
-        if (native := kept_native(citation.native, NAME))
+        if (native := native_for(citation.native, NAME))
     }
     for source in fitting.cited_sources():
         changes: Json = {}
         if not source.title and (source.id, source.title) not in as_they_came:
-            fitting.lose("source.title", "required: what the source is called", source=source.id)
+            fitting.record_loss("source.title", "required: what the source is called", source=source.id)
             changes["title"] = source.label
         if source.file_id is not None and kind(source) != "file":
-            fitting.lose("source.file_id", "only files have one", source=source.id)
+            fitting.record_loss("source.file_id", "only files have one", source=source.id)
             changes["file_id"] = None
         if changes:
             fitting.sources[source.id] = replace(source, **changes)
 
 
-def _fit_quote(citation: Citation, fitting: Fitting, kind: Callable[[Source], SourceKind]) -> Citation:
+def _fit_quote(citation: Citation, fitting: Adaptation, kind: Callable[[Source], SourceKind]) -> Citation:
     ref = citation.refs[0]
     if ref.quote is None or kind(fitting.sources[ref.source_id]) == "web":
         return citation
-    fitting.lose("refs.quote", "only web pages have a snippet", citation=citation.id)
+    fitting.record_loss("refs.quote", "only web pages have a snippet", citation=citation.id)
     return replace(citation, refs=(replace(ref, quote=None),))
 
 
-def _number(fitting: Fitting) -> None:
+def _number(fitting: Adaptation) -> None:
     """Every citation has a number; those of one source that have none share one."""
     taken = {citation.ordinal for citation in fitting.answer.citations}
     free = (number for number in count(1) if number not in taken)
@@ -255,14 +255,14 @@ def _number(fitting: Fitting) -> None:
             return citation
         source = citation.refs[0].source_id
         number = given[source] = given.get(source) or next(free)
-        fitting.lose("ordinal", f"will read as {number}", citation=citation.id)
+        fitting.record_loss("ordinal", f"will read as {number}", citation=citation.id)
         return replace(citation, ordinal=number)
 
     fitting.map_citations(numbered)
 
 
 def _element(citation: Citation, sources: dict[str, Source]) -> tuple[int, int | None, Json]:
-    native, source = kept_native(citation.native, NAME), sources[citation.refs[0].source_id]
+    native, source = native_for(citation.native, NAME), sources[citation.refs[0].source_id]
     raw: Json = native.raw if native else {"type": "citation"}
     fields: Json = {"url": source.url, "index": citation.ordinal}
     if native is None or native.was[1] != source.title:
@@ -284,7 +284,7 @@ def _details(raw: Json | None, citation: Citation, source: Source) -> Json:
 
 
 def _section(part: Part, cited: list[tuple[int, int | None, Json]]) -> tuple[_Path | None, list[Any]]:
-    native = kept_native(part.native, NAME)
+    native = native_for(part.native, NAME)
     return native and native.at, write_items(part.text, native.raw if native else [], cited, _text_element)
 
 

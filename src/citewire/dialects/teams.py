@@ -12,21 +12,21 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_number import Numbered, cite_numbers, number_records, origin_of
+from citewire.dialects.by_number import NumberedEntry, cite_numbers, number_records, origin_of
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "teams"
 UPSTREAM = "microsoft-teams-api 2.1.1, Bot Framework activity 3.1"
@@ -57,7 +57,7 @@ def _entity_at(activity: Json) -> int | None:
     return None
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("an activity is not an object")
     if _entity_at(payload) is None:
@@ -71,8 +71,8 @@ def read_activity(activity: Json) -> Answer:
     at = _entity_at(activity)
     where = f"$.entities[{at}]"
     entity: Json = {} if at is None else activity["entities"][at]
-    sources, problems = Sources(), Problems()
-    records: list[Numbered] = []
+    sources, problems = SourceRegistry(), ProblemList()
+    records: list[NumberedEntry] = []
     kept: list[tuple[int, Any]] = []
     for number, claim in enumerate(optional(entity, "citation", list, where) or []):
         try:
@@ -90,7 +90,7 @@ def read_activity(activity: Json) -> Answer:
     )
 
 
-def _read_claim(claim: Any, at: int, sources: Sources) -> Numbered:
+def _read_claim(claim: Any, at: int, sources: SourceRegistry) -> NumberedEntry:
     if not is_object(claim):
         raise ShapeError("a claim is not an object", "")
     position = require(claim, "position", int)
@@ -101,22 +101,22 @@ def _read_claim(claim: Any, at: int, sources: Sources) -> Numbered:
     title = optional(document, "name", str, ".appearance") or None
     url = optional(document, "url", str, ".appearance")
     ref = SourceRef(sources.add(_kind_of(url), url, title), quote=quote)
-    return Numbered(position, ref, Native(NAME, claim, at, was=(position, title, quote)))
+    return NumberedEntry(position, ref, Native(NAME, claim, at, was=(position, title, quote)))
 
 
 def _kind_of(url: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
-    fitting.need_text()
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
+    fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
     _fit_names(fitting)
     fitting.map_citations(lambda citation: _fit_abstract(citation, fitting))
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     taken = [_position(claim) for _, claim in (native.kept if native else ())]
     numbers = number_records(fitting, _content, lambda citation: _was(citation)[0], filter(None, taken))
     fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url), origin=origin_of, keep_ids=True)
@@ -137,28 +137,28 @@ def _position(claim: Any) -> int | None:
 
 def _was(citation: Citation) -> tuple[int | None, str | None, str | None]:
     """The position, name and abstract that a citation came with."""
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     return native.was if native else (None, None, None)
 
 
 def _content(citation: Citation) -> Any:
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    ref, native = citation.refs[0], native_for(citation.native, NAME)
     return ref.source_id, ref.quote, native and native.at
 
 
-def _fit_names(fitting: Fitting) -> None:
+def _fit_names(fitting: Adaptation) -> None:
     """A name for every source, no longer than Teams allows; what came otherwise stays so."""
     as_it_came = {
         (citation.refs[0].source_id, _was(citation)[1])
         for citation in fitting.answer.citations
-        if kept_native(citation.native, NAME)
+        if native_for(citation.native, NAME)
     }
     for source in fitting.cited_sources():
         if (source.id, source.title) in as_it_came:
             continue
         name = _cut(source.label, _LONGEST_NAME)
         if name != source.title:
-            fitting.lose(
+            fitting.record_loss(
                 "source.title",
                 f"the name is required, and at most {_LONGEST_NAME} characters",
                 source=source.id,
@@ -170,17 +170,17 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _fit_abstract(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_abstract(citation: Citation, fitting: Adaptation) -> Citation:
     ref = citation.refs[0]
     abstract = _cut(ref.quote or "", _LONGEST_ABSTRACT) or None
     if ref.quote in (abstract, _was(citation)[2]):
         return citation
-    fitting.lose("refs.quote", f"an abstract has 1 to {_LONGEST_ABSTRACT} characters", citation=citation.id)
+    fitting.record_loss("refs.quote", f"an abstract has 1 to {_LONGEST_ABSTRACT} characters", citation=citation.id)
     return replace(citation, refs=(replace(ref, quote=abstract),))
 
 
 def _claim(position: int, citation: Citation, source: Source) -> tuple[int | None, Json]:
-    native = kept_native(citation.native, NAME)
+    native = native_for(citation.native, NAME)
     raw: Json = native.raw if native else {"@type": "Claim"}
     document: Json = raw.get("appearance") or {"@type": "DigitalDocument"}
     quote = citation.refs[0].quote
@@ -197,7 +197,7 @@ def _claim(position: int, citation: Citation, source: Source) -> tuple[int | Non
 def _activity(native: Native | None, answer: Answer, claims: list[tuple[int | None, Any]]) -> Json:
     raw: Json = native.raw if native else {"type": "message"}
     entities: list[Json] = list(raw.get("entities") or ())
-    written = weave(native.kept if native else None, claims)
+    written = interleave(native.kept if native else None, claims)
     at: int | None = native.at if native else None
     if native is None or (at is None and written):
         entities.append(_ENTITY_FIELDS | {"citation": written})

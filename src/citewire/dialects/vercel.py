@@ -16,27 +16,27 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, drop_own_key, pack, unpack
+from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, drop_reserved_key, pack, unpack
 from citewire.dialects.by_claim import fit_to_claims
-from citewire.dialects.by_marker import Names
+from citewire.dialects.by_marker import UniqueIds
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, SourceRef, Span, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "vercel"
 UPSTREAM = "ai 7, UI message parts and LanguageModelV3 content"
-ROOM = ROOM_FOR_ANYTHING
+ROOM = EXTENSIBLE_FIELDS
 
 # What a document is when nobody said.
 _MEDIA_TYPE = "application/octet-stream"
@@ -44,7 +44,7 @@ _MEDIA_TYPE = "application/octet-stream"
 _BREAK = 2
 
 
-class _Wire(NamedTuple):
+class _MessageShape(NamedTuple):
     """The two shapes: where the parts are, and how a source is named in them."""
 
     parts: str
@@ -52,14 +52,14 @@ class _Wire(NamedTuple):
     types: tuple[Json, Json]
 
 
-_UI = _Wire("parts", "sourceId", ({"type": "source-url"}, {"type": "source-document"}))
-_MODEL = _Wire(
+_UI = _MessageShape("parts", "sourceId", ({"type": "source-url"}, {"type": "source-document"}))
+_MODEL = _MessageShape(
     "content", "id", ({"type": "source", "sourceType": "url"}, {"type": "source", "sourceType": "document"})
 )
 
 
 def detect(payload: Any) -> bool:
-    wire = _wire(payload) if is_object(payload) else None
+    wire = _find_shape(payload) if is_object(payload) else None
     if wire is None:
         return False
     parts: list[Any] = payload[wire.parts]
@@ -69,11 +69,11 @@ def detect(payload: Any) -> bool:
     return is_typed and payload.get("role") == "assistant"
 
 
-def _wire(payload: Json) -> _Wire | None:
+def _find_shape(payload: Json) -> _MessageShape | None:
     return next((wire for wire in (_UI, _MODEL) if is_list(payload.get(wire.parts))), None)
 
 
-def _source_type(part: Any, wire: _Wire) -> int | None:
+def _source_type(part: Any, wire: _MessageShape) -> int | None:
     """Which of the two types of source a part is; None for any other part."""
     if not is_object(part):
         return None
@@ -85,7 +85,7 @@ def _is_text(part: Any) -> bool:
     return is_object(part) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a message is not an object")
     return (read_message(payload),)
@@ -93,7 +93,7 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
 
 def read_message(message: Json) -> Answer:
     """The answer in a message, or in what a model gave."""
-    wire = _wire(message)
+    wire = _find_shape(message)
     if wire is None:
         raise ShapeError("there are neither parts nor content")
     raws: list[Any] = message[wire.parts]
@@ -113,13 +113,13 @@ def read_message(message: Json) -> Answer:
 
 
 class _Reader:
-    def __init__(self, wire: _Wire, parts: tuple[Part, ...]) -> None:
+    def __init__(self, wire: _MessageShape, parts: tuple[Part, ...]) -> None:
         self.citations: list[Citation] = []
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.kept: list[int] = []
         self._wire = wire
-        self._names = Names()
+        self._names = UniqueIds()
         self._parts = parts
         self._starts = _starts(parts)
 
@@ -133,8 +133,8 @@ class _Reader:
     def _citation(self, at: int, raw: Json, is_document: bool) -> Citation:
         said = require(raw, self._wire.id, str)
         metadata = optional(raw, "providerMetadata", dict) or {}
-        where = f".providerMetadata.{KEY}"
-        own = optional(metadata, KEY, dict, ".providerMetadata") or {}
+        where = f".providerMetadata.{EXTENSION_KEY}"
+        own = optional(metadata, EXTENSION_KEY, dict, ".providerMetadata") or {}
         beyond = unpack(own, where)
         claim = self._claim(beyond, where)
         url = None if is_document else require(raw, "url", str)
@@ -151,9 +151,9 @@ class _Reader:
             index=beyond.index,
             domain=beyond.domain,
             snippet=beyond.snippet,
-            metadata={key: value for key, value in metadata.items() if key != KEY} | held,
+            metadata={key: value for key, value in metadata.items() if key != EXTENSION_KEY} | held,
         )
-        name = self._names.give(said)
+        name = self._names.assign(said)
         return Citation(
             name,
             (SourceRef(source_id, beyond.locator, quote, beyond.anchor, beyond.score),),
@@ -163,7 +163,7 @@ class _Reader:
             native=Native(NAME, raw, at),
         )
 
-    def _claim(self, beyond: Beyond, where: str) -> Span | None:
+    def _claim(self, beyond: ExtensionFields, where: str) -> Span | None:
         """The claim, in the part that it is in."""
         joined = beyond.span(None)
         if joined is None:
@@ -185,12 +185,12 @@ def _kind_of(url: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def write(answer: Answer, options: Options) -> Written:
-    native = kept_native(answer.native, NAME)
-    wire = _UI if native is None else _wire(native.raw) or _UI
+def write(answer: Answer, options: DialectOptions) -> Written:
+    native = native_for(answer.native, NAME)
+    wire = _UI if native is None else _find_shape(native.raw) or _UI
     fitting = fit_to_claims(answer, NAME)
     fitting.split_refs()
-    drop_own_key(fitting)
+    drop_reserved_key(fitting)
     _name_documents(fitting)
     fit = fitting.finish(
         ROOM if wire is _UI else ROOM - {"answer.id"},
@@ -207,24 +207,24 @@ def write(answer: Answer, options: Options) -> Written:
         if at in kept or not (_is_text(part) or _source_type(part, wire) is not None)
     ]
     texts = [_text(part) for part in fit.parts]
-    parts = weave(others, _in_turns(texts, [writer.source(citation) for citation in fit.citations]))
+    parts = interleave(others, _in_turns(texts, [writer.source(citation) for citation in fit.citations]))
     fields: Json = {wire.parts: parts}
     if wire is _UI:
         fields["id"] = fit.id
     return Written(overlay(native.raw if native else {"role": "assistant"}, fields), tuple(fitting.losses))
 
 
-def _name_documents(fitting: Fitting) -> None:
+def _name_documents(fitting: Adaptation) -> None:
     """A new part for a document needs a title: the SDK demands it."""
-    new = {c.refs[0].source_id for c in fitting.answer.citations if not kept_native(c.native, NAME)}
+    new = {c.refs[0].source_id for c in fitting.answer.citations if not native_for(c.native, NAME)}
     for source in fitting.cited_sources():
         if source.id in new and source.url is None and source.title is None:
-            fitting.lose("source.title", "required: another name stands in", source=source.id)
+            fitting.record_loss("source.title", "required: another name stands in", source=source.id)
             fitting.sources[source.id] = replace(source, title=source.label)
 
 
 def _text(part: Part) -> tuple[int | None, Json]:
-    native = kept_native(part.native, NAME)
+    native = native_for(part.native, NAME)
     raw: Json = native.raw if native else {"type": "text"}
     return (native.at if native else None), overlay(raw, {"text": part.text})
 
@@ -242,14 +242,14 @@ def _in_turns(*lists: list[tuple[int | None, Any]]) -> list[tuple[int | None, An
 
 
 class _Writer:
-    def __init__(self, answer: Answer, wire: _Wire) -> None:
+    def __init__(self, answer: Answer, wire: _MessageShape) -> None:
         self._wire = wire
-        self._names = Names()
+        self._names = UniqueIds()
         self._starts = _starts(answer.parts)
         self._sources = {source.id: source for source in answer.sources}
 
     def source(self, citation: Citation) -> tuple[int | None, Json]:
-        source, native = self._sources[citation.refs[0].source_id], kept_native(citation.native, NAME)
+        source, native = self._sources[citation.refs[0].source_id], native_for(citation.native, NAME)
         is_document = source.url is None
         said = self._wire.types[is_document]
         is_kept = native is not None and said.items() <= native.raw.items()
@@ -266,14 +266,14 @@ class _Writer:
     def _name(self, citation: Citation, raw: Json) -> str:
         """The id that was said, where a reader makes the citation's own of it."""
         said: str = raw.get(self._wire.id, citation.id)
-        name = said if self._names.would_give(said) == citation.id else citation.id
-        self._names.give(name)
+        name = said if self._names.preview(said) == citation.id else citation.id
+        self._names.assign(name)
         return name
 
     def _metadata(self, citation: Citation, source: Source, raw: Json | None) -> Json:
         """What providers say, and what we do: a value that is no object has to be ours."""
         kept = raw or {}
-        old: Json = kept.get(KEY) or {}
+        old: Json = kept.get(EXTENSION_KEY) or {}
         old_held: Json = old.get("metadata") or {}
         claim = citation.claim
         if claim is not None:
@@ -289,6 +289,6 @@ class _Writer:
         own = {"quote": citation.refs[0].quote, "metadata": held or nothing}
         packed = overlay(pack(citation, beside, _kind_of(source.url), old), own)
         theirs = {key: value for key, value in source.metadata.items() if key not in held}
-        if packed or kept.get(KEY):
-            return theirs | {KEY: packed}
-        return theirs | {key: kept[key] for key in (KEY,) if key in kept}
+        if packed or kept.get(EXTENSION_KEY):
+            return theirs | {EXTENSION_KEY: packed}
+        return theirs | {key: kept[key] for key in (EXTENSION_KEY,) if key in kept}

@@ -11,26 +11,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, is_object, optional, overlay, require
+from citewire.dialects.base import Json, DialectOptions, is_object, optional, overlay, require
 from citewire.dialects.by_annotation import (
     AnnotationReader,
-    At,
-    cited_link,
+    AnnotationPath,
+    make_link_citation,
     find_link,
     fit_links,
-    fit_to_web,
-    in_link,
+    require_web_sources,
+    encode_link_url,
     is_marker,
     origin_of,
     span_fields,
     unit_of,
-    without_claim_and_point,
+    drop_claim_and_point,
 )
-from citewire.dialects.by_response import by_part, family, read_response, write_response
+from citewire.dialects.by_response import group_by_part, find_response_dialect, read_response, write_response
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Native, Source, SourceRef, Written
-from citewire.shape import Fitting
-from citewire.text import Found, Offsets, Unit
+from citewire.shape import Adaptation
+from citewire.text import ResolvedSpan, Offsets, Unit
 
 NAME = "xai"
 UPSTREAM = "xAI REST Responses API, as captured in November 2025"
@@ -40,21 +40,21 @@ UNIT: Unit = "codepoints"
 
 
 def detect(payload: Any) -> bool:
-    return family(payload) == NAME
+    return find_response_dialect(payload) == NAME
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
-    return (read_response(payload, Reader(options.unit or UNIT)),)
+    return (read_response(payload, XaiReader(options.unit or UNIT)),)
 
 
-class Reader(AnnotationReader):
+class XaiReader(AnnotationReader):
     """Reads xAI's annotations."""
 
     dialect = NAME
 
-    def annotation(self, entry: Json, at: At, offsets: Offsets, part: int) -> Citation:
+    def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
         if (kind := require(entry, "type", str)) != "url_citation":
             raise ShapeError(f"unknown annotation type {kind!r}", ".type")
         url, title = require(entry, "url", str), optional(entry, "title", str) or None
@@ -62,10 +62,10 @@ class Reader(AnnotationReader):
         ordinal = _number(title)
         ref = SourceRef(self.sources.add("web", url, title if ordinal is None else None))
         native = Native(NAME, entry, at)
-        cited = cited_link(self.next_id, ref, found, part, offsets.text, native)
+        cited = make_link_citation(self.next_id, ref, found, part, offsets.text, native)
         return replace(cited, ordinal=ordinal)
 
-    def _found(self, entry: Json, offsets: Offsets, url: str) -> Found | None:
+    def _found(self, entry: Json, offsets: Offsets, url: str) -> ResolvedSpan | None:
         """The marker's span. No offsets at all say that the page was looked at; one alone is a mistake."""
         if entry.get("start_index") is None and entry.get("end_index") is None:
             return None
@@ -79,20 +79,20 @@ def _number(title: str | None) -> int | None:
     return int(title) if str(int(title)) == title else None
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = fit_to_web(answer, NAME)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = require_web_sources(answer, NAME)
     _fit_numbers(fitting)
     fit_links(
         fitting,
         lambda citation, text: is_marker(text),
         lambda citation: _marker(citation, fitting.sources[citation.refs[0].source_id]),
-        lambda citation: without_claim_and_point(citation, fitting),
+        lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(
         ROOM | {"claim"},  # the ones that are left were read from annotations
         kind=lambda source: "web",
         origin=origin_of(fitting.answer, NAME),
-        group=lambda answer: by_part(answer, NAME),
+        group=lambda answer: group_by_part(answer, NAME),
         why="annotations belong to their part of the text",
     )
     unit = unit_of(fit, NAME, options.unit, UNIT)
@@ -106,7 +106,7 @@ def write(answer: Answer, options: Options) -> Written:
     return Written(write_response(fit, fitting, envelope, entry), tuple(fitting.losses))
 
 
-def _fit_numbers(fitting: Fitting) -> None:
+def _fit_numbers(fitting: Adaptation) -> None:
     """The title is the number where there is one; a title that is a number would be taken for it."""
     fitting.map_citations(lambda citation: _with_readable_number(citation, fitting))
     numbered = {
@@ -119,14 +119,14 @@ def _fit_numbers(fitting: Fitting) -> None:
         reason = "its number stands there" if source.id in numbered else "an empty one reads as none"
         if _number(title) is not None:
             reason = "a number would read as that of the marker"
-        fitting.lose("source.title", reason, source=source.id)
+        fitting.record_loss("source.title", reason, source=source.id)
         fitting.sources[source.id] = replace(source, title=None)
 
 
-def _with_readable_number(citation: Citation, fitting: Fitting) -> Citation:
+def _with_readable_number(citation: Citation, fitting: Adaptation) -> Citation:
     if citation.ordinal is None or _number(str(citation.ordinal)) is not None:
         return citation
-    fitting.lose("ordinal", "cannot be the number of a marker", citation=citation.id)
+    fitting.record_loss("ordinal", "cannot be the number of a marker", citation=citation.id)
     return replace(citation, ordinal=None)
 
 
@@ -134,7 +134,7 @@ def _marker(citation: Citation, source: Source) -> str | None:
     """A marker as xAI writes them."""
     if source.url is None:
         return None
-    return f"[[{citation.ordinal or citation.id.removeprefix('c')}]]({in_link(source.url)})"
+    return f"[[{citation.ordinal or citation.id.removeprefix('c')}]]({encode_link_url(source.url)})"
 
 
 def _entry(

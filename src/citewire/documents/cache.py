@@ -25,15 +25,15 @@ import numpy as np
 from msgspec import msgpack
 from numpy.typing import NDArray
 
-from citewire.codec import prepare
+from citewire.codec import prepare_types
 from citewire.documents.document import Document
 
-__all__ = ["NO_LIMIT", "VERSION", "Cache", "Packed", "default_folder"]
+__all__ = ["NO_LIMIT", "READER_VERSION", "Cache", "PackedArrays", "default_folder"]
 
 # Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
-VERSION = 4
+READER_VERSION = 4
 
-LIMIT, NO_LIMIT = 4 << 30, 1 << 62
+DEFAULT_LIMIT, NO_LIMIT = 4 << 30, 1 << 62
 # The share of the limit that one process writes before it looks again what others have written.
 _LOOK_AFTER = 1 / 16
 # Seconds after which what is still aside was left there by a writer that was killed, and for which what was
@@ -44,17 +44,17 @@ _KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?(?:/[a-z0-9-]{1,32})?")
 _SHA256 = len("0" * 64)
 _META, _ASIDE = "meta.msgpack", ".aside-"
 
-prepare(Document)
+prepare_types(Document)
 
 
-class Packed(NamedTuple):
+class PackedArrays(NamedTuple):
     """Metadata as msgpack, and the arrays that it numbers."""
 
     meta: bytes
     arrays: Sequence[NDArray[Any]]
 
     @classmethod
-    def of(cls, document: Document) -> Packed:
+    def from_document(cls, document: Document) -> PackedArrays:
         arrays: list[NDArray[Any]] = []
 
         def number(value: Any) -> int:
@@ -63,7 +63,7 @@ class Packed(NamedTuple):
 
         return cls(msgpack.encode(document, enc_hook=number), arrays)
 
-    def document(self) -> Document:
+    def to_document(self) -> Document:
         """The document again. Raises `ValueError` where it is none."""
 
         def array(_: type, at: int) -> NDArray[Any]:
@@ -93,15 +93,15 @@ class Cache:
     folder. With `make=False` it is somebody else's to make and to remove, and never made again here.
     """
 
-    def __init__(self, folder: Path | None = None, *, limit: int = LIMIT, make: bool = True) -> None:
+    def __init__(self, folder: Path | None = None, *, limit: int = DEFAULT_LIMIT, make: bool = True) -> None:
         self.folder = folder or default_folder()
         self.limit, self._make = limit, make
         self._unlooked = 0.0
 
     @property
-    def home(self) -> Path:
+    def version_folder(self) -> Path:
         """The folder in which the entries of this version are."""
-        return self.folder / f"v{VERSION}"
+        return self.folder / f"v{READER_VERSION}"
 
     def is_usable(self) -> bool:
         """Whether anything can be written there."""
@@ -115,7 +115,7 @@ class Cache:
         """The document that was put there, its arrays mapped from disk."""
         packed = self.read(key)
         try:
-            return None if packed is None else packed.document()
+            return None if packed is None else packed.to_document()
         except ValueError:
             self._drop(self._entry(key))
             return None
@@ -126,13 +126,13 @@ class Cache:
 
     def discard(self, sha256: str) -> None:
         """Forget all that was made of these bytes."""
-        for entry in self.home.glob(f"{sha256}*"):
+        for entry in self.version_folder.glob(f"{sha256}*"):
             self._drop(entry)
 
     def prune(self, is_needed: Callable[[str], bool]) -> None:
         """Forget what was made of bytes that nobody needs, by their sha256, and what older versions made."""
         for entry in self.folder.glob("v*/*"):
-            is_current = entry.parent == self.home
+            is_current = entry.parent == self.version_folder
             if not entry.name.startswith(_ASIDE) and not (is_current and is_needed(entry.name[:_SHA256])):
                 self._drop(entry)
 
@@ -146,9 +146,9 @@ class Cache:
         self._drop(self._entry(key))
 
     def put(self, key: str, document: Document) -> None:
-        self.write(key, Packed.of(document))
+        self.write(key, PackedArrays.from_document(document))
 
-    def read(self, key: str) -> Packed | None:
+    def read(self, key: str) -> PackedArrays | None:
         """As `get`, for whatever else consists of arrays, such as an index."""
         entry = self._entry(key)
         try:
@@ -160,9 +160,9 @@ class Cache:
             return None
         except OSError:
             return None
-        return Packed(meta, arrays)
+        return PackedArrays(meta, arrays)
 
-    def write(self, key: str, packed: Packed) -> None:
+    def write(self, key: str, packed: PackedArrays) -> None:
         entry = self._entry(key)
         size = len(packed.meta) + sum(array.nbytes for array in packed.arrays)
         if size > self.limit:
@@ -181,12 +181,12 @@ class Cache:
     def _entry(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
             raise ValueError(f"not a key: {key!r}")
-        return self.home / key
+        return self.version_folder / key
 
     @contextmanager
     def _aside(self, home: Path | None = None) -> Generator[Path]:
-        home = home or self.home
-        if self._make and home == self.home:
+        home = home or self.version_folder
+        if self._make and home == self.version_folder:
             # For the user only: sources may be confidential.
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=home))

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Format", "show"]
+__all__ = ["NumberFormat", "format_number"]
 
 _ACCOUNTING = "_(* #,##0{0}_);_(* \\(#,##0{0}\\);_(* \\-_);_(@_)"
 _BUILT_IN = {
@@ -48,7 +48,7 @@ _MONTHS = (
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-class Format(NamedTuple):
+class NumberFormat(NamedTuple):
     """A number format: what it is called, and its code, if it has one of its own."""
 
     number: int = 0
@@ -62,7 +62,7 @@ class _Time(NamedTuple):
     seconds: int
 
 
-def show(stored: str, format_: Format, from_1904: bool) -> str:
+def format_number(stored: str, format_: NumberFormat, from_1904: bool) -> str:
     """A number as it is shown."""
     try:
         value = Decimal(stored)
@@ -83,7 +83,7 @@ def show(stored: str, format_: Format, from_1904: bool) -> str:
 
 
 @lru_cache
-def _sections(format_: Format) -> list[list[str]]:
+def _sections(format_: NumberFormat) -> list[list[str]]:
     """The tokens for positive numbers, and for negative ones, zero and text if they have their own."""
     number, code = format_
     code = _BUILT_IN.get(number, "") if code is None else code

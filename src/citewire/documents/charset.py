@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-__all__ = ["guess"]
+__all__ = ["guess_charset"]
 
 # As far as git looks for a NUL to tell a binary file; even, for UTF-16.
 _HEAD = 8000
@@ -41,7 +41,7 @@ _LEADS: dict[str, Iterable[int]] = {
 }
 
 
-def guess(data: bytes) -> str:
+def guess_charset(data: bytes) -> str:
     """The codec that fits best; that of Western Europe if none does."""
     head = data[:_HEAD]
     high, low = head[::2].count(0), head[1::2].count(0)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from citewire.model import Problem
 
-__all__ = ["Aside", "Box", "Document", "Element", "Page", "Place"]
+__all__ = ["Aside", "Box", "Document", "Element", "Page", "TextPlace"]
 
-Kind = Literal["pdf", "html", "markdown", "text", "docx", "pptx", "xlsx", "image"]
+DocumentKind = Literal["pdf", "html", "markdown", "text", "docx", "pptx", "xlsx", "image"]
 AsideKind = Literal["header", "footer", "hidden", "deleted", "note", "comment"]
 Boxes = NDArray[np.float32]
 
@@ -65,7 +65,7 @@ class Box(Struct, frozen=True, gc=False):
     bottom: float
 
 
-class Place(Struct, frozen=True, gc=False):
+class TextPlace(Struct, frozen=True, gc=False):
     """Where a range of the text stands on one page."""
 
     page: int
@@ -85,7 +85,7 @@ class Document(Struct, frozen=True, eq=False):
     """
 
     sha256: str
-    kind: Kind
+    kind: DocumentKind
     text: str
     pages: tuple[Page, ...]
     lines: NDArray[np.int32]
@@ -113,16 +113,16 @@ class Document(Struct, frozen=True, eq=False):
         at = bisect_right(self.elements, offset, key=lambda element: element.start) - 1
         return self.elements[at] if at >= 0 and offset < self.elements[at].end else None
 
-    def places(self, start: int, end: int) -> tuple[Place, ...]:
+    def places(self, start: int, end: int) -> tuple[TextPlace, ...]:
         """Where a range stands, page by page; a rectangle for each line of it where boxes are known."""
         return tuple(self._places(start, end))
 
-    def _places(self, start: int, end: int) -> Iterator[Place]:
+    def _places(self, start: int, end: int) -> Iterator[TextPlace]:
         while start < end:
             page = self.page_at(start)
             stop = min(end, page.end)
             element = self.element_at(start)
-            yield Place(
+            yield TextPlace(
                 page.number,
                 start,
                 stop,

@@ -19,17 +19,17 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from msgspec import Struct, msgpack
 from msgspec.structs import replace
 
-from citewire.codec import prepare
-from citewire.documents.errors import DocumentError, Encrypted
+from citewire.codec import prepare_types
+from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.load import is_image
-from citewire.documents.reader import MOST_RESULT, ReaderFailed, ReaderTimeout, end, exchange, limit_process
+from citewire.documents.reader import MOST_RESULT, ReaderFailed, ReaderTimeout, terminate, exchange, limit_process
 
-__all__ = ["Crop", "Frame", "draw", "draw_all_in_child", "draw_in_child", "encode", "has_looks"]
+__all__ = ["Crop", "CropFrame", "draw", "draw_all_in_child", "draw_in_child", "encode_image", "is_drawable"]
 
-Format = Literal["png", "jpeg", "webp", "avif"]
+ImageFormat = Literal["png", "jpeg", "webp", "avif"]
 Rectangle = tuple[float, float, float, float]
 
-TIMEOUT, MEMORY = 30.0, 1 << 30
+DRAW_TIMEOUT, DRAW_MEMORY = 30.0, 1 << 30
 # Sharp enough for small print on any screen (576 dots per inch); what asks for more is a mistake.
 MOST_SCALE = 8.0
 # Past this a picture is drawn smaller: no screen shows more, and WebP ends at 16,383 to a side.
@@ -39,7 +39,7 @@ _LARGEST_PAGE = 1_000_000.0
 # Light enough that print keeps its contrast, also in grey.
 _YELLOW = (255, 235, 100)
 # More effort makes files smaller by a few percent and takes twice as long.
-_SAVE: dict[Format, dict[str, Any]] = {
+_SAVE: dict[ImageFormat, dict[str, Any]] = {
     "png": {"compress_level": 6},
     "jpeg": {"quality": 85, "subsampling": 0},
     "webp": {"quality": 80, "method": 2},
@@ -51,12 +51,12 @@ _OVERHEAD = 1 << 12
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
 
 
-class Options(TypedDict, total=False):
+class CropOptions(TypedDict, total=False):
     """What `Crop` says of them."""
 
     scale: float
     whole: bool
-    format: Format
+    format: ImageFormat
     margin: tuple[float, float]
 
 
@@ -70,14 +70,14 @@ class Crop(Struct, frozen=True, gc=False):
     boxes: tuple[Rectangle, ...] = ()
     scale: float = 2.0
     whole: bool = False
-    format: Format = "png"
+    format: ImageFormat = "png"
     margin: tuple[float, float] = (20.0, 30.0)
 
     @classmethod
-    def of(cls, page: int, boxes: Iterable[Sequence[float]], options: Options) -> Crop:
+    def of(cls, page: int, boxes: Iterable[Sequence[float]], options: CropOptions) -> Crop:
         return cls(page, tuple((left, top, right, bottom) for left, top, right, bottom in boxes), **options)
 
-    def frame(self, width: float, height: float) -> Frame | None:
+    def frame(self, width: float, height: float) -> CropFrame | None:
         """What it shows of a page of this size; None where all of its boxes are outside."""
         boxes = [box for box in (_within(box, width, height) for box in self.boxes) if box]
         if self.boxes and not boxes:
@@ -90,10 +90,10 @@ class Crop(Struct, frozen=True, gc=False):
             right, bottom = min(right, max(rights) + across), min(bottom, max(bottoms) + down)
         wide, tall = right - left, bottom - top
         scale = min(self.scale, math.sqrt(MOST_PIXELS / (wide * tall)), MOST_SIDE / wide, MOST_SIDE / tall)
-        return Frame(left, top, right, bottom, scale, tuple(boxes))
+        return CropFrame(left, top, right, bottom, scale, tuple(boxes))
 
 
-class Frame(NamedTuple):
+class CropFrame(NamedTuple):
     """The part of a page that a picture shows, in points, its scale, and the boxes that are on the page."""
 
     left: float
@@ -116,7 +116,7 @@ class _Job(Struct, frozen=True):
     most_result: int
 
 
-class _Drawn(Struct, frozen=True):
+class _DrawResult(Struct, frozen=True):
     image: bytes = b""
     error: tuple[str, str, str] | None = None
     """The code, the message and the detail of what was raised."""
@@ -125,19 +125,19 @@ class _Drawn(Struct, frozen=True):
         if self.error is None:
             return self.image
         code, message, detail = self.error
-        kinds = {kind.code: kind for kind in (Encrypted, ReaderFailed)}
+        kinds = {kind.code: kind for kind in (EncryptedDocument, ReaderFailed)}
         return kinds.get(code, DocumentError)(message, detail=detail)
 
 
-prepare(_Drawn)
+prepare_types(_DrawResult)
 
 
-def has_looks(data: bytes) -> bool:
+def is_drawable(data: bytes) -> bool:
     """Whether the bytes are something that can be drawn."""
     return b"%PDF-" in data[:1024] or is_image(data)
 
 
-def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[Options]) -> bytes:
+def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[CropOptions]) -> bytes:
     """The picture that `Crop(page, boxes, **options)` asks for. Raises `DocumentError`."""
     with _opened(data) as file:
         return _drawn(file, Crop.of(page, boxes, options))
@@ -145,7 +145,7 @@ def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **option
 
 def draw_in_child(
     data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), *,
-    timeout: float = TIMEOUT, memory: int = MEMORY, **options: Unpack[Options],
+    timeout: float = DRAW_TIMEOUT, memory: int = DRAW_MEMORY, **options: Unpack[CropOptions],
 ) -> bytes:  # fmt: skip
     """What `draw` gives, from a process of its own. Raises `DocumentError`."""
     [image] = draw_all_in_child(data, [Crop.of(page, boxes, options)], timeout=timeout, memory=memory)
@@ -155,7 +155,7 @@ def draw_in_child(
 
 
 def draw_all_in_child(
-    data: bytes, crops: Iterable[Crop], *, timeout: float = TIMEOUT, memory: int = MEMORY,
+    data: bytes, crops: Iterable[Crop], *, timeout: float = DRAW_TIMEOUT, memory: int = DRAW_MEMORY,
     most_result: int = MOST_RESULT,
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
 ) -> list[bytes | DocumentError]:  # fmt: skip
@@ -182,9 +182,9 @@ def draw_all_in_child(
     except OverflowError as exc:
         raise ReaderFailed(f"the pictures take more than {most_result:,} bytes") from exc
     finally:
-        end(child)
+        terminate(child)
     try:
-        return [one.result() for one in msgpack.decode(made, type=list[_Drawn])]
+        return [one.result() for one in msgpack.decode(made, type=list[_DrawResult])]
     except ValueError as exc:
         names = {-number: number.name for number in signal.Signals}
         how = names.get(child.returncode, f"status {child.returncode}")
@@ -198,35 +198,35 @@ def serve() -> None:
     os.dup2(2, 1)
     job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
     limit_process(job.seconds, job.memory)
-    made: list[_Drawn] = []
+    made: list[_DrawResult] = []
     try:
         with _opened(job.data) as file:
             made += _within_limit((_attempted(file, crop) for crop in job.crops), job.most_result)
     except DocumentError as exc:
-        made = [_Drawn(error=(exc.code, exc.message, exc.detail))] * len(job.crops)
+        made = [_DrawResult(error=(exc.code, exc.message, exc.detail))] * len(job.crops)
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
     # Past whatever libraries do at exit: the result is out.
     os._exit(0)
 
 
-def _within_limit(drawn: Iterable[_Drawn], most: int) -> Iterator[_Drawn]:
+def _within_limit(drawn: Iterable[_DrawResult], most: int) -> Iterator[_DrawResult]:
     """The pictures, with an error in the place of each for which there is no room."""
     for one in drawn:
         if len(one.image) > most:
-            yield _Drawn(error=(ReaderFailed.code, "the pictures of this file take too many bytes", ""))
+            yield _DrawResult(error=(ReaderFailed.code, "the pictures of this file take too many bytes", ""))
             continue
         most -= len(one.image)
         yield one
 
 
-def _attempted(file: Any, crop: Crop) -> _Drawn:
+def _attempted(file: Any, crop: Crop) -> _DrawResult:
     try:
-        return _Drawn(_drawn(file, crop))
+        return _DrawResult(_drawn(file, crop))
     except DocumentError as exc:
-        return _Drawn(error=(exc.code, exc.message, exc.detail))
+        return _DrawResult(error=(exc.code, exc.message, exc.detail))
     except Exception as exc:  # noqa: BLE001  # the root of a process: what a file shows is told of that file
-        return _Drawn(error=(ReaderFailed.code, "the drawing failed", f"{type(exc).__name__}: {exc}"))
+        return _DrawResult(error=(ReaderFailed.code, "the drawing failed", f"{type(exc).__name__}: {exc}"))
 
 
 @contextmanager
@@ -242,7 +242,7 @@ def _opened(data: bytes) -> Generator[Any]:
         file = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as exc:
         if exc.err_code in {pdfium.raw.FPDF_ERR_PASSWORD, pdfium.raw.FPDF_ERR_SECURITY}:
-            raise Encrypted("the PDF is encrypted: it needs a password") from exc
+            raise EncryptedDocument("the PDF is encrypted: it needs a password") from exc
         raise DocumentError("not a PDF, or damaged beyond repair") from exc
     try:
         yield file
@@ -285,16 +285,16 @@ def _drawn(file: Any, crop: Crop) -> bytes:
     # It rounds up what it is given; this gives it whole pixels, whatever floats do.
     bitmap = page.render(scale=scale, crop=[max(0.0, cut - 0.5) / scale for cut in cuts])
     shifted = [[side * scale - cuts[(0, 3)[at % 2]] for at, side in enumerate(box)] for box in boxes]
-    return encode(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
+    return encode_image(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
 
 
 def _drawn_image(data: bytes, crop: Crop) -> bytes:
     """Of an image: its pixels are its points, and there is nothing to see between them."""
     from PIL.Image import Resampling  # noqa: PLC0415  # for the child only, as pdfium is
 
-    from citewire.documents.image import picture  # noqa: PLC0415  # the same
+    from citewire.documents.image import load_page_image  # noqa: PLC0415  # the same
 
-    image = picture(data, crop.page)
+    image = load_page_image(data, crop.page)
     frame = replace(crop, scale=min(crop.scale, 1.0)).frame(*image.size)
     if frame is None:
         raise DocumentError(_OUTSIDE)
@@ -302,7 +302,7 @@ def _drawn_image(data: bytes, crop: Crop) -> bytes:
     part = image.crop((edges[0], edges[1], edges[2], edges[3]))
     size = [max(1, round(side * frame.scale)) for side in part.size]
     shifted = [[(side - edges[at % 2]) * frame.scale for at, side in enumerate(box)] for box in frame.boxes]
-    return encode(_highlighted(part.resize((size[0], size[1]), Resampling.LANCZOS), shifted), crop.format)
+    return encode_image(_highlighted(part.resize((size[0], size[1]), Resampling.LANCZOS), shifted), crop.format)
 
 
 def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:
@@ -328,7 +328,7 @@ def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
     return ImageChops.multiply(image, layer)
 
 
-def encode(image: Any, format: Format) -> bytes:  # noqa: A002  # the name of the option
+def encode_image(image: Any, format: ImageFormat) -> bytes:  # noqa: A002  # the name of the option
     """A picture of Pillow's as bytes."""
     out = io.BytesIO()
     image.save(out, format, **_SAVE[format])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from citewire.errors import InputError
 
-__all__ = ["DocumentError", "Encrypted"]
+__all__ = ["DocumentError", "EncryptedDocument"]
 
 
 class DocumentError(InputError):
@@ -13,7 +13,7 @@ class DocumentError(InputError):
     code = "bad_document"
 
 
-class Encrypted(DocumentError):
+class EncryptedDocument(DocumentError):
     """A source that needs a password."""
 
     code = "encrypted"

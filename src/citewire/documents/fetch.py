@@ -32,12 +32,12 @@ from msgspec import Struct
 
 from citewire.documents.errors import DocumentError
 
-__all__ = ["AddressRefused", "BadUrl", "FetchError", "FetchTimeout", "Fetched", "Route", "TooLarge", "fetch"]
+__all__ = ["AddressRefused", "BadUrl", "FetchError", "FetchTimeout", "FetchResult", "Route", "FetchTooLarge", "fetch"]
 
-Address: TypeAlias = IPv4Address | IPv6Address
+IpAddress: TypeAlias = IPv4Address | IPv6Address
 
-LIMIT = 64 << 20
-DEADLINE = 30.0
+FETCH_LIMIT = 64 << 20
+FETCH_DEADLINE = 30.0
 _REDIRECTS = 5
 # Of the addresses of a name, how many are tried; each gets its share of the time that is left.
 _ATTEMPTS = 4
@@ -73,7 +73,7 @@ class AddressRefused(FetchError):
     code = "address_refused"
 
 
-class TooLarge(FetchError):
+class FetchTooLarge(FetchError):
     code = "too_large"
 
 
@@ -81,7 +81,7 @@ class FetchTimeout(FetchError):
     code = "fetch_timeout"
 
 
-class Fetched(Struct, frozen=True):
+class FetchResult(Struct, frozen=True):
     """What came: its bytes, the URL it came from in the end, and what the server calls it."""
 
     data: bytes
@@ -98,20 +98,20 @@ class Route(Struct, frozen=True, kw_only=True):
     """How to get out. `allow` lets an address and port pass that are refused otherwise; it is for tests."""
 
     resolve: Callable[[str], Iterable[str]] = resolve
-    allow: Callable[[Address, int], bool] = lambda _address, _port: False
+    allow: Callable[[IpAddress, int], bool] = lambda _address, _port: False
     tls: ssl.SSLContext | None = None
 
 
 _WEB = Route()
 
 
-def fetch(url: str, *, limit: int = LIMIT, deadline: float = DEADLINE, route: Route = _WEB) -> Fetched:
+def fetch(url: str, *, limit: int = FETCH_LIMIT, deadline: float = FETCH_DEADLINE, route: Route = _WEB) -> FetchResult:
     """What a GET of `url` gives, up to `limit` bytes and within `deadline` seconds. Raises `FetchError`."""
-    clock = _Clock(deadline)
+    clock = _Deadline(deadline)
     target = _checked(url)
     for _ in range(_REDIRECTS + 1):
         got = _get(target, limit, clock, route)
-        if isinstance(got, Fetched):
+        if isinstance(got, FetchResult):
             return got
         target = got
     raise FetchError(f"more than {_REDIRECTS} redirects")
@@ -135,20 +135,20 @@ def _checked(url: str, base: httpx2.URL | None = None) -> httpx2.URL:
     return parsed
 
 
-def _literal(host: str) -> Address | None:
+def _literal(host: str) -> IpAddress | None:
     try:
         return None if "%" in host else ip_address(host)
     except ValueError:
         return None
 
 
-def _is_public(address: Address) -> bool:
+def _is_public(address: IpAddress) -> bool:
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     return (address.version == 4 or address in _UNICAST) and not any(address in net for net in _SPECIAL)
 
 
-def _addresses(host: str, port: int, clock: _Clock, route: Route) -> list[Address]:
+def _addresses(host: str, port: int, clock: _Deadline, route: Route) -> list[IpAddress]:
     """Every address of the host. Raises `AddressRefused` if one of them is not to be reached."""
     literal = _literal(host)
     try:
@@ -163,7 +163,7 @@ def _addresses(host: str, port: int, clock: _Clock, route: Route) -> list[Addres
     return list(dict.fromkeys(found))
 
 
-def _resolved(host: str, clock: _Clock, route: Route) -> Iterable[str]:
+def _resolved(host: str, clock: _Deadline, route: Route) -> Iterable[str]:
     # A lookup cannot be interrupted, only left behind: it ends when the resolver gives up.
     answer: Future[list[str]] = Future()
 
@@ -177,10 +177,10 @@ def _resolved(host: str, clock: _Clock, route: Route) -> Iterable[str]:
     return answer.result(clock.left())
 
 
-def _get(url: httpx2.URL, limit: int, clock: _Clock, route: Route) -> Fetched | httpx2.URL:
+def _get(url: httpx2.URL, limit: int, clock: _Deadline, route: Route) -> FetchResult | httpx2.URL:
     """What is there, or where it has moved to."""
     port = _PORTS[url.scheme] if url.port is None else url.port
-    backend = _Pinned(_addresses(url.raw_host.decode("ascii"), port, clock, route), clock)
+    backend = _PinnedBackend(_addresses(url.raw_host.decode("ascii"), port, clock, route), clock)
     # The name, not the address, is what the certificate must be for.
     asked = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path)
     tls = (route.tls or httpx2.create_ssl_context()) if url.scheme == "https" else None
@@ -202,7 +202,7 @@ def _get(url: httpx2.URL, limit: int, clock: _Clock, route: Route) -> Fetched | 
         is_certificate = "CERTIFICATE_VERIFY_FAILED" in str(exc)
         why = "the certificate of the host is not valid" if is_certificate else "the transfer failed"
         raise FetchError(why, detail=exc) from exc
-    return Fetched(data, str(url), said.get(b"content-type"))
+    return FetchResult(data, str(url), said.get(b"content-type"))
 
 
 def _body(response: httpcore2.Response, coding: str, limit: int) -> bytes:
@@ -215,13 +215,13 @@ def _body(response: httpcore2.Response, coding: str, limit: int) -> bytes:
         came += len(chunk)
         data += unpacking.decompress(chunk, limit + 1 - len(data)) if unpacking else chunk
         if max(came, len(data)) > limit:
-            raise TooLarge(f"more than {limit} bytes")
+            raise FetchTooLarge(f"more than {limit} bytes")
     if unpacking and not unpacking.eof:
         raise FetchError("packed, and cut short")
     return bytes(data)
 
 
-class _Clock:
+class _Deadline:
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
@@ -231,10 +231,10 @@ class _Clock:
         return left
 
 
-class _Pinned(httpcore2.SyncBackend):
+class _PinnedBackend(httpcore2.SyncBackend):
     """Connects to addresses that were checked, whatever the host is called."""
 
-    def __init__(self, addresses: list[Address], clock: _Clock) -> None:
+    def __init__(self, addresses: list[IpAddress], clock: _Deadline) -> None:
         self._addresses = [str(address) for address in addresses[:_ATTEMPTS]]
         self._clock = clock
 
@@ -243,16 +243,16 @@ class _Pinned(httpcore2.SyncBackend):
         for tried, address in enumerate(self._addresses):
             share = self._clock.left() / (len(self._addresses) - tried)
             try:
-                return _Timed(super().connect_tcp(address, port, share), self._clock)
+                return _TimedStream(super().connect_tcp(address, port, share), self._clock)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as exc:
                 failure = exc
         raise failure
 
 
-class _Timed(httpcore2.NetworkStream):
+class _TimedStream(httpcore2.NetworkStream):
     """A connection on which each wait is for the time left: a byte now and then does not buy more."""
 
-    def __init__(self, stream: httpcore2.NetworkStream, clock: _Clock) -> None:
+    def __init__(self, stream: httpcore2.NetworkStream, clock: _Deadline) -> None:
         self._stream = stream
         self._clock = clock
         self.close, self.get_extra_info = stream.close, stream.get_extra_info
@@ -265,4 +265,4 @@ class _Timed(httpcore2.NetworkStream):
 
     def start_tls(self, ssl_context: ssl.SSLContext, *names: Any, **options: Any) -> httpcore2.NetworkStream:
         options["timeout"] = self._clock.left()
-        return _Timed(self._stream.start_tls(ssl_context, *names, **options), self._clock)
+        return _TimedStream(self._stream.start_tls(ssl_context, *names, **options), self._clock)

@@ -14,8 +14,8 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from citewire.documents.document import Aside, Document, Element, Page
-from citewire.documents.styles import Styles
-from citewire.documents.text import CELL, LINE, LOWERED, RAISED, ROW, SPACE, Draft, decode, line_starts
+from citewire.documents.styles import Stylesheets
+from citewire.documents.text import GAP_CELL, GAP_LINE, SUBSCRIPTS, SUPERSCRIPTS, GAP_ROW, GAP_SPACE, TextBuilder, decode, line_starts
 
 __all__ = ["read_html"]
 
@@ -29,7 +29,7 @@ _BLOCKS = (
     "optgroup", "option", "p", "plaintext", "pre", "search", "section", "summary", "table", "tbody",
     "tfoot", "textarea", "thead", "ul", "xmp",
 )  # fmt: skip
-_GAPS = {**dict.fromkeys(_BLOCKS, LINE), "td": CELL, "th": CELL, "tr": ROW}
+_GAPS = {**dict.fromkeys(_BLOCKS, GAP_LINE), "td": GAP_CELL, "th": GAP_CELL, "tr": GAP_ROW}
 # They hold no other element, or end where the next one starts: a page may have any number of them unclosed.
 _SHALLOW = {
     "area", "base", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html",
@@ -82,7 +82,7 @@ _CODECS = {
 _NOT_BELIEVED = {"utf-8", "utf-7", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
 
 
-_DIGITS: dict[str, dict[int, int]] = {"sup": RAISED, "sub": LOWERED}
+_DIGITS: dict[str, dict[int, int]] = {"sup": SUPERSCRIPTS, "sub": SUBSCRIPTS}
 
 
 class _Node(Struct, frozen=True, gc=False):
@@ -93,7 +93,7 @@ class _Node(Struct, frozen=True, gc=False):
     nth: int
 
 
-class _Open(NamedTuple):
+class _OpenElement(NamedTuple):
     """An element whose end has not come: the node after it, and how its text is to be taken.
 
     `children` is, for each name, the number of children so far and the first of them.
@@ -115,7 +115,7 @@ def read_html(
     html = _flattened(_decoded(data, charset))
     parser = LexborHTMLParser(html, scripting=True)
     sheets = (style.text() for style in parser.css("style") if not style.attributes.get("media"))
-    walk = _Walk(parser.root, Styles(sheets))
+    walk = _Walk(parser.root, Stylesheets(sheets))
     text = "".join(walk.draft.parts)
     title = parser.css_first("head > title")
     return Document(
@@ -217,8 +217,8 @@ class _OpenTags:
 class _Walk:
     """One pass over the nodes of a page, in order and without recursion."""
 
-    def __init__(self, root: LexborNode | None, styles: Styles) -> None:
-        self.draft = Draft()
+    def __init__(self, root: LexborNode | None, styles: Stylesheets) -> None:
+        self.draft = TextBuilder()
         self._styles = styles
         self.hidden: list[tuple[int, int]] = []
         self._hidden_by: int | None = None
@@ -251,8 +251,8 @@ class _Walk:
         return paths
 
     def _walk(self, node: LexborNode | None) -> None:
-        here = _Open(-1, None, 0, False, None, {}, {})
-        outer: list[_Open] = []
+        here = _OpenElement(-1, None, 0, False, None, {}, {})
+        outer: list[_OpenElement] = []
         while node is not None or outer:
             if node is None:
                 self.draft.separate(here.gap)
@@ -270,7 +270,7 @@ class _Walk:
                 continue
             node = node.next
 
-    def _open(self, node: LexborNode, tag: str, parent: _Open) -> _Open:
+    def _open(self, node: LexborNode, tag: str, parent: _OpenElement) -> _OpenElement:
         at = len(self._nodes)
         count, first = parent.children.get(tag, (0, at))
         parent.children[tag] = count + 1, first
@@ -284,16 +284,16 @@ class _Walk:
             attributes = node.attributes
             # What a search in the page finds is shown then. Closed details are not hidden either.
             away = attributes.get("hidden", "until-found") != "until-found"
-            hidden = at if away or self._styles.hide(tag, attributes) else None
+            hidden = at if away or self._styles.hides_element(tag, attributes) else None
         digits = _DIGITS.get(tag, parent.digits)
-        return _Open(at, node.next, gap, parent.pre or tag in _PRE, hidden, digits, {})
+        return _OpenElement(at, node.next, gap, parent.pre or tag in _PRE, hidden, digits, {})
 
-    def _text(self, text: str, here: _Open) -> None:
+    def _text(self, text: str, here: _OpenElement) -> None:
         spaced = False
         if not here.pre:
             text = _SPACES.sub(" ", text)
             if text.startswith(" "):
-                self.draft.separate(SPACE)
+                self.draft.separate(GAP_SPACE)
             spaced = text.endswith(" ")
             text = text.strip(" ")
         if text:
@@ -303,7 +303,7 @@ class _Walk:
             if here.hidden is not None:
                 self._hide(start, end, here.hidden)
         if spaced:
-            self.draft.separate(SPACE)
+            self.draft.separate(GAP_SPACE)
 
     def _hide(self, start: int, end: int, by: int) -> None:
         """Mark text that one element hides as one range, what stands between its parts included."""

@@ -17,10 +17,10 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from citewire.documents.document import Document, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.ocr import MOST_PICTURES, NOTHING, Ocr, OcrTurn, Reading, fitting
+from citewire.documents.ocr import MOST_PICTURES, NO_WORDS, OcrReader, OcrTurn, OcrText, fit_scale
 from citewire.model import Problem
 
-__all__ = ["picture", "read_image"]
+__all__ = ["load_page_image", "read_image"]
 
 # A page of A3 at 600 dots per inch has 70 million. Pillow warns at 89 million, and gives up at twice that.
 MOST_PIXELS = 100_000_000
@@ -33,8 +33,8 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-class _Sheet(NamedTuple):
-    reading: Reading
+class _ImagePage(NamedTuple):
+    reading: OcrText
     width: int = 0
     height: int = 0
 
@@ -45,7 +45,7 @@ def read_image(
     """What the picture says, in the languages `ocr`; without them, a document without words and a problem
     that says so. Raises DocumentError."""
     problems: list[Problem] = []
-    reader = Ocr(ocr, problems, turn)
+    reader = OcrReader(ocr, problems, turn)
     with warnings.catch_warnings():
         # Of large pictures, which are measured here; and of oddities in metadata.
         warnings.simplefilter("ignore")
@@ -58,7 +58,7 @@ def read_image(
         problems.append(Problem("too_many_pages", f"page {MOST_PICTURES + 1}", message))
     edges = np.cumsum([0, *(len(sheet.reading.text) for sheet in sheets)]).tolist()
     pages = tuple(
-        Page(number, start, end, sheet.width, sheet.height, ocr=sheet.reading is not NOTHING)
+        Page(number, start, end, sheet.width, sheet.height, ocr=sheet.reading is not NO_WORDS)
         for number, (sheet, start, end) in enumerate(zip(sheets, edges, edges[1:], strict=False), 1)
     )
     text = "".join(sheet.reading.text for sheet in sheets)
@@ -71,7 +71,7 @@ def read_image(
     )  # fmt: skip
 
 
-def picture(data: bytes, page: int) -> Image.Image:
+def load_page_image(data: bytes, page: int) -> Image.Image:
     """A page as people see it. Raises `DocumentError`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -111,21 +111,21 @@ def _damage(error: Exception) -> str:
     return "it is damaged: truncated" if "truncated" in str(error) else "it is damaged"
 
 
-def _sheet(image: Image.Image, index: int, reader: Ocr, problems: list[Problem]) -> _Sheet:
+def _sheet(image: Image.Image, index: int, reader: OcrReader, problems: list[Problem]) -> _ImagePage:
     where = f"page {index + 1}"
     try:
         image.seek(index)
         grey = _upright(image).convert("L")
     except (*_DAMAGE, DocumentError) as exc:
         problems.append(Problem("bad_page", where, f"the picture cannot be read: {_damage(exc)}"))
-        return _Sheet(NOTHING)
+        return _ImagePage(NO_WORDS)
     longer = max(grey.size)
-    scale = fitting(*grey.size, min(_MOST_SCALE, max(1, -(-_SHARP // longer))))
+    scale = fit_scale(*grey.size, min(_MOST_SCALE, max(1, -(-_SHARP // longer))))
     size = max(1, round(grey.width * scale)), max(1, round(grey.height * scale))
     reading = reader.read(where, partial(grey.resize, size, Image.Resampling.LANCZOS))
-    if reading is not NOTHING:
+    if reading is not NO_WORDS:
         reading = reading._replace(boxes=reading.boxes / np.float32(scale))
-    return _Sheet(reading, *grey.size)
+    return _ImagePage(reading, *grey.size)
 
 
 def _upright(image: Image.Image) -> Image.Image:

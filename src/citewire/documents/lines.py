@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citewire.documents.document import Aside, Boxes, Page
-from citewire.documents.text import LOWERED, RAISED
+from citewire.documents.text import SUBSCRIPTS, SUPERSCRIPTS
 
 __all__ = [
     "BLANK",
     "BREAK",
     "LINE_ENDS",
     "Codes",
-    "Look",
-    "inked",
-    "mended",
-    "move_digits",
-    "repeated",
-    "turn_ligatures",
+    "GlyphMetrics",
+    "find_inked",
+    "join_broken_lines",
+    "convert_superscripts",
+    "find_running_lines",
+    "reorder_ligatures",
 ]
 
 Codes = NDArray[np.uint32]
@@ -45,7 +45,7 @@ _ALEFS, _LAM = (0x622, 0x623, 0x625, 0x627), 0x644
 # Nothing is missing between characters this close, in heights; with three times as much, a blank.
 _CLOSE = 0.2
 # What is moved as one: digits, signs, and what stands between the marks of notes.
-_MOVABLE = [*RAISED, *map(ord, ",*†‡§")]
+_MOVABLE = [*SUPERSCRIPTS, *map(ord, ",*†‡§")]
 # Points by which boxes of one font differ; how many runs away to look for a larger font; and how much larger.
 _SAME_LOOK, _NEAR, _SMALLER = 0.1, 5, 0.88
 # Baselines of what is raised and lowered, in sizes of the larger font. TeX lowers by 0.11, Word by 0.14.
@@ -58,17 +58,17 @@ _MARGIN = 0.15
 _REPEATED, _SAME_HEIGHT = 3, 6.0
 
 
-def inked(codes: Codes, boxes: Boxes) -> NDArray[np.intp]:
+def find_inked(codes: Codes, boxes: Boxes) -> NDArray[np.intp]:
     """Which characters are more than blanks."""
     return np.flatnonzero((boxes[:, 0] < boxes[:, 2]) & ~np.isin(codes, BLANK))
 
 
-def mended(codes: Codes, boxes: Boxes) -> NDArray[np.bool_]:
+def join_broken_lines(codes: Codes, boxes: Boxes) -> NDArray[np.bool_]:
     """Which characters to keep after breaks within a line went or became blanks, in place.
 
     pdfium starts a new line at some that are raised or lowered, and after them.
     """
-    dark, breaks = inked(codes, boxes), np.flatnonzero(codes == BREAK)
+    dark, breaks = find_inked(codes, boxes), np.flatnonzero(codes == BREAK)
     passed = np.searchsorted(breaks, dark)
     left, right = boxes[dark[:-1]], boxes[dark[1:]]
     heights = left[:, 1] - left[:, 3], right[:, 1] - right[:, 3]
@@ -82,7 +82,7 @@ def mended(codes: Codes, boxes: Boxes) -> NDArray[np.bool_]:
     return kept
 
 
-class Look(NamedTuple):
+class GlyphMetrics(NamedTuple):
     """The size of a character as it is shown, and the height of its baseline."""
 
     size: float
@@ -97,7 +97,7 @@ class _Run(NamedTuple):
     line: int
 
 
-def move_digits(codes: Codes, boxes: Boxes, level: NDArray[np.intp], look: Callable[[int], Look]) -> None:
+def convert_superscripts(codes: Codes, boxes: Boxes, level: NDArray[np.intp], look: Callable[[int], GlyphMetrics]) -> None:
     """Raised digits and signs become those of Unicode, in place: 10² is not 102.
 
     So do lowered ones that would join a number. Beside a letter none would: the 2 of CO2 is a 2.
@@ -118,7 +118,7 @@ def move_digits(codes: Codes, boxes: Boxes, level: NDArray[np.intp], look: Calla
 
 
 def _moved(
-    codes: Codes, boxes: Boxes, run: _Run, beside: list[_Run], look: Callable[[int], Look]
+    codes: Codes, boxes: Boxes, run: _Run, beside: list[_Run], look: Callable[[int], GlyphMetrics]
 ) -> dict[int, int]:
     """What becomes of the characters of a run, by those beside it on its line."""
     own = look(run.first)
@@ -136,18 +136,18 @@ def _moved(
         return {}
     # Alone in brackets it joins nothing, and what goes before a slash is half of a fraction.
     if _UP[0] < rise < _UP[1] and before not in "([{" and (before.isdecimal() or after not in "/\u2044"):
-        return RAISED
-    return LOWERED if _DOWN[0] < rise < _DOWN[1] and before.isdecimal() else {}
+        return SUPERSCRIPTS
+    return SUBSCRIPTS if _DOWN[0] < rise < _DOWN[1] and before.isdecimal() else {}
 
 
-def turn_ligatures(codes: Codes, boxes: Boxes) -> None:
+def reorder_ligatures(codes: Codes, boxes: Boxes) -> None:
     """A lam-alef is one glyph, whose two letters pdfium turns round with the rest of the line."""
     same = (boxes[:-1] == boxes[1:]).all(axis=1)
     turned = np.flatnonzero(same & np.isin(codes[:-1], _ALEFS) & (codes[1:] == _LAM))
     codes[turned + 1], codes[turned] = codes[turned], _LAM
 
 
-def repeated(text: str, lines: NDArray[np.int32], boxes: Boxes, pages: tuple[Page, ...]) -> Iterator[Aside]:
+def find_running_lines(text: str, lines: NDArray[np.int32], boxes: Boxes, pages: tuple[Page, ...]) -> Iterator[Aside]:
     """The lines, each with its break, that repeat at the top or bottom of pages, whatever their numbers."""
     tops, bottoms = np.fmin.reduceat(boxes[:, 1], lines), np.fmax.reduceat(boxes[:, 3], lines)
     on = np.searchsorted([page.start for page in pages], lines, "right") - 1

@@ -24,24 +24,24 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
-from citewire.documents.document import Document, Kind
-from citewire.documents.errors import DocumentError, Encrypted
-from citewire.documents.ocr import MOST_PICTURES, SECONDS, OcrTurn, languages
-from citewire.documents.ocr_pages import PageCache, forget_pages
-from citewire.documents.reader import TIMEOUT, read_in_child
+from citewire.documents.document import Document, DocumentKind
+from citewire.documents.errors import DocumentError, EncryptedDocument
+from citewire.documents.ocr import MOST_PICTURES, OCR_SECONDS, OcrTurn, ocr_languages
+from citewire.documents.ocr_pages import OcrPageCache, forget_pages
+from citewire.documents.reader import READ_TIMEOUT, read_in_child
 from citewire.documents.text import decode
 from citewire.error_reports import report_error
 from citewire.model import Problem
 
 if TYPE_CHECKING:
-    from citewire.documents.fetch import Fetched
+    from citewire.documents.fetch import FetchResult
 
-__all__ = ["is_image", "load", "load_kept", "read", "sniff", "url_name"]
+__all__ = ["is_image", "load", "load_with_key", "read", "sniff", "url_name"]
 
 _log = logging.getLogger("citewire.sources")
 
 # Bytes of a file. What is fetched has a limit of its own.
-LIMIT = 256 << 20
+FILE_LIMIT = 256 << 20
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([\w.:+-]+)", re.IGNORECASE)
@@ -49,7 +49,7 @@ _SUFFIX = re.compile(
     r"\.(?:(x?html?|shtml)|(md|markdown|mkd|mdown)|(te?xt|csv|tsv|log|json|xml))$", re.IGNORECASE
 )
 _TYPE = re.compile(r"(text/html|application/xhtml\+xml)|(text/(?:x-)?markdown)|(text/plain)", re.IGNORECASE)
-_HINTS: tuple[Kind, ...] = ("html", "markdown", "text")
+_HINTS: tuple[DocumentKind, ...] = ("html", "markdown", "text")
 
 # As far as readers of PDF look for its mark, and licences in comments stand before a page.
 _PDF_HEAD, _HTML_HEAD = 1024, 8192
@@ -69,9 +69,9 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _MAIN = re.compile(
     rb"(?:(wordprocessingml|ms-word)|(presentationml|ms-powerpoint)|(spreadsheetml|ms-excel))\.[\w.]+\.main\+xml"
 )
-_OFFICE: tuple[Kind, ...] = ("docx", "pptx", "xlsx")
+_OFFICE: tuple[DocumentKind, ...] = ("docx", "pptx", "xlsx")
 
-_READERS: dict[Kind, str] = {
+_READERS: dict[DocumentKind, str] = {
     "pdf": "pdf", "html": "html", "markdown": "text", "text": "text",
     "docx": "office", "pptx": "office", "xlsx": "office", "image": "image",
 }  # fmt: skip
@@ -81,7 +81,7 @@ _READERS: dict[Kind, str] = {
 _TO_LOOK_AT = frozenset({"no_text_layer", "no_unicode"})
 
 
-class _Given(NamedTuple):
+class _SourceBytes(NamedTuple):
     data: bytes
     name: str = ""
     url: str | None = None
@@ -93,7 +93,7 @@ def load(
     *,
     cache: Cache | None = None,
     name: str | None = None,
-    fetch: Callable[[str], Fetched] | None = None,
+    fetch: Callable[[str], FetchResult] | None = None,
     read_in: Callable[..., Document] = read_in_child,
 ) -> Document:
     """The document at a path or an http(s) URL, or in bytes. Raises `DocumentError`, and `FetchError` is one.
@@ -102,16 +102,16 @@ def load(
     Pages that are pictures are read by tesseract where it is installed, and get a minute each; in English, or
     in what the environment has in CITEWIRE_OCR_LANGUAGES, such as `eng+deu`.
     """
-    return load_kept(source, cache=cache, name=name, fetch=fetch, read_in=read_in)[1]
+    return load_with_key(source, cache=cache, name=name, fetch=fetch, read_in=read_in)[1]
 
 
-def load_kept(
+def load_with_key(
     source: str | os.PathLike[str] | bytes,
     *,
     cache: Cache | None,
     name: str | None = None,
     content_type: str = "",
-    fetch: Callable[[str], Fetched] | None = None,
+    fetch: Callable[[str], FetchResult] | None = None,
     read_in: Callable[..., Document] = read_in_child,
 ) -> tuple[str, Document]:
     """As `load`, and the key under which the cache has it: by its first name there.
@@ -122,8 +122,8 @@ def load_kept(
     content_type = given.content_type or content_type
     if not given.data:
         raise DocumentError("it is empty")
-    if len(given.data) > LIMIT:
-        raise DocumentError(f"it has more than {LIMIT} bytes")
+    if len(given.data) > FILE_LIMIT:
+        raise DocumentError(f"it has more than {FILE_LIMIT} bytes")
     # The name of a file may hold bytes that are no characters.
     name = (name or given.name).encode("utf-8", "replace").decode()
     sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(content_type)
@@ -131,16 +131,16 @@ def load_kept(
     key = "-".join(filter(None, (sha256, hint, charset)))
     options = {"sha256": sha256, "name": name, "url": given.url, "charset": charset, "hint": hint}
     look = partial(read_in, given.data, "citewire.documents.load:read", **options)
-    document = _once(cache, key, look)
+    document = _read_once(cache, key, look)
     pictures = sum(problem.code in _TO_LOOK_AT for problem in document.problems)
-    if pictures and (ocr := languages()):
+    if pictures and (ocr := ocr_languages()):
         # A second time, now that it is known how long it may take.
-        seconds = TIMEOUT + SECONDS * min(pictures, MOST_PICTURES)
+        seconds = READ_TIMEOUT + OCR_SECONDS * min(pictures, MOST_PICTURES)
         folder = str(cache.folder) if cache else None
         look = partial(look, timeout=seconds, ocr=ocr, ocr_folder=folder)
         seen = f"{key}-ocr-{hashlib.sha256(ocr.encode()).hexdigest()[:8]}"
         try:
-            document = _once(cache, seen, look)
+            document = _read_once(cache, seen, look)
             key = seen
             if cache:
                 forget_pages(cache, sha256)
@@ -151,7 +151,7 @@ def load_kept(
     return key, replace(document, name=name or None, url=given.url)
 
 
-def _once(cache: Cache | None, key: str, look: Callable[[], Document]) -> Document:
+def _read_once(cache: Cache | None, key: str, look: Callable[[], Document]) -> Document:
     document = cache.get(key) if cache else None
     if document is None:
         document = look()
@@ -160,15 +160,15 @@ def _once(cache: Cache | None, key: str, look: Callable[[], Document]) -> Docume
     return document
 
 
-def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], Fetched] | None) -> _Given:
+def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], FetchResult] | None) -> _SourceBytes:
     if isinstance(source, bytes):
-        return _Given(source)
+        return _SourceBytes(source)
     if not isinstance(source, str) or not _URL.match(source):
-        return _Given(_file(Path(source)), Path(source).name)
+        return _SourceBytes(_file(Path(source)), Path(source).name)
     if fetch is None:
         from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
     came = fetch(source)
-    return _Given(came.data, url_name(came.url), came.url, came.content_type or "")
+    return _SourceBytes(came.data, url_name(came.url), came.url, came.content_type or "")
 
 
 def url_name(url: str) -> str:
@@ -186,7 +186,7 @@ def _file(path: Path) -> bytes:
         if not stat.S_ISREG(info.st_mode):
             raise DocumentError("it is not a regular file")
         with path.open("rb") as file:
-            return file.read(LIMIT + 1)
+            return file.read(FILE_LIMIT + 1)
     except FileNotFoundError as exc:
         raise DocumentError("there is no such file") from exc
     except (OSError, ValueError) as exc:
@@ -202,13 +202,13 @@ def _charset(content_type: str) -> str | None:
         return None
 
 
-def _hint(name: str, content_type: str) -> Kind | None:
+def _hint(name: str, content_type: str) -> DocumentKind | None:
     found = _SUFFIX.search(name) or _TYPE.match(content_type)
     return _HINTS[found.lastindex - 1] if found and found.lastindex else None
 
 
 def read(
-    data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: Kind | None,
+    data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: DocumentKind | None,
     ocr: str | None = None, ocr_folder: str | None = None, ocr_seconds: float | None = None,
 ) -> Document:  # fmt: skip
     """What `load` has done in the child. Pages that tesseract has read are kept in the cache in `ocr_folder`;
@@ -216,7 +216,7 @@ def read(
     kind = sniff(data, hint)
     more = {"url": url, "charset": charset} if kind == "html" else {}
     if kind in {"pdf", "image"}:
-        pages = PageCache(ocr_folder, sha256, ocr) if ocr and ocr_folder else None
+        pages = OcrPageCache(ocr_folder, sha256, ocr) if ocr and ocr_folder else None
         more = {"ocr": ocr, "turn": OcrTurn(pages, ocr_seconds)}
     if charset and kind in {"markdown", "text"}:
         data = decode(data, charset).encode("utf-8", "replace")
@@ -224,7 +224,7 @@ def read(
     return getattr(module, f"read_{kind}")(data, sha256=sha256, name=name or None, **more)
 
 
-def sniff(data: bytes, hint: Kind | None = None) -> Kind:
+def sniff(data: bytes, hint: DocumentKind | None = None) -> DocumentKind:
     """What the bytes are. `hint` is what they are called, and counts where they could be any text."""
     if data.startswith(b"PK\3\4"):
         return _office(data)
@@ -232,7 +232,7 @@ def sniff(data: bytes, hint: Kind | None = None) -> Kind:
         return "image"
     if data.startswith(_OLE):
         if "EncryptedPackage".encode("utf-16-le") in data:
-            raise Encrypted("it needs a password")
+            raise EncryptedDocument("it needs a password")
         raise DocumentError("it is an Office file of the kind before 2007")
     if data.startswith(b"{\\rtf"):
         raise DocumentError("it is RTF, which is not read")
@@ -251,7 +251,7 @@ def is_image(data: bytes) -> bool:
     return bool(_IMAGE.match(data))
 
 
-def _office(data: bytes) -> Kind:
+def _office(data: bytes) -> DocumentKind:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("[Content_Types].xml") as types:
             main = _MAIN.search(types.read(1 << 20))

@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 from typing import NamedTuple
 
-from citewire.documents.package import Package, Xml, attribute, whole
+from citewire.documents.package import OfficePackage, XmlElement, attribute, parse_int
 
-__all__ = ["Numbering"]
+__all__ = ["WordNumbering"]
 
 _LEVELS = 9
 _ROMAN = (
@@ -29,10 +29,10 @@ class _Style(NamedTuple):
     level: int | None
 
 
-class Numbering:
+class WordNumbering:
     """Counts the paragraphs of one document, in order."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: OfficePackage) -> None:
         self._levels: dict[tuple[str | None, int], _Level] = {}
         # Of each list, what it is an instance of, and where levels of its own start.
         self._lists: dict[str | None, tuple[str | None, dict[int, int]]] = {}
@@ -44,29 +44,29 @@ class Numbering:
                 self._learn(kind)
             for list_ in root.iter("{*}num"):
                 starts = {
-                    whole(attribute(own, "ilvl"), 0): whole(_value(own, "startOverride"), 1)
+                    parse_int(attribute(own, "ilvl"), 0): parse_int(_value(own, "startOverride"), 1)
                     for own in list_.iter("{*}lvlOverride")
                 }
                 self._lists[attribute(list_, "numId")] = _value(list_, "abstractNumId"), starts
         roots = package.related_roots(package.main, "styles")
         self._styles = {attribute(style, "styleId"): _style(style) for root in roots for style in root}
 
-    def _learn(self, kind: Xml) -> None:
+    def _learn(self, kind: XmlElement) -> None:
         id_ = attribute(kind, "abstractNumId")
         for node in kind.iter("{*}lvl"):
-            level = whole(attribute(node, "ilvl"), 0)
-            start, text = whole(_value(node, "start"), 1), _value(node, "lvlText") or ""
+            level = parse_int(attribute(node, "ilvl"), 0)
+            start, text = parse_int(_value(node, "start"), 1), _value(node, "lvlText") or ""
             self._levels[id_, level] = _Level(start, _value(node, "numFmt") or "decimal", text)
             self._by_style[id_, _value(node, "pStyle")] = level
 
-    def label(self, paragraph: Xml) -> str:
+    def next_label(self, paragraph: XmlElement) -> str:
         """The number of the next paragraph, as it is shown; none for most, and for bullets."""
         style = _value(paragraph, "pPr/{*}pStyle")
         list_, level = _value(paragraph, "pPr/{*}numPr/{*}numId"), _value(paragraph, "pPr/{*}numPr/{*}ilvl")
         inherited = self._inherited(style)
         list_ = inherited.list_ if list_ is None else list_
         kind, starts = self._lists.get(list_, (None, {}))
-        own = self._by_style.get((kind, style), inherited.level or 0) if level is None else whole(level, 0)
+        own = self._by_style.get((kind, style), inherited.level or 0) if level is None else parse_int(level, 0)
         if list_ is None or (kind, own) not in self._levels or own >= _LEVELS:
             return ""
         self._count(kind, own, None if (list_, own) in self._begun else starts.get(own))
@@ -109,16 +109,16 @@ class Numbering:
         return re.sub(r"%([1-9])", number, self._levels[kind, level].text).strip()
 
 
-def _style(node: Xml) -> _Style:
+def _style(node: XmlElement) -> _Style:
     level = _value(node, "pPr/{*}numPr/{*}ilvl")
     return _Style(
         _value(node, "basedOn"),
         _value(node, "pPr/{*}numPr/{*}numId"),
-        None if level is None else whole(level, 0),
+        None if level is None else parse_int(level, 0),
     )
 
 
-def _value(node: Xml, path: str) -> str | None:
+def _value(node: XmlElement, path: str) -> str | None:
     found = node.find("{*}" + path)
     return None if found is None else attribute(found, "val")
 

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_PICTURES",
-    "SECONDS",
-    "Ocr",
+    "OCR_SECONDS",
+    "OcrReader",
     "OcrFailed",
     "OcrTurn",
     "OcrUnfinished",
-    "Reading",
+    "OcrText",
     "die_with_parent",
-    "fitting",
-    "languages",
+    "fit_scale",
+    "ocr_languages",
 ]
 
 # For one picture, which takes three on a quiet machine; and pictures of one source.
-SECONDS, MOST_PICTURES = 60.0, 200
+OCR_SECONDS, MOST_PICTURES = 60.0, 200
 # Tesseract ends at 32,767 pixels to a side; more pixels in all take long and show no more words.
 _MOST_SIDE, _MOST_PIXELS = 30_000, 40_000_000
 # In percent. What is upside down is read with next to none: then it is looked at the other way round.
@@ -72,7 +72,7 @@ class OcrUnfinished(DocumentError):
     code = "ocr_unfinished"
 
 
-class Reading(NamedTuple):
+class OcrText(NamedTuple):
     """A text that ends with a line break, and for each of its characters the box of its word and how sure."""
 
     text: str
@@ -80,29 +80,29 @@ class Reading(NamedTuple):
     confidence: NDArray[np.uint8]
 
 
-NOTHING = Reading("\n", np.full((1, 4), np.nan, np.float32), np.zeros(1, np.uint8))
+NO_WORDS = OcrText("\n", np.full((1, 4), np.nan, np.float32), np.zeros(1, np.uint8))
 # A page on which time ran out is kept like this: it would take as long in the next turn.
-_TOO_SLOW = NOTHING._replace(text="")
+_TOO_SLOW = NO_WORDS._replace(text="")
 
 
-def languages() -> str | None:
+def ocr_languages() -> str | None:
     """What pictures are read in, as tesseract names languages; None where it is not installed."""
     return os.environ.get("CITEWIRE_OCR_LANGUAGES", "eng") if shutil.which("tesseract") else None
 
 
-def fitting(width: float, height: float, scale: float) -> float:
+def fit_scale(width: float, height: float, scale: float) -> float:
     """The scale at which to look at something of that size: less than `scale` where it is large."""
     return min(scale, _MOST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
 
 
-class Pages(Protocol):
+class OcrPageStore(Protocol):
     """**Protocol:** keeps what was read of each page of one source, for later turns."""
 
-    def get(self, where: str) -> Reading | None:
+    def get(self, where: str) -> OcrText | None:
         """What was read of a page; None where it was not read yet."""
         ...
 
-    def put(self, where: str, reading: Reading) -> bool:
+    def put(self, where: str, reading: OcrText) -> bool:
         """Keep what was read of a page, and tell whether it is kept."""
         ...
 
@@ -110,12 +110,12 @@ class Pages(Protocol):
 class OcrTurn:
     """One turn of reading the pictures of a source. It ends after `seconds`, if `pages` has kept anything."""
 
-    def __init__(self, pages: Pages | None = None, seconds: float | None = None) -> None:
+    def __init__(self, pages: OcrPageStore | None = None, seconds: float | None = None) -> None:
         self._pages = pages
         self._until = math.inf if seconds is None else time.monotonic() + seconds
         self._has_gained = False
 
-    def read(self, where: str, read: Callable[[], Reading]) -> Reading:
+    def read(self, where: str, read: Callable[[], OcrText]) -> OcrText:
         """What `read` makes of a page, or has made of it in an earlier turn. Raises `OcrUnfinished`."""
         reading = self._pages.get(where) if self._pages else None
         if reading is None and self._has_gained and time.monotonic() >= self._until:
@@ -125,11 +125,11 @@ class OcrTurn:
             if self._pages:
                 self._has_gained |= self._pages.put(where, reading)
         if not reading.text:
-            raise OcrTimeout(f"a picture not read within {SECONDS:g} s")
-        return reading if reading.text.strip() else NOTHING
+            raise OcrTimeout(f"a picture not read within {OCR_SECONDS:g} s")
+        return reading if reading.text.strip() else NO_WORDS
 
 
-class Ocr:
+class OcrReader:
     """Reads the pictures of one source in the languages given; without one it says that they are not read."""
 
     def __init__(self, languages: str | None, problems: list[Problem], turn: OcrTurn | None = None) -> None:
@@ -137,39 +137,39 @@ class Ocr:
         self._problems, self._turn = problems, turn or OcrTurn()
         self._left = MOST_PICTURES
 
-    def read(self, where: str, picture: Callable[[], Image], dpi: int | None = None) -> Reading:
+    def read(self, where: str, picture: Callable[[], Image], dpi: int | None = None) -> OcrText:
         """What a grey picture says. Raises `OcrFailed`."""
         if self.languages is None:
             message = "the page is a picture: it has no text layer, and was not read by tesseract"
             self._problems.append(Problem("no_text_layer", where, message))
-            return NOTHING
+            return NO_WORDS
         self._left -= 1
         if self._left < 0:
             if self._left == -1:
                 message = f"only {MOST_PICTURES} pages that are pictures were read"
                 self._problems.append(Problem("too_many_pages", where, message))
-            return NOTHING
+            return NO_WORDS
         try:
             reading = self._turn.read(where, partial(_read, picture, self.languages, dpi))
         except OcrTimeout as exc:
             self._problems.append(Problem(exc.code, where, exc.message))
-            return NOTHING
-        if reading is NOTHING:
+            return NO_WORDS
+        if reading is NO_WORDS:
             self._problems.append(Problem("no_words", where, "the page is a picture without words"))
         return reading
 
 
-def _read_in_time(read: Callable[[], Reading]) -> Reading:
+def _read_in_time(read: Callable[[], OcrText]) -> OcrText:
     try:
         return read()
     except subprocess.TimeoutExpired:
         return _TOO_SLOW
 
 
-def _read(take_picture: Callable[[], Image], languages: str, dpi: int | None) -> Reading:
+def _read(take_picture: Callable[[], Image], languages: str, dpi: int | None) -> OcrText:
     picture = take_picture()
     reading = _recognised(picture, languages, dpi)
-    if reading is NOTHING or reading.confidence.mean() >= _UPSIDE_DOWN:
+    if reading is NO_WORDS or reading.confidence.mean() >= _UPSIDE_DOWN:
         return reading
     turned = _recognised(picture.rotate(180), languages, dpi)
     if turned.confidence.mean() <= reading.confidence.mean():
@@ -178,7 +178,7 @@ def _read(take_picture: Callable[[], Image], languages: str, dpi: int | None) ->
     return turned._replace(boxes=size - turned.boxes[:, [2, 3, 0, 1]])
 
 
-def _recognised(picture: Image, languages: str, dpi: int | None) -> Reading:
+def _recognised(picture: Image, languages: str, dpi: int | None) -> OcrText:
     data = io.BytesIO()
     picture.save(data, "PPM")
     # Mode 1 finds out which way up the page is, and its columns.
@@ -186,7 +186,7 @@ def _recognised(picture: Image, languages: str, dpi: int | None) -> Reading:
     try:
         done = subprocess.run(  # noqa: S603
             command + (["--dpi", str(dpi)] if dpi else []), input=data.getvalue(), capture_output=True,
-            check=True, timeout=SECONDS / 2, env=os.environ | {"OMP_THREAD_LIMIT": "1"},
+            check=True, timeout=OCR_SECONDS / 2, env=os.environ | {"OMP_THREAD_LIMIT": "1"},
             preexec_fn=die_with_parent,  # a reader has no other threads
         )  # fmt: skip
     except subprocess.CalledProcessError as exc:
@@ -208,13 +208,13 @@ def _check_languages(said: str) -> None:
         raise OcrFailed(f"tesseract does not have the language {lacking[1]!r}")
 
 
-def _parsed(table: str) -> Reading:
+def _parsed(table: str) -> OcrText:
     """The words of a table with the columns level, page, block, paragraph, line, word, left, top, width,
     height, confidence and text."""
     rows = [row.split("\t", 11) for row in table.split("\n")]
     words = [row for row in rows if row[0] == _WORD and row[11].strip()]
     if not words:
-        return NOTHING
+        return NO_WORDS
     lines = [row[1:5] for row in words] + [[]]
     text = "".join(
         row[11].strip() + (" " if here == after else "\n")
@@ -226,7 +226,7 @@ def _parsed(table: str) -> Reading:
     sure = np.array([row[10] for row in words], np.float32).clip(0, 100).astype(np.uint8)
     boxes = np.repeat(places, sizes, axis=0)
     boxes[np.cumsum(sizes) - 1] = np.nan
-    return Reading(text, boxes, np.repeat(sure, sizes))
+    return OcrText(text, boxes, np.repeat(sure, sizes))
 
 
 def die_with_parent() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from citewire.documents.cache import Cache, Packed
-from citewire.documents.ocr import Reading
+from citewire.documents.cache import Cache, PackedArrays
+from citewire.documents.ocr import OcrText
 
-__all__ = ["PageCache", "forget_pages"]
+__all__ = ["OcrPageCache", "forget_pages"]
 
 _PAGES = "-ocrpage-"
 
 
-class PageCache:
+class OcrPageCache:
     """The pages of the source with this sha256 that were read in these languages."""
 
     def __init__(self, folder: str, sha256: str, languages: str) -> None:
@@ -21,18 +21,18 @@ class PageCache:
         self._cache, self._sha256 = Cache(Path(folder), make=False), sha256
         self._languages = languages
 
-    def get(self, where: str) -> Reading | None:
+    def get(self, where: str) -> OcrText | None:
         """See `ocr.Pages`."""
         packed = self._cache.read(self._key(where))
         if packed is None or len(packed.arrays) != 2:
             return None
         boxes, confidence = packed.arrays
-        return Reading(packed.meta.decode(), boxes, confidence)
+        return OcrText(packed.meta.decode(), boxes, confidence)
 
-    def put(self, where: str, reading: Reading) -> bool:
+    def put(self, where: str, reading: OcrText) -> bool:
         """See `ocr.Pages`."""
         key = self._key(where)
-        self._cache.write(key, Packed(reading.text.encode(), [reading.boxes, reading.confidence]))
+        self._cache.write(key, PackedArrays(reading.text.encode(), [reading.boxes, reading.confidence]))
         return self._cache.read(key) is not None
 
     def _key(self, where: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from citewire.documents.cells import Format, show
-from citewire.documents.document import AsideKind, Document, Element, Kind, Page
+from citewire.documents.cells import NumberFormat, format_number
+from citewire.documents.document import AsideKind, Document, Element, DocumentKind, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.numbering import Numbering
-from citewire.documents.package import LARGEST, Package, Xml, attribute, local_name, relation_id, whole
-from citewire.documents.text import CELL, LINE, LOWERED, RAISED, ROW, Draft, line_starts
+from citewire.documents.numbering import WordNumbering
+from citewire.documents.package import LARGEST_XML, OfficePackage, XmlElement, attribute, local_name, relation_id, parse_int
+from citewire.documents.text import GAP_CELL, GAP_LINE, SUBSCRIPTS, SUPERSCRIPTS, GAP_ROW, TextBuilder, line_starts
 
 __all__ = ["read_docx", "read_pptx", "read_xlsx"]
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 64
 _CELL_ADDRESS = re.compile(r"[A-Z]{1,3}[0-9]{1,7}")
 
 
-def _document(package: Package, draft: Draft, kind: Kind, sha256: str, name: str | None) -> Document:
+def _document(package: OfficePackage, draft: TextBuilder, kind: DocumentKind, sha256: str, name: str | None) -> Document:
     text = "".join(draft.parts)
     titles = (root.findtext("{*}title") for root in package.related_roots("", "core-properties"))
     return Document(
@@ -42,40 +42,40 @@ def _document(package: Package, draft: Draft, kind: Kind, sha256: str, name: str
     )
 
 
-def _alternative(node: Xml) -> Xml | None:
+def _alternative(node: XmlElement) -> XmlElement | None:
     """The one of several forms of the same content to take: the newest that has text."""
     return next((form for form in node if next(form.iter("{*}t"), None) is not None), None)
 
 
-def _moved(style: Xml | None) -> dict[int, int]:
+def _moved(style: XmlElement | None) -> dict[int, int]:
     """What becomes of digits by how Word, or PowerPoint, raises and lowers them."""
     if style is None:
         return {}
     align, base = style.find("{*}vertAlign"), attribute(style, "baseline") or "0"
     how = base if align is None else attribute(align, "val")
-    if how == "superscript" or whole(how, 0):
-        return RAISED
-    return LOWERED if how == "subscript" or (how or "").startswith("-") else {}
+    if how == "superscript" or parse_int(how, 0):
+        return SUPERSCRIPTS
+    return SUBSCRIPTS if how == "subscript" or (how or "").startswith("-") else {}
 
 
-class _Words:
+class _OfficeTextWriter:
     """Writes what is in WordprocessingML and DrawingML, which share their names for text."""
 
-    def __init__(self, draft: Draft, label: Callable[[Xml], str] = lambda _: "") -> None:
+    def __init__(self, draft: TextBuilder, label: Callable[[XmlElement], str] = lambda _: "") -> None:
         self.draft = draft
         self._label = label
         self.notes: dict[str, list[str | None]] = {"footnote": [], "endnote": []}
         self._paragraphs = self._tables = self._text_boxes = 0
         self._place = [0, 0, 0]
-        self._boxes: list[Xml] = []
+        self._boxes: list[XmlElement] = []
         self._digits: dict[int, int] = {}
 
-    def _run(self, node: Xml) -> None:
+    def _run(self, node: XmlElement) -> None:
         outer, self._digits = self._digits, _moved(node.find("{*}rPr"))
         self.walk_all(node)
         self._digits = outer
 
-    def walk(self, node: Xml) -> None:
+    def walk(self, node: XmlElement) -> None:
         """Recursive: the parser refuses trees deeper than 256."""
         match local_name(node):
             case "t" | "delText" | "text" if not len(node):
@@ -115,17 +115,17 @@ class _Words:
             case _:
                 pass
 
-    def walk_all(self, nodes: Xml | tuple[()]) -> None:
+    def walk_all(self, nodes: XmlElement | tuple[()]) -> None:
         for node in nodes:
             self.walk(node)
 
-    def block(self, nodes: Xml, path: str, kind: AsideKind | None = None) -> None:
+    def block(self, nodes: XmlElement, path: str, kind: AsideKind | None = None) -> None:
         """Write something that stands by itself."""
         with self.draft.aside(kind), self.draft.element(path):
             self.walk_all(nodes)
-        self.draft.separate(ROW)
+        self.draft.separate(GAP_ROW)
 
-    def _paragraph(self, node: Xml) -> None:
+    def _paragraph(self, node: XmlElement) -> None:
         """A paragraph, and after it the text boxes anchored in it, which would cut its text in two."""
         outer, self._boxes = self._boxes, []
         self._paragraphs += not self.draft.named
@@ -136,13 +136,13 @@ class _Words:
                 with self.draft.aside("header"):
                     self.draft.write(f"{label}\t")
             self.walk_all(node)
-        self.draft.separate(LINE)
+        self.draft.separate(GAP_LINE)
         boxes, self._boxes = self._boxes, outer
         for box in boxes:
             self._text_boxes += 1
             self.block(box, f"text box {self._text_boxes}")
 
-    def _table(self, node: Xml, name: str) -> None:
+    def _table(self, node: XmlElement, name: str) -> None:
         outer = self._place
         table, row, cell = outer
         if name == "tbl":
@@ -153,22 +153,22 @@ class _Words:
         elif name == "tr":
             outer[1:] = row + 1, 0
             self.walk_all(node)
-            self.draft.separate(ROW)
+            self.draft.separate(GAP_ROW)
         else:
             outer[2] = cell + 1
             with self.draft.element(f"table {table} row {row} cell {cell + 1}"):
                 self.walk_all(node)
-            self.draft.separate(CELL)
+            self.draft.separate(GAP_CELL)
 
 
-def _is_on(node: Xml | None) -> bool:
+def _is_on(node: XmlElement | None) -> bool:
     return node is not None and attribute(node, "val") not in {"0", "false", "off"}
 
 
 def read_docx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     """A text document: the body, then its notes, headers, footers and comments. Raises DocumentError."""
-    package, draft = Package(data, "document"), Draft()
-    words = _Words(draft, Numbering(package).label)
+    package, draft = OfficePackage(data, "document"), TextBuilder()
+    words = _OfficeTextWriter(draft, WordNumbering(package).next_label)
     words.walk(package.root)
     for kind, order in words.notes.items():
         for root in package.related_roots(package.main, f"{kind}s"):
@@ -188,7 +188,7 @@ def read_docx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     return _document(package, draft, "docx", sha256, name)
 
 
-def _shapes(node: Xml) -> Iterator[Xml]:
+def _shapes(node: XmlElement) -> Iterator[XmlElement]:
     """The shapes of a drawing, those in groups too."""
     for child in node:
         if (name := local_name(child)) in _SHAPES:
@@ -199,7 +199,7 @@ def _shapes(node: Xml) -> Iterator[Xml]:
             yield from _shapes(form)
 
 
-def _placeholder(shape: Xml) -> str | None:
+def _placeholder(shape: XmlElement) -> str | None:
     """What a shape is for: `title`, `body`, `sldNum`."""
     found = next(shape.iter("{*}ph"), None)
     return None if found is None else attribute(found, "type")
@@ -207,7 +207,7 @@ def _placeholder(shape: Xml) -> str | None:
 
 def read_pptx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     """A presentation, a page for each slide, with its notes and comments. Raises DocumentError."""
-    package, draft = Package(data, "presentation"), Draft()
+    package, draft = OfficePackage(data, "presentation"), TextBuilder()
     parts = {relation.id: relation.part for relation in package.related(package.main, "slide")}
     size = package.root.find("{*}sldSz")
     width, height = (0.0, 0.0) if size is None else (_points(size, "cx"), _points(size, "cy"))
@@ -219,13 +219,13 @@ def read_pptx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     return _document(package, draft, "pptx", sha256, name)
 
 
-def _points(node: Xml, name: str) -> float:
-    return whole(attribute(node, name), 0) / _POINT
+def _points(node: XmlElement, name: str) -> float:
+    return parse_int(attribute(node, name), 0) / _POINT
 
 
-def _slide(package: Package, draft: Draft, part: str, slide: Xml, path: str) -> str | None:
+def _slide(package: OfficePackage, draft: TextBuilder, part: str, slide: XmlElement, path: str) -> str | None:
     """Write a slide; its title."""
-    words, title = _Words(draft), None
+    words, title = _OfficeTextWriter(draft), None
     with draft.aside("hidden" if attribute(slide, "show") in {"0", "false"} else None):
         for number, shape in enumerate(_shapes(slide), 1):
             words.block(shape, f"{path} shape {number}")
@@ -243,7 +243,7 @@ def _slide(package: Package, draft: Draft, part: str, slide: Xml, path: str) -> 
     return title
 
 
-def _plain(node: Xml) -> str:
+def _plain(node: XmlElement) -> str:
     """The text in `node`, without the pronunciation that Japanese workbooks add to it."""
     texts = (text.text or "" for child in node if local_name(child) != "rPh" for text in child.iter("{*}t"))
     return "".join(texts)
@@ -252,12 +252,12 @@ def _plain(node: Xml) -> str:
 class _Workbook:
     """What the cells of all sheets share: strings, and the formats of numbers."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: OfficePackage) -> None:
         main, root = package.main, package.root
         self.strings = [_plain(si) for part in package.related_roots(main, "sharedStrings") for si in part]
         settings = root.find("{*}workbookPr")
         self._from_1904 = settings is not None and attribute(settings, "date1904") in {"1", "true"}
-        self._formats: dict[str, Format] = {}
+        self._formats: dict[str, NumberFormat] = {}
         for styles in package.related_roots(main, "styles"):
             codes = {
                 attribute(code, "numFmtId"): attribute(code, "formatCode")
@@ -266,14 +266,14 @@ class _Workbook:
             formats = styles.find("{*}cellXfs")
             for at, used in enumerate(() if formats is None else formats):
                 number = attribute(used, "numFmtId")
-                self._formats[str(at)] = Format(whole(number, 0), codes.get(number))
+                self._formats[str(at)] = NumberFormat(parse_int(number, 0), codes.get(number))
 
-    def value(self, cell: Xml) -> str:
+    def value(self, cell: XmlElement) -> str:
         """A cell as text."""
         stored = cell.findtext("{*}v") or ""
         match cell.attrib.get("t", "n"):
             case "s":
-                at = whole(stored, len(self.strings))
+                at = parse_int(stored, len(self.strings))
                 text = self.strings[at] if at < len(self.strings) else ""
             case "inlineStr":
                 inline = cell.find("{*}is")
@@ -281,7 +281,7 @@ class _Workbook:
             case "b":
                 text = "TRUE" if stored == "1" else "FALSE"
             case "n":
-                text = show(stored, self._formats.get(cell.attrib.get("s", ""), Format()), self._from_1904)
+                text = format_number(stored, self._formats.get(cell.attrib.get("s", ""), NumberFormat()), self._from_1904)
             case _:
                 text = stored
         # How a workbook writes the carriage return that Windows puts before each line feed.
@@ -290,7 +290,7 @@ class _Workbook:
 
 def read_xlsx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     """A workbook, a page for each sheet, with its shapes and comments. Raises DocumentError."""
-    package, draft = Package(data, "workbook"), Draft()
+    package, draft = OfficePackage(data, "workbook"), TextBuilder()
     book = _Workbook(package)
     kinds = ("worksheet", "chartsheet", "dialogsheet")
     parts = {relation.id: relation.part for relation in package.related(package.main, *kinds)}
@@ -307,10 +307,10 @@ def read_xlsx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     return _document(package, draft, "xlsx", sha256, name)
 
 
-def _sheet(package: Package, draft: Draft, book: _Workbook, part: str, sheet: Xml, path: str) -> None:
+def _sheet(package: OfficePackage, draft: TextBuilder, book: _Workbook, part: str, sheet: XmlElement, path: str) -> None:
     row_number = 0
     for row in sheet.iter("{*}row"):
-        row_number = whole(row.attrib.get("r"), row_number + 1)
+        row_number = parse_int(row.attrib.get("r"), row_number + 1)
         for column, cell in enumerate(row, 1):
             if text := book.value(cell):
                 draft.write(text)
@@ -318,12 +318,12 @@ def _sheet(package: Package, draft: Draft, book: _Workbook, part: str, sheet: Xm
                 if not _CELL_ADDRESS.fullmatch(at):
                     at = f"{_letters(column)}{row_number}"
                 draft.elements.append(Element(draft.at - len(text), draft.at, f"{path}!{at}"))
-                draft.separate(CELL)
-        draft.separate(ROW)
+                draft.separate(GAP_CELL)
+        draft.separate(GAP_ROW)
         # A string is stored once however many cells show it.
-        if draft.at > LARGEST:
-            raise DocumentError(f"this workbook has more than {LARGEST >> 20} million characters", part)
-    words = _Words(draft)
+        if draft.at > LARGEST_XML:
+            raise DocumentError(f"this workbook has more than {LARGEST_XML >> 20} million characters", part)
+    words = _OfficeTextWriter(draft)
     for root in package.related_roots(part, "drawing"):
         for number, shape in enumerate(_shapes(root), 1):
             words.block(shape, f"{path} shape {number}")

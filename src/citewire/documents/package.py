@@ -18,10 +18,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from citewire.documents.errors import DocumentError
 from citewire.model import Problem
 
-__all__ = ["LARGEST", "Package", "Relation", "Xml", "attribute", "local_name", "relation_id", "whole"]
+__all__ = ["LARGEST_XML", "OfficePackage", "Relation", "XmlElement", "attribute", "local_name", "relation_id", "parse_int"]
 
 # Of all XML together: a tree takes some ten times as much memory.
-LARGEST = 256 << 20
+LARGEST_XML = 256 << 20
 # As Apache POI has it: XML that packs better than this is a bomb, unless it is small.
 _HIGHEST_RATIO = 100
 _SMALL = 100 << 10
@@ -29,7 +29,7 @@ _SMALL = 100 << 10
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-class Xml(Protocol):
+class XmlElement(Protocol):
     """What we use of an lxml element."""
 
     @property
@@ -38,10 +38,10 @@ class Xml(Protocol):
     def text(self) -> str | None: ...
     @property
     def attrib(self) -> Mapping[str, str]: ...
-    def __iter__(self) -> Iterator[Xml]: ...
+    def __iter__(self) -> Iterator[XmlElement]: ...
     def __len__(self) -> int: ...
-    def iter(self, tag: str) -> Iterator[Xml]: ...
-    def find(self, path: str) -> Xml | None: ...
+    def iter(self, tag: str) -> Iterator[XmlElement]: ...
+    def find(self, path: str) -> XmlElement | None: ...
     def findtext(self, path: str) -> str | None: ...
 
 
@@ -51,7 +51,7 @@ class Relation(NamedTuple):
     part: str
 
 
-class Package:
+class OfficePackage:
     """The parts of a file, and how they are related."""
 
     def __init__(self, data: bytes, root: str) -> None:
@@ -73,7 +73,7 @@ class Package:
         if local_name(self.root) != root:
             raise DocumentError(f"this Office file is a {local_name(self.root)}, not a {root}")
 
-    def read(self, part: str) -> Xml:
+    def read(self, part: str) -> XmlElement:
         info = self._parts.get(part.lower())
         if info is None:
             raise DocumentError("this part of the Office file is missing", part or "$")
@@ -82,7 +82,7 @@ class Package:
         except (BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, SyntaxError) as exc:
             raise DocumentError("this part of the Office file is damaged", part, detail=exc) from exc
 
-    def try_read(self, part: str) -> Xml | None:
+    def try_read(self, part: str) -> XmlElement | None:
         try:
             return self.read(part)
         except DocumentError as exc:
@@ -102,12 +102,12 @@ class Package:
                 found.append(Relation(node.attrib.get("Id", ""), kind, target.lstrip("/")))
         return sorted(found, key=lambda relation: (len(relation.part), relation.part))
 
-    def related_roots(self, part: str, *kinds: str) -> list[Xml]:
+    def related_roots(self, part: str, *kinds: str) -> list[XmlElement]:
         roots = [self.try_read(relation.part) for relation in self.related(part, *kinds)]
         return [root for root in roots if root is not None]
 
 
-def _parser() -> Callable[[bytes], Xml]:
+def _parser() -> Callable[[bytes], XmlElement]:
     """A function from bytes to a tree. No entities: Office files have none, and they are how XML attacks."""
     try:
         etree: Any = importlib.import_module("lxml.etree")
@@ -117,7 +117,7 @@ def _parser() -> Callable[[bytes], Xml]:
         resolve_entities=False, no_network=True, huge_tree=False, remove_comments=True, remove_pis=True
     )
 
-    def parse(data: bytes) -> Xml:
+    def parse(data: bytes) -> XmlElement:
         root = etree.fromstring(data, parser)
         if root.getroottree().docinfo.doctype:
             raise ValueError("it has a document type")
@@ -136,23 +136,23 @@ def _check(parts: list[ZipInfo]) -> None:
             raise DocumentError(
                 "this part of the Office file is a bomb: it unpacks to far more", info.filename
             )
-    if sum(info.file_size for info in parts) > LARGEST:
-        raise DocumentError(f"this Office file unpacks to more than {LARGEST >> 20} MiB of XML")
+    if sum(info.file_size for info in parts) > LARGEST_XML:
+        raise DocumentError(f"this Office file unpacks to more than {LARGEST_XML >> 20} MiB of XML")
 
 
-def local_name(node: Xml) -> str:
+def local_name(node: XmlElement) -> str:
     return node.tag.rpartition("}")[2]
 
 
-def attribute(node: Xml, name: str) -> str | None:
+def attribute(node: XmlElement, name: str) -> str | None:
     """An attribute by its local name."""
     return next((value for key, value in node.attrib.items() if key.rpartition("}")[2] == name), None)
 
 
-def whole(text: str | None, default: int) -> int:
+def parse_int(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 10 else default
 
 
-def relation_id(node: Xml) -> str | None:
+def relation_id(node: XmlElement) -> str | None:
     """`r:id`: there is an `id` beside it."""
     return next((value for key, value in node.attrib.items() if key.endswith("/relationships}id")), None)

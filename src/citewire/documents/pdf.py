@@ -26,20 +26,20 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from citewire.documents.document import Aside, Boxes, Document, Page
-from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.lines import (
     BLANK,
     BREAK,
     LINE_ENDS,
     Codes,
-    Look,
-    inked,
-    mended,
-    move_digits,
-    repeated,
-    turn_ligatures,
+    GlyphMetrics,
+    find_inked,
+    join_broken_lines,
+    convert_superscripts,
+    find_running_lines,
+    reorder_ligatures,
 )
-from citewire.documents.ocr import NOTHING, Ocr, OcrTurn, fitting
+from citewire.documents.ocr import NO_WORDS, OcrReader, OcrTurn, fit_scale
 from citewire.model import Problem
 
 __all__ = ["MOST_PAGES", "read_pdf"]
@@ -65,30 +65,30 @@ _pdfium: Any = pypdfium2_raw
 _Handle = ctypes.c_void_p
 
 
-def _fast(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+def _bind_fast(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     """A function of pdfium that takes plain addresses, so that `map` can call it for a whole page."""
     address = cast("Any", ctypes.cast(getattr(_pdfium, name), _Handle).value)
     return ctypes.PYFUNCTYPE(result, _Handle, *arguments)(address)
 
 
 _Index = ctypes.c_int
-_unicode = _fast("FPDFText_GetUnicode", ctypes.c_uint, _Index)
-_map_error = _fast("FPDFText_HasUnicodeMapError", ctypes.c_int, _Index)
-_angle = _fast("FPDFText_GetCharAngle", ctypes.c_float, _Index)
-_loose_box = _fast("FPDFText_GetLooseCharBox", ctypes.c_int, _Index, _Handle)
-_tight_box = _fast("FPDFText_GetCharBox", ctypes.c_int, _Index, *(_Handle,) * 4)
-_font_size = _fast("FPDFText_GetFontSize", ctypes.c_double, _Index)
-_matrix = _fast("FPDFText_GetMatrix", ctypes.c_int, _Index, _Handle)
-_owner = _fast("FPDFText_GetTextObject", _Handle, _Index)
-_item = _fast("FPDFPage_GetObject", _Handle, _Index)
-_inner = _fast("FPDFFormObj_GetObject", _Handle, ctypes.c_ulong)
-_count = _fast("FPDFFormObj_CountObjects", ctypes.c_int)
-_kind = _fast("FPDFPageObj_GetType", ctypes.c_int)
-_mode = _fast("FPDFTextObj_GetTextRenderMode", ctypes.c_int)
-_fill = _fast("FPDFPageObj_GetFillColor", ctypes.c_int, *(_Handle,) * 4)
+_unicode = _bind_fast("FPDFText_GetUnicode", ctypes.c_uint, _Index)
+_map_error = _bind_fast("FPDFText_HasUnicodeMapError", ctypes.c_int, _Index)
+_angle = _bind_fast("FPDFText_GetCharAngle", ctypes.c_float, _Index)
+_loose_box = _bind_fast("FPDFText_GetLooseCharBox", ctypes.c_int, _Index, _Handle)
+_tight_box = _bind_fast("FPDFText_GetCharBox", ctypes.c_int, _Index, *(_Handle,) * 4)
+_font_size = _bind_fast("FPDFText_GetFontSize", ctypes.c_double, _Index)
+_matrix = _bind_fast("FPDFText_GetMatrix", ctypes.c_int, _Index, _Handle)
+_owner = _bind_fast("FPDFText_GetTextObject", _Handle, _Index)
+_item = _bind_fast("FPDFPage_GetObject", _Handle, _Index)
+_inner = _bind_fast("FPDFFormObj_GetObject", _Handle, ctypes.c_ulong)
+_count = _bind_fast("FPDFFormObj_CountObjects", ctypes.c_int)
+_kind = _bind_fast("FPDFPageObj_GetType", ctypes.c_int)
+_mode = _bind_fast("FPDFTextObj_GetTextRenderMode", ctypes.c_int)
+_fill = _bind_fast("FPDFPageObj_GetFillColor", ctypes.c_int, *(_Handle,) * 4)
 
 
-class _Sheet(NamedTuple):
+class _PdfPage(NamedTuple):
     """A page as it was read. The text ends with a line break."""
 
     codes: Codes
@@ -102,7 +102,7 @@ class _Sheet(NamedTuple):
     traced: bool = False
 
 
-_END = _Sheet(np.array([BREAK], np.uint32), np.full((1, 4), np.nan, np.float32))
+_END = _PdfPage(np.array([BREAK], np.uint32), np.full((1, 4), np.nan, np.float32))
 
 
 def read_pdf(
@@ -115,13 +115,13 @@ def read_pdf(
     Raises Encrypted if it needs a password, DocumentError if it is no PDF or has no page.
     """
     problems: list[Problem] = []
-    reader = Ocr(ocr, problems, turn)
+    reader = OcrReader(ocr, problems, turn)
     # A damaged file may place its characters at infinity.
     with np.errstate(all="ignore"), _opened(data) as file:
         count = int(_pdfium.FPDF_GetPageCount(file))
         if count < 1:
             raise DocumentError("the PDF has no pages")
-        sheets: list[_Sheet] = []
+        sheets: list[_PdfPage] = []
         room = MOST_CHARACTERS
         for index in range(min(count, most_pages)):
             sheets.append(_sheet(file, index, problems, reader))
@@ -151,7 +151,7 @@ def read_pdf(
     breaks = np.flatnonzero(np.isin(codes[:-1], LINE_ENDS))
     lines = np.concatenate(([0], breaks + 1)).astype(np.int32)
     unseen = [sheet.unseen + start for sheet, start in zip(sheets, edges, strict=False) if not sheet.traced]
-    asides = (*repeated(text, lines, boxes, pages), *_hidden(boxes, pages, np.concatenate(unseen)))
+    asides = (*find_running_lines(text, lines, boxes, pages), *_hidden(boxes, pages, np.concatenate(unseen)))
     return Document(
         sha256, "pdf", text, pages, lines, boxes, _confidence(sheets),
         asides=tuple(sorted(asides, key=lambda aside: aside.start)), title=title, name=name,
@@ -166,7 +166,7 @@ def _opened(data: bytes) -> Generator[Any]:
     file = _pdfium.FPDF_LoadMemDocument64(data, len(data), None)
     if not file:
         if _pdfium.FPDF_GetLastError() in {_pdfium.FPDF_ERR_PASSWORD, _pdfium.FPDF_ERR_SECURITY}:
-            raise Encrypted("the PDF is encrypted: it needs a password")
+            raise EncryptedDocument("the PDF is encrypted: it needs a password")
         raise DocumentError("not a PDF, or damaged beyond repair")
     try:
         yield file
@@ -197,7 +197,7 @@ def _string(get: Callable[..., int], *arguments: Any) -> str | None:
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace").strip("\0 \t\r\n") or None
 
 
-def _confidence(sheets: list[_Sheet]) -> NDArray[np.uint8] | None:
+def _confidence(sheets: list[_PdfPage]) -> NDArray[np.uint8] | None:
     """How sure it is of each character, where there are any that were read from a picture."""
     if all(sheet.confidence is None for sheet in sheets):
         return None
@@ -206,7 +206,7 @@ def _confidence(sheets: list[_Sheet]) -> NDArray[np.uint8] | None:
     return np.concatenate([given if sheet.confidence is None else sheet.confidence for sheet, given in pairs])
 
 
-def _sheet(file: Any, index: int, problems: list[Problem], reader: Ocr) -> _Sheet:
+def _sheet(file: Any, index: int, problems: list[Problem], reader: OcrReader) -> _PdfPage:
     where, label = f"page {index + 1}", _string(_pdfium.FPDF_GetPageLabel, file, index)
     with _page(file, index) as (page, text):
         if text is None:
@@ -219,22 +219,22 @@ def _sheet(file: Any, index: int, problems: list[Problem], reader: Ocr) -> _Shee
         if unreadable > shown * _UNREADABLE:
             message = f"{unreadable:,} of {shown:,} characters are in fonts without a Unicode map"
             problems.append(Problem("no_unicode", where, message))
-        sheet = _unseen(page, text, kept, _Sheet(codes, *_shown(boxes, page), label))
+        sheet = _find_invisible(page, text, kept, _PdfPage(codes, *_shown(boxes, page), label))
         area = sheet.width * sheet.height
         legible = unreadable <= shown * _ILLEGIBLE
         if 0 < area < math.inf and (
             (not legible and reader.languages)
             or (shown <= _FEW and _draws(page, area * _COVERED if shown else 0.0))
         ):
-            return _seen(page, sheet, bool(shown and legible), reader, where)
+            return _add_ocr(page, sheet, bool(shown and legible), reader, where)
         return sheet
 
 
-def _seen(page: Any, sheet: _Sheet, keep: bool, reader: Ocr, where: str) -> _Sheet:
+def _add_ocr(page: Any, sheet: _PdfPage, keep: bool, reader: OcrReader, where: str) -> _PdfPage:
     """The page with the words that it shows, after those of its text layer if these are to be kept."""
-    scale = fitting(sheet.width, sheet.height, _SHARP / 72)
+    scale = fit_scale(sheet.width, sheet.height, _SHARP / 72)
     reading = reader.read(where, lambda: _picture(page, sheet, scale), round(scale * 72))
-    if reading is NOTHING:
+    if reading is NO_WORDS:
         return sheet
     kept = len(sheet.codes) if keep else 0
     codes = np.frombuffer(reading.text.encode("utf-32-le"), "<u4")
@@ -245,7 +245,7 @@ def _seen(page: Any, sheet: _Sheet, keep: bool, reader: Ocr, where: str) -> _She
     )
 
 
-def _picture(page: Any, sheet: _Sheet, scale: float) -> Image.Image:
+def _picture(page: Any, sheet: _PdfPage, scale: float) -> Image.Image:
     """The page as it is shown, in grey."""
     width, height = max(1, round(sheet.width * scale)), max(1, round(sheet.height * scale))
     pixels = np.full((height, width), 255, np.uint8)
@@ -288,7 +288,7 @@ def _shows_notes(page: Any) -> bool:
     return False
 
 
-def _unseen(page: Any, text: Any, kept: NDArray[np.intp], sheet: _Sheet) -> _Sheet:
+def _find_invisible(page: Any, text: Any, kept: NDArray[np.intp], sheet: _PdfPage) -> _PdfPage:
     """The page with what is not to be seen on it: not painted, see-through, or white on white."""
     items = list(map(_item, repeat(_address(page)), range(_pdfium.FPDFPage_CountObjects(page))))
     kinds: list[int] = []
@@ -315,12 +315,12 @@ def _unseen(page: Any, text: Any, kept: NDArray[np.intp], sheet: _Sheet) -> _She
     )
 
 
-def _blank(page: Any, sheet: _Sheet, places: NDArray[np.intp]) -> NDArray[np.intp]:
+def _blank(page: Any, sheet: _PdfPage, places: NDArray[np.intp]) -> NDArray[np.intp]:
     """Those of the characters of which a picture of the page shows nothing."""
     places = places[~np.isnan(sheet.boxes[places, 0])]
     if not len(places) or not 0 < sheet.width * sheet.height < math.inf:
         return places[:0]
-    scale = fitting(sheet.width, sheet.height, 1.0)
+    scale = fit_scale(sheet.width, sheet.height, 1.0)
     pixels = np.asarray(_picture(page, sheet, scale))
     boxes = np.clip(sheet.boxes[places] * scale, 0, max(pixels.shape)).astype(int).tolist()
     parts = (pixels[top : bottom + 1, left : right + 1] for left, top, right, bottom in boxes)
@@ -351,13 +351,13 @@ def _characters(text: Any) -> tuple[Codes, Boxes, NDArray[np.intp]]:
     codes[unmapped | np.isin(codes, _CONTROL) | (codes > 0x10FFFF)] = _UNKNOWN
     kept = np.flatnonzero(_joined(codes))
     codes, boxes = codes[kept], boxes[kept]
-    whole = mended(codes, boxes)
+    whole = join_broken_lines(codes, boxes)
     codes, boxes, kept = codes[whole], boxes[whole], kept[whole]
-    level = inked(codes, boxes)
+    level = find_inked(codes, boxes)
     level = level[~turned[kept[level]]]
     if len(level):
-        move_digits(codes, boxes, level, cache(partial(_look, at, kept)))
-    turn_ligatures(codes, boxes)
+        convert_superscripts(codes, boxes, level, cache(partial(_look, at, kept)))
+    reorder_ligatures(codes, boxes)
     return np.concatenate((codes, _END.codes)), np.concatenate((boxes, _END.boxes)), kept
 
 
@@ -376,12 +376,12 @@ def _joined(codes: Codes) -> NDArray[np.bool_]:
     return kept
 
 
-def _look(at: int | None, kept: NDArray[np.intp], index: int) -> Look:
+def _look(at: int | None, kept: NDArray[np.intp], index: int) -> GlyphMetrics:
     index = int(kept[index])
     matrix = (ctypes.c_float * 6)()
     _matrix(at, index, ctypes.addressof(matrix))
     _, _, skew, scale, _, base = matrix
-    return Look(_font_size(at, index) * math.hypot(skew, scale), base)
+    return GlyphMetrics(_font_size(at, index) * math.hypot(skew, scale), base)
 
 
 def _all_boxes(at: int | None, turned: NDArray[np.bool_]) -> Boxes:

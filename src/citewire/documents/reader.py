@@ -21,20 +21,20 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, msgpack
 
-from citewire.codec import prepare
-from citewire.documents.cache import Packed
+from citewire.codec import prepare_types
+from citewire.documents.cache import PackedArrays
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
 from citewire.documents.ocr import die_with_parent
 from citewire.errors import CitewireError
 
 __all__ = [
-    "MOST_RESULT", "ReaderFailed", "ReaderTimeout", "end", "exchange", "limit_process", "read_in_child",
+    "MOST_RESULT", "ReaderFailed", "ReaderTimeout", "terminate", "exchange", "limit_process", "read_in_child",
 ]  # fmt: skip
 
-TIMEOUT = 60.0
+READ_TIMEOUT = 60.0
 # Of address space. Fifty megabytes of HTML that are mostly tags take between two and four.
-MEMORY = 4 << 30
+READ_MEMORY = 4 << 30
 # Bytes of what a child makes of a file: its parent, which has no limit of memory, holds all of them.
 MOST_RESULT = 256 << 20
 # Seconds to wait for a child that was killed, and for which one may live on after its parent was.
@@ -68,22 +68,22 @@ class _Job(Struct, frozen=True):
     most_result: int
 
 
-class _Made(Struct, frozen=True):
+class _ReadResult(Struct, frozen=True):
     meta: bytes = b""
     arrays: list[tuple[str, tuple[int, ...], memoryview]] = []
     error: tuple[str, str, str] | None = None
     """The code, the message and the detail of what was raised."""
 
 
-prepare(_Made)
+prepare_types(_ReadResult)
 
 
 def read_in_child(
     data: bytes,
     reader: str,
     *,
-    timeout: float = TIMEOUT,
-    memory: int = MEMORY,
+    timeout: float = READ_TIMEOUT,
+    memory: int = READ_MEMORY,
     most_result: int = MOST_RESULT,
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
     **options: Any,
@@ -110,7 +110,7 @@ def read_in_child(
     except OverflowError as exc:
         raise ReaderFailed(_too_large(most_result)) from exc
     finally:
-        end(child)
+        terminate(child)
     return _unpacked(made, child.returncode)
 
 
@@ -166,7 +166,7 @@ def _too_large(most: int) -> str:
     return f"what was read takes more than {most:,} bytes"
 
 
-def end(child: subprocess.Popen[bytes]) -> None:
+def terminate(child: subprocess.Popen[bytes]) -> None:
     """End a child and whatever it has started, and close its pipes."""
     if sys.platform == "win32":
         child.kill()
@@ -187,10 +187,10 @@ def _unpacked(made: bytearray, status: int) -> Document:
     if sys.platform != "win32" and status == -signal.SIGXCPU:
         raise ReaderTimeout("not read within the processor time it may take")
     try:
-        result = msgpack.decode(made if status == 0 else b"", type=_Made)
+        result = msgpack.decode(made if status == 0 else b"", type=_ReadResult)
         if not result.error:
             arrays = [np.frombuffer(raw, dtype).reshape(shape) for dtype, shape, raw in result.arrays]
-            return Packed(result.meta, arrays).document()
+            return PackedArrays(result.meta, arrays).to_document()
     except ValueError as exc:
         names = {-number: number.name for number in signal.Signals}
         raise ReaderFailed(f"the reader ended with {names.get(status, f'status {status}')}") from exc
@@ -216,26 +216,26 @@ def serve() -> None:
     try:
         made = _read(job)
     except CitewireError as exc:
-        made = _Made(error=(exc.code, exc.message, exc.detail))
+        made = _ReadResult(error=(exc.code, exc.message, exc.detail))
     except MemoryError:
-        made = _Made(error=(ReaderFailed.code, "reading it takes too much memory", ""))
+        made = _ReadResult(error=(ReaderFailed.code, "reading it takes too much memory", ""))
     except Exception as exc:  # noqa: BLE001  # the root of a process: a bug that a file shows is told of that file
-        made = _Made(error=(ReaderFailed.code, "the reader failed", f"{type(exc).__name__}: {exc}"))
+        made = _ReadResult(error=(ReaderFailed.code, "the reader failed", f"{type(exc).__name__}: {exc}"))
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
     # Past whatever libraries do at exit: the result is out.
     os._exit(0)
 
 
-def _read(job: _Job) -> _Made:
+def _read(job: _Job) -> _ReadResult:
     module, _, function = job.reader.partition(":")
-    packed = Packed.of(getattr(import_module(module), function)(job.data, **job.options))
+    packed = PackedArrays.from_document(getattr(import_module(module), function)(job.data, **job.options))
     if len(packed.meta) + sum(array.nbytes for array in packed.arrays) > job.most_result:
         raise ReaderFailed(_too_large(job.most_result))
     arrays = [
         (array.dtype.str, array.shape, array.reshape(-1).view(np.uint8).data) for array in packed.arrays
     ]
-    return _Made(packed.meta, arrays)
+    return _ReadResult(packed.meta, arrays)
 
 
 def limit_process(seconds: int, memory: int) -> None:

@@ -20,12 +20,12 @@ try:
 except ImportError:  # not POSIX: what is left by who was killed stays there
     fcntl = None
 
-__all__ = ["Scratch", "remove_abandoned"]
+__all__ = ["ScratchCaches", "remove_abandoned"]
 
 _GONE, _LOCK = ".gone-", "lock"
 
 
-class Scratch:
+class ScratchCaches:
     """Caches in a folder of their own within `home`; see `close`. Raises `OSError` where none can be made."""
 
     def __init__(self, home: Path) -> None:
@@ -41,7 +41,7 @@ class Scratch:
     def make(self) -> Cache:
         """A new cache."""
         cache = Cache(Path(tempfile.mkdtemp(dir=self.folder)), limit=NO_LIMIT, make=False)
-        cache.home.mkdir(mode=0o700)
+        cache.version_folder.mkdir(mode=0o700)
         return cache
 
     def remove(self, cache: Cache) -> None:

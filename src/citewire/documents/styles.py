@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["Styles"]
+__all__ = ["Stylesheets"]
 
 _HIDING = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)(?![\w-])", re.IGNORECASE)
 _ABOUT = re.compile(r"(?:^|;)\s*(?:display|visibility)\s*:", re.IGNORECASE)
@@ -36,7 +36,7 @@ class _Rule(NamedTuple):
 _NO_RULE = _Rule(frozenset(), sure=True, rank=(0, 0, 0, 0), hides=False)
 
 
-class Styles:
+class Stylesheets:
     """The rules of all stylesheets of a page that say if something is shown."""
 
     def __init__(self, sheets: Iterable[str]) -> None:
@@ -47,7 +47,7 @@ class Styles:
             if rule and (rule.sure or not rule.hides):
                 self._rules[max(rule.names)][rule.names, rule.sure] = rule
 
-    def hide(self, tag: str, attributes: dict[str, str | None]) -> bool:
+    def hides_element(self, tag: str, attributes: dict[str, str | None]) -> bool:
         """Whether an element is hidden by its own style, or by rules."""
         own = attributes.get("style") or ""
         if not self._rules or _ABOUT.search(own):

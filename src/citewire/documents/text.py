@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from citewire.documents.charset import guess
-from citewire.documents.document import Aside, AsideKind, Document, Element, Kind, Page
+from citewire.documents.charset import guess_charset
+from citewire.documents.document import Aside, AsideKind, Document, Element, DocumentKind, Page
 from citewire.documents.errors import DocumentError
 
-__all__ = ["CELL", "LINE", "ROW", "SPACE", "Draft", "decode", "line_starts", "read_markdown", "read_text"]
+__all__ = ["GAP_CELL", "GAP_LINE", "GAP_ROW", "GAP_SPACE", "TextBuilder", "decode", "line_starts", "read_markdown", "read_text"]
 
 # The mark of UTF-32 begins with that of UTF-16.
 _BOMS = (
@@ -35,16 +35,16 @@ for _code in b"\t\n\r\f\b\x1b\x85":
 _FEW_CONTROLS, _MOST_CONTROLS = 50, 0.05
 
 # What stands between two texts, the weakest first: of several only the strongest is written.
-SPACE, LINE, CELL, ROW = 1, 2, 3, 4
+GAP_SPACE, GAP_LINE, GAP_CELL, GAP_ROW = 1, 2, 3, 4
 _GAPS = ("", " ", "\n", "\t", "\n")
 
 
 # Digits and signs that stand above or below the line, so that 10<sup>2</sup> does not read 102.
-RAISED = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
-LOWERED = str.maketrans("0123456789+-\u2212", "₀₁₂₃₄₅₆₇₈₉₊₋₋")
+SUPERSCRIPTS = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+SUBSCRIPTS = str.maketrans("0123456789+-\u2212", "₀₁₂₃₄₅₆₇₈₉₊₋₋")
 
 
-class Draft:
+class TextBuilder:
     """A text that grows, and the ranges of it that have a name.
 
     A gap is written when text follows it on the same line, so nothing begins or ends with one.
@@ -124,9 +124,9 @@ def decode(data: bytes, charset: str | None = None) -> str:
         if data.startswith(bom):
             return data[len(bom) :].decode(codec, "replace")
     try:
-        return data.decode(charset or guess(data), "replace")
+        return data.decode(charset or guess_charset(data), "replace")
     except (LookupError, ValueError):  # no such codec, or one that is not for text
-        return data.decode(guess(data), "replace")
+        return data.decode(guess_charset(data), "replace")
 
 
 def line_starts(text: str) -> NDArray[np.int32]:
@@ -145,7 +145,7 @@ def read_markdown(data: bytes, *, sha256: str, name: str | None = None) -> Docum
     return _read("markdown", data, sha256, name)
 
 
-def _read(kind: Kind, data: bytes, sha256: str, name: str | None) -> Document:
+def _read(kind: DocumentKind, data: bytes, sha256: str, name: str | None) -> Document:
     text = _NEWLINE.sub("\n", decode(data))
     head = text[:_SAMPLE]
     controls = len(head) - len(head.translate(_CONTROLS))

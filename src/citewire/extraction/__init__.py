@@ -10,9 +10,9 @@ from typing import Any
 
 from citewire.codec import encode
 from citewire.dialects import read_all
-from citewire.extraction.delimiters import Buffer
-from citewire.extraction.entries import Collector
-from citewire.extraction.lenient import LenientReader
+from citewire.extraction.delimiters import ScanBuffer
+from citewire.extraction.entries import CitationCollector
+from citewire.extraction.lenient import LenientJsonReader
 from citewire.extraction.prompt import prompt
 from citewire.extraction.scanner import Extraction, Scanner
 from citewire.model import Answer
@@ -57,8 +57,8 @@ def _extract_objects(value: dict[str, Any] | list[Any]) -> Extraction:
 
     Raises `OutputError` for what is no JSON.
     """
-    collector, buffer = Collector(), Buffer()
+    collector, buffer = CitationCollector(), ScanBuffer()
     buffer.grow(encode(value).decode())
     buffer.ended = True
-    LenientReader(buffer, collector).read()
+    LenientJsonReader(buffer, collector).read()
     return Extraction("", tuple(collector.citations), tuple(collector.sources), tuple(collector.problems))

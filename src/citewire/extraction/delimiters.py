@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
-__all__ = ["DELIMITER", "LONGEST", "Buffer", "find_cut_delimiter", "held", "is_cut_end", "lead"]
+__all__ = ["DELIMITER", "LONGEST_DELIMITER", "ScanBuffer", "find_cut_delimiter", "find_held_back", "is_cut_end", "find_lead"]
 
 _LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
 _GAP = r"(?:\\?_|[ -])"
@@ -15,7 +15,7 @@ DELIMITER = re.compile(rf"{_LT}{{3}}[ ]?(?P<end>END{_GAP}|/)?CITATION{_GAP}DATA[
 """A delimiter; the group `end` tells which. Models write them in lower case, escaped and as entities, too."""
 
 
-LONGEST = 48
+LONGEST_DELIMITER = 48
 """No delimiter is longer."""
 
 
@@ -55,7 +55,7 @@ _CUT_END = re.compile(rf"{_LT}{{3}}[ ]?(?:E(?:ND?)?|{_prefixes((*'END', _GAP, *_
 
 def find_cut_delimiter(text: str, low: int) -> int | None:
     """Where a delimiter starts that the end of the text cut off; `<<<CI` is the least that is one."""
-    found = _CUT.search(text, max(low, len(text) - LONGEST))
+    found = _CUT.search(text, max(low, len(text) - LONGEST_DELIMITER))
     return found.start() if found else None
 
 
@@ -64,7 +64,7 @@ def is_cut_end(text: str, at: int) -> bool:
     return _CUT_END.match(text, at) is not None or _CUT.match(text, at) is not None
 
 
-def lead(text: str, low: int, at: int) -> tuple[int, bool]:
+def find_lead(text: str, low: int, at: int) -> tuple[int, bool]:
     """Where what belongs to the delimiter at `at` starts, and whether it opens a fence or emphasis."""
     # Most delimiters stand behind something that ends no lead: those need no search.
     if at > low and not (text[at - 1].isspace() or text[at - 1] in "*_"):
@@ -73,9 +73,9 @@ def lead(text: str, low: int, at: int) -> tuple[int, bool]:
     return found.start(), bool(found["wrap"])
 
 
-def held(text: str, low: int) -> int:
+def find_held_back(text: str, low: int) -> int:
     """Where the end of a text starts that may be the start of a delimiter or of a tag."""
-    begins = cast("re.Match[str]", _BEGINS.search(text, max(low, len(text) - LONGEST)))
+    begins = cast("re.Match[str]", _BEGINS.search(text, max(low, len(text) - LONGEST_DELIMITER)))
     return _before(_LEAD_BEGINS, text, low, begins.start()).start()
 
 
@@ -85,7 +85,7 @@ def _before(pattern: re.Pattern[str], text: str, low: int, at: int) -> re.Match[
     return cast("re.Match[str]", pattern.search(text, max(low, at - reach), at))
 
 
-class Buffer:
+class ScanBuffer:
     """Text that comes in pieces, of which what stands before `at` has been read.
 
     One character of that is kept, for those who must know what stands before.
@@ -111,11 +111,11 @@ class Buffer:
         self.text = delta
         self.at = len(delta)
 
-    def place(self, at: int | None = None) -> int:
+    def offset_of(self, at: int | None = None) -> int:
         """The offset of `at`, or of what comes next, in the whole text."""
         return self.start + (self.at if at is None else at)
 
-    def ahead(self, at: int, size: int) -> tuple[str, bool]:
+    def look_ahead(self, at: int, size: int) -> tuple[str, bool]:
         """Up to `size` characters from `at` on, and whether it will stay at that."""
         seen = self.text[at : at + size]
         return seen, self.ended or len(seen) == size

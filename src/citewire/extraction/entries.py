@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Sources
-from citewire.dialects.by_marker import Names
+from citewire.dialects.base import Json, SourceRegistry
+from citewire.dialects.by_marker import UniqueIds
 from citewire.dialects.deepcitation import NAME
-from citewire.dialects.deepcitation.entry import SPELLINGS, Fields, metadata_of, read_fields
+from citewire.dialects.deepcitation.entry import SPELLINGS, EntryFields, metadata_of, read_fields
 from citewire.errors import ShapeError
-from citewire.extraction.lenient import Entry
+from citewire.extraction.lenient import BlockEntry
 from citewire.extraction.plain import PlainEntry, is_blank
-from citewire.keys import Keys
+from citewire.keys import CitationKeys
 from citewire.model import (
     Citation,
     Lines,
@@ -27,9 +27,9 @@ from citewire.model import (
     SpanOrigin,
     Times,
 )
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["Collector"]
+__all__ = ["CitationCollector"]
 
 # What a list of lines may come to: more are no place any longer.
 _MOST_LINES = 1000
@@ -40,26 +40,26 @@ _DIGITS = re.compile(r"\d{1,15}")
 _TEXTS = frozenset({"fullPhrase", "anchorText", "attachmentId", "title", "domain", "value", "url"})
 
 
-class Collector:
+class CitationCollector:
     """The citations of one text in the order in which they end, their sources, and what went wrong.
 
     What starts behind `limit` is passed over.
     """
 
-    def __init__(self, keys: Keys | None = None, limit: int = sys.maxsize) -> None:
+    def __init__(self, keys: CitationKeys | None = None, limit: int = sys.maxsize) -> None:
         self.limit = limit
         self.citations: list[Citation] = []
-        self.sources = Sources()
+        self.sources = SourceRegistry()
         self.problems: list[Problem] = []
-        self.names = Names()
-        self._keys = keys or Keys()
+        self.names = UniqueIds()
+        self._keys = keys or CitationKeys()
         self._sources: dict[Any, Source] = {}
 
     def report(self, code: str, at: int, message: str) -> None:
         if at < self.limit:
             self.problems.append(Problem(code, f"$[{at}]", message))
 
-    def add_entry(self, entry: Entry, insert_at: Point | None = None) -> bool:
+    def add_entry(self, entry: BlockEntry, insert_at: Point | None = None) -> bool:
         """Take in an entry, if it can be read."""
         fields = self._fields(entry) if entry.start < self.limit else None
         if fields is None:
@@ -87,22 +87,22 @@ class Collector:
         """Take in what a definition or a bare marker points to."""
         key = self._keys.assign(ref, source)
         source_id = self.sources.add(source.kind, source.url, source.title, record_id=source.record_id)
-        self.citations.append(Citation(self.names.give(key), (replace(ref, source_id=source_id),), ordinal))
+        self.citations.append(Citation(self.names.assign(key), (replace(ref, source_id=source_id),), ordinal))
 
-    def _add(self, raw: Json, fields: Fields, insert_at: Point | None) -> None:
+    def _add(self, raw: Json, fields: EntryFields, insert_at: Point | None) -> None:
         source, lines = self._source(fields), fields.locator
         keyed = ref = SourceRef(source.id, lines, fields.quote, fields.anchor)
         if isinstance(lines, Lines) and (ids := sorted(lines.ids)) != [*lines.ids]:
             # The published key has them in order.
             keyed = replace(ref, locator=Lines(tuple(ids), lines.page))
-        name = self.names.give(self._keys.assign(keyed, source))
+        name = self.names.assign(self._keys.assign(keyed, source))
         native = Native(NAME, raw, len(self.citations), None, fields)
         origin: SpanOrigin = "exact" if insert_at else "unknown"
         self.citations.append(
             Citation(name, (ref,), fields.number, None, None, insert_at, origin, None, native)
         )
 
-    def _source(self, fields: Fields) -> Source:
+    def _source(self, fields: EntryFields) -> Source:
         identity = fields[4:]
         known = self._sources.get(identity)
         if known is None:
@@ -113,7 +113,7 @@ class Collector:
             self._sources[identity] = known
         return known
 
-    def _fields(self, entry: Entry) -> Fields | None:
+    def _fields(self, entry: BlockEntry) -> EntryFields | None:
         try:
             fields = read_fields(entry.raw, entry.group)
         except ShapeError:
@@ -124,7 +124,7 @@ class Collector:
             fields = fields._replace(quote=None)
         return fields
 
-    def _mended(self, entry: Entry) -> Fields | None:
+    def _mended(self, entry: BlockEntry) -> EntryFields | None:
         """An entry with values of the wrong kind: those that say something all the same stay."""
         raw = {key: _mend(SPELLINGS.get(key, key), value) for key, value in entry.raw.items()}
         while True:
@@ -134,11 +134,11 @@ class Collector:
                 field = exc.path.removeprefix(".")
                 field = field if field in raw else "type"
                 code = exc.code if field in raw else "no_citation"
-                self.report(code, entry.start, f"{for_log(field, 40)} left out: {for_log(exc.message, 200)}")
+                self.report(code, entry.start, f"{one_line(field, 40)} left out: {one_line(exc.message, 200)}")
                 if raw.pop(field, None) is None:
                     return None
 
-    def _timed(self, fields: Fields, at: int) -> Fields:
+    def _timed(self, fields: EntryFields, at: int) -> EntryFields:
         times = fields.locator
         if isinstance(times, Times) and not all(
             end is None or _TIME.fullmatch(end) for end in (times.start, times.end)

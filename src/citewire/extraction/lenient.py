@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from citewire.dialects.deepcitation import ALIASES
-from citewire.extraction.delimiters import DELIMITER, LONGEST, Buffer, is_cut_end
-from citewire.extraction.plain import HOLDERS, UNSAFE, WRAPPERS, PlainEntry, read_plain
-from citewire.extraction.strings import KNOWN, OPENERS, QUOTES, StringReader
+from citewire.extraction.delimiters import DELIMITER, LONGEST_DELIMITER, ScanBuffer, is_cut_end
+from citewire.extraction.plain import CITATION_KEYS, UNSAFE_KEYS, WRAPPER_KEYS, PlainEntry, read_plain_json
+from citewire.extraction.strings import FIELD_NAMES, QUOTE_PAIRS, QUOTE_MARKS, StringReader
 
-__all__ = ["CUT_BLOCK", "Entry", "LenientReader"]
+__all__ = ["CUT_BLOCK", "BlockEntry", "LenientJsonReader"]
 
 CUT_BLOCK = "cut_block"
 """The code of the problem that the text ended within a data block: citations may be missing."""
@@ -36,15 +36,15 @@ _COMMENTS = {"//": "\n", "#": "\n", "/*": "*/"}
 _BARE_KEY = re.compile(r"[\w$-]{1,60}")
 _BARE = re.compile(r"[^,}\]\n<\"]+")
 _PROSE = re.compile(r"[^\[{<&\\`]*")
-_STARTS = re.compile(rf"\{{\s*(?:[{QUOTES}}}/#\w]|\Z)|\[\s*(?:[{{\[\]/#]|\Z)")
+_STARTS = re.compile(rf"\{{\s*(?:[{QUOTE_MARKS}}}/#\w]|\Z)|\[\s*(?:[{{\[\]/#]|\Z)")
 _RECORD = re.compile(r"\d+|[0-9a-f]{16}")
 _FENCE = re.compile(r"```[\w-]*")
-_GOES_ON = re.compile(rf"{DELIMITER.pattern}|[\[{{]\s*[{QUOTES}{{]", re.IGNORECASE)
+_GOES_ON = re.compile(rf"{DELIMITER.pattern}|[\[{{]\s*[{QUOTE_MARKS}{{]", re.IGNORECASE)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 
 
-class Entry(NamedTuple):
+class BlockEntry(NamedTuple):
     """An object that may be a citation: under which key it stood, where, and what was repaired."""
 
     raw: dict[str, Any]
@@ -54,10 +54,10 @@ class Entry(NamedTuple):
     repairs: tuple[str, ...] = ()
 
 
-class Sink(Protocol):
+class EntrySink(Protocol):
     """Takes in what is read, in order."""
 
-    def add_entry(self, entry: Entry) -> object: ...
+    def add_entry(self, entry: BlockEntry) -> object: ...
 
     def add_all(self, entries: list[PlainEntry], end: int) -> bool:
         """Take in all, if they stand where one looks: the last of them ends before `end`."""
@@ -66,7 +66,7 @@ class Sink(Protocol):
     def report(self, code: str, at: int, message: str) -> None: ...
 
 
-class _Frame:
+class _OpenContainer:
     """An object or a list that is open. `entries`: it may be an entry, or its items may."""
 
     __slots__ = ("entries", "group", "items", "key", "members", "repairs", "start", "strays", "wraps")
@@ -81,13 +81,13 @@ class _Frame:
         self.repairs: dict[str, None] = {}
 
 
-class LenientReader:
+class LenientJsonReader:
     """Reads the body of one block, which starts at `start`, and hands on its entries as they end."""
 
-    def __init__(self, buffer: Buffer, sink: Sink, start: int = 0) -> None:
+    def __init__(self, buffer: ScanBuffer, sink: EntrySink, start: int = 0) -> None:
         self._buffer, self._sink, self._start = buffer, sink, start
         self._string = StringReader(buffer, self._repaired)
-        self._stack: list[_Frame] = []
+        self._stack: list[_OpenContainer] = []
         self._step: Callable[[], bool] = self._at_top
         self._comment: str | None = None
         self._bare: list[str] = []
@@ -145,7 +145,7 @@ class LenientReader:
         found = DELIMITER.search(buffer.text, buffer.at, end if end >= 0 else len(buffer.text))
         if found is None and end < 0:
             # Half of a delimiter may be there.
-            buffer.at = max(buffer.at, len(buffer.text) - LONGEST)
+            buffer.at = max(buffer.at, len(buffer.text) - LONGEST_DELIMITER)
             return False
         buffer.at = found.start() if found else end + len(ends)
         self._comment = None
@@ -156,7 +156,7 @@ class LenientReader:
         buffer = self._buffer
         found = DELIMITER.match(buffer.text, buffer.at)
         if found is None:
-            return False if buffer.ahead(buffer.at, LONGEST)[1] else None
+            return False if buffer.look_ahead(buffer.at, LONGEST_DELIMITER)[1] else None
         self.delimited = True
         if found["end"]:
             buffer.at = found.end()
@@ -171,7 +171,7 @@ class LenientReader:
             return False
         buffer = self._buffer
         if char in "{[":
-            seen, settled = buffer.ahead(buffer.at, _BEHIND_BRACKET)
+            seen, settled = buffer.look_ahead(buffer.at, _BEHIND_BRACKET)
             starts = _STARTS.match(seen)
             if not settled and (starts is None or starts.end() == len(seen)):
                 return False
@@ -179,7 +179,7 @@ class LenientReader:
                 first, self._began = not self._began, True
                 return (first and self._read_all()) or self._open(char)
         elif char == "`":
-            seen, settled = buffer.ahead(buffer.at, 20)
+            seen, settled = buffer.look_ahead(buffer.at, 20)
             fence = _FENCE.match(seen)
             if settled or (fence is not None and fence.end() < len(seen)):
                 buffer.at += fence.end() if fence else 1
@@ -196,14 +196,14 @@ class LenientReader:
         if self._began and buffer.ended and is_cut_end(buffer.text, buffer.at):
             return False  # all of the JSON is there
         if self._began:
-            seen, settled = buffer.ahead(buffer.at, _BEHIND_JSON)
+            seen, settled = buffer.look_ahead(buffer.at, _BEHIND_JSON)
             if _GOES_ON.search(seen) is None:
                 if settled:
                     self._done = True
-                    self._sink.report("unclosed", buffer.place(), "the data block has no end")
+                    self._sink.report("unclosed", buffer.offset_of(), "the data block has no end")
                 return False
         if not self._strayed:
-            self._sink.report("stray", buffer.place(), "words in the data block")
+            self._sink.report("stray", buffer.offset_of(), "words in the data block")
         self._strayed = True
         prose = _PROSE.match(buffer.text, buffer.at + 1)
         buffer.at = prose.end() if prose else buffer.at + 1
@@ -213,8 +213,8 @@ class LenientReader:
         """Read the block at once, if it is all there and in good order."""
         buffer = self._buffer
         end = buffer.text.find("<<<", buffer.at)
-        entries = read_plain(buffer.text[buffer.at : end]) if end >= 0 else None
-        if entries is None or not self._sink.add_all(entries, buffer.place(end)):
+        entries = read_plain_json(buffer.text[buffer.at : end]) if end >= 0 else None
+        if entries is None or not self._sink.add_all(entries, buffer.offset_of(end)):
             return False
         buffer.at = end
         return True
@@ -223,7 +223,7 @@ class LenientReader:
         buffer = self._buffer
         if len(self._stack) < _DEEPEST:
             entries, group = self._role(char)
-            self._stack.append(_Frame(buffer.place(), char == "{", entries, group))
+            self._stack.append(_OpenContainer(buffer.offset_of(), char == "{", entries, group))
             self._step = self._before_key if char == "{" else self._before_item
         else:
             self._repaired("nested too deeply")
@@ -238,11 +238,11 @@ class LenientReader:
         if above.members is None:
             return above.entries, above.group
         key = above.key or ""
-        is_field = key in (_LISTS if char == "[" else KNOWN)
-        entries = above.entries and (key in HOLDERS or (not is_field and KNOWN.isdisjoint(above.members)))
-        if key in UNSAFE:
-            self._sink.report("unsafe_key", self._buffer.place(), "an attachment under an unsafe key")
-        is_name = key in WRAPPERS or key in UNSAFE or (char == "{" and _RECORD.fullmatch(key))
+        is_field = key in (_LISTS if char == "[" else FIELD_NAMES)
+        entries = above.entries and (key in CITATION_KEYS or (not is_field and FIELD_NAMES.isdisjoint(above.members)))
+        if key in UNSAFE_KEYS:
+            self._sink.report("unsafe_key", self._buffer.offset_of(), "an attachment under an unsafe key")
+        is_name = key in WRAPPER_KEYS or key in UNSAFE_KEYS or (char == "{" and _RECORD.fullmatch(key))
         return entries, above.group if is_name else key
 
     def _close(self) -> bool:
@@ -251,23 +251,23 @@ class LenientReader:
         self._leave(frame, whole=True)
         return True
 
-    def _leave(self, frame: _Frame, *, whole: bool) -> None:
+    def _leave(self, frame: _OpenContainer, *, whole: bool) -> None:
         """Hand on an entry; what is none belongs to what it stands in."""
         for at in frame.strays if frame.wraps or not self._stack else ():
             self._sink.report("no_citation", at, "an entry is not an object")
         members = frame.members
         wraps = frame.wraps and (members is None or _QUOTED.isdisjoint(members))
         if members is not None and frame.entries and not wraps:
-            wraps = self._hand_on(Entry(members, frame.group, frame.start, whole, tuple(frame.repairs)))
+            wraps = self._hand_on(BlockEntry(members, frame.group, frame.start, whole, tuple(frame.repairs)))
         elif whole and self._stack and not wraps:
             self._store(frame.items if members is None else members)
             self._stack[-1].repairs |= frame.repairs
         if self._stack:
             self._stack[-1].wraps |= wraps
 
-    def _hand_on(self, entry: Entry) -> bool:
+    def _hand_on(self, entry: BlockEntry) -> bool:
         """Whether it is a citation, or would be."""
-        if not KNOWN.isdisjoint(entry.raw):
+        if not FIELD_NAMES.isdisjoint(entry.raw):
             self._sink.add_entry(entry)
             return True
         if not entry.whole:
@@ -298,7 +298,7 @@ class LenientReader:
             if char != "}":
                 self._repaired("unclosed object")
             return self._close()
-        if char in OPENERS:
+        if char in QUOTE_PAIRS:
             return self._open_string(char, "key")
         key = _BARE_KEY.match(buffer.text, buffer.at)
         if key is None:
@@ -351,8 +351,8 @@ class LenientReader:
     def _start_value(self, char: str, role: str) -> bool:
         if char in "{[":
             return self._open(char)
-        self._value_start = self._buffer.place()
-        if char in OPENERS:
+        self._value_start = self._buffer.offset_of()
+        if char in QUOTE_PAIRS:
             return self._open_string(char, role)
         self._bare = []
         self._step = self._in_bare
@@ -386,7 +386,7 @@ class LenientReader:
         if buffer.at == len(buffer.text):
             return False
         if buffer.text[buffer.at] == "<" and not DELIMITER.match(buffer.text, buffer.at):
-            if not buffer.ahead(buffer.at, LONGEST)[1]:
+            if not buffer.look_ahead(buffer.at, LONGEST_DELIMITER)[1]:
                 return False
             self._bare.append("<")
             buffer.at += 1

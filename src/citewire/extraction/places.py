@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from citewire.dialects import read
 from citewire.edits import Sentences
-from citewire.extraction.entries import Collector
+from citewire.extraction.entries import CitationCollector
 from citewire.markers import Marker, find_markers
 from citewire.model import Citation, Point, Source, SourceRef, Span, SpanOrigin
 
-__all__ = ["placed"]
+__all__ = ["place_citations"]
 
 # Characters for each marker that is placed, where text is limited: one of nothing but markers would hold up
 # everybody.
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"([^"\n]{3,800})"|“([^“”\n]{3,800})”|«([^«»\n]
 _WORDS = re.compile(r"\w")
 
 
-def placed(text: str, collector: Collector) -> Iterator[Citation]:
+def place_citations(text: str, collector: CitationCollector) -> Iterator[Citation]:
     """The citations, each marker of one on its own; markers that nothing is known of are citations, too.
 
     Their source is of kind `unknown`, and its `record_id` is what the marker says.
@@ -51,7 +51,7 @@ def placed(text: str, collector: Collector) -> Iterator[Citation]:
             yield _with_quotes(text, sentences, citation, citation.insert_at, 0)
             continue
         for number, marker in enumerate(uses[place]):
-            name = collector.names.give(citation.id) if number else citation.id
+            name = collector.names.assign(citation.id) if number else citation.id
             found = _at(marker, text, name, citation)
             if not citation.refs[0].quote:
                 found = _with_quotes(text, sentences, found, Point(0, marker.start), lows[marker])
@@ -98,7 +98,7 @@ def _with_quotes(
 ) -> Citation:
     """The citation with what the cited sentence quotes, where it has no quote of its own."""
     ref = citation.refs[0]
-    quotes = _quotes(text, sentences.before(point), point, behind) if point and ref.quote is None else []
+    quotes = _quotes(text, sentences.sentence_before(point), point, behind) if point and ref.quote is None else []
     refs = tuple(replace(ref, quote=quote) for quote in quotes)
     return replace(citation, refs=refs) if refs else citation
 
@@ -112,7 +112,7 @@ def _quotes(text: str, sentence: Span | None, point: Point, behind: int) -> list
     return [words for match in found[:_MOST_QUOTED] if (words := match[match.lastindex or 0].strip())]
 
 
-def _point_to_definitions(text: str, shared: dict[str, list[int]], collector: Collector) -> list[Marker]:
+def _point_to_definitions(text: str, shared: dict[str, list[int]], collector: CitationCollector) -> list[Marker]:
     """Take in what bare markers point to: a footnote, an item of the list, or what is not known."""
     end, listed = _source_list(text)
     known = _definitions(listed) | _definitions(text)
@@ -126,7 +126,7 @@ def _point_to_definitions(text: str, shared: dict[str, list[int]], collector: Co
     return markers
 
 
-def _some(markers: Iterable[Marker], collector: Collector) -> list[Marker]:
+def _some(markers: Iterable[Marker], collector: CitationCollector) -> list[Marker]:
     most = collector.limit // _SPACED + _SPACED
     found = list(islice(markers, most + 1))
     if len(found) > most:

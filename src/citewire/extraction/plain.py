@@ -9,38 +9,38 @@ from typing import Any
 
 import msgspec
 
-from citewire.codec import prepare
+from citewire.codec import prepare_types
 from citewire.dialects.base import Json
-from citewire.dialects.deepcitation.entry import Fields, PromptedEntry, read_fields
+from citewire.dialects.deepcitation.entry import EntryFields, PromptedEntry, read_fields
 from citewire.errors import ShapeError
-from citewire.extraction.strings import KNOWN
+from citewire.extraction.strings import FIELD_NAMES
 from citewire.model import Times
 
-__all__ = ["HOLDERS", "UNSAFE", "WRAPPERS", "PlainEntry", "is_blank", "read_plain"]
+__all__ = ["CITATION_KEYS", "UNSAFE_KEYS", "WRAPPER_KEYS", "PlainEntry", "is_blank", "read_plain_json"]
 
-HOLDERS = frozenset({"citations", "citation"})
+CITATION_KEYS = frozenset({"citations", "citation"})
 """What says by its name that citations are in it."""
-WRAPPERS = HOLDERS | {"data", "entries", "items", "results", ""}
+WRAPPER_KEYS = CITATION_KEYS | {"data", "entries", "items", "results", ""}
 """What is at least no attachment."""
-UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
+UNSAFE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 
-PlainEntry = tuple[Json, Fields]
+PlainEntry = tuple[Json, EntryFields]
 """An entry as it stands there, and as it reads."""
 _Groups = list[tuple[str | None, list[Any]]]
-prepare(list[PromptedEntry])
+prepare_types(list[PromptedEntry])
 _decode = msgspec.json.Decoder().decode
 
 
-def read_plain(body: str) -> list[PlainEntry] | None:
+def read_plain_json(body: str) -> list[PlainEntry] | None:
     """The entries of a block; None where one of them is not in order."""
     try:
         value: Any = _decode(body)
     except (ValueError, RecursionError):
         return None
     groups: _Groups = [*value.items()] if body[0] == "{" else [(None, value)]
-    if any(type(raws) is not list or key in KNOWN or key in UNSAFE for key, raws in groups):
+    if any(type(raws) is not list or key in FIELD_NAMES or key in UNSAFE_KEYS for key, raws in groups):
         return None
-    groups = [(None if key in WRAPPERS else key, raws) for key, raws in groups]
+    groups = [(None if key in WRAPPER_KEYS else key, raws) for key, raws in groups]
     try:
         entries = _prompted(groups)
     except msgspec.ValidationError:
@@ -59,7 +59,7 @@ def _prompted(groups: _Groups) -> list[PlainEntry]:
 
 def _others(groups: _Groups, body: str) -> list[PlainEntry] | None:
     raws = [raw for _, raws in groups for raw in raws]
-    if any(type(raw) is not dict or KNOWN.isdisjoint(raw) for raw in raws):
+    if any(type(raw) is not dict or FIELD_NAMES.isdisjoint(raw) for raw in raws):
         return None
     # Nothing may stand within an entry but one list.
     braces, brackets = len(raws) + (body[0] == "{"), len(raws) + len(groups)

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from citewire.dialects.deepcitation import END, START
+from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
 from citewire.model import LINE_STEP
 
 if TYPE_CHECKING:
     from citewire.documents import Document
     from citewire.documents.document import Page
 
-__all__ = ["portion", "prompt"]
+__all__ = ["format_document", "prompt"]
 
 _RULES = f"""\
 Answer from the documents below, and show where each statement comes from.
@@ -24,10 +24,10 @@ so on, a new number for each passage that you rely on. Write nothing else about 
 
 After the answer write one block of data and nothing behind it:
 
-{START}
+{BLOCK_START}
 {{"<id of the document>": [{{"id": 1, "reasoning": "...", "full_phrase": "...", "anchor_text": "...", \
 "page_id": "...", "line_ids": [...]}}]}}
-{END}
+{BLOCK_END}
 
 There is one entry for each number, in a list under the id of its document. In an entry, in this order:
 - id: the number, as in the answer.
@@ -45,10 +45,10 @@ and line_ids. A statement that no document supports gets no number; say that the
 
 def prompt(sources: Iterable[Document]) -> str:
     """Instructions for a model, and the text of the sources with the ids that it is to cite by."""
-    return "\n".join([_RULES, *(portion(source) for source in sources)])
+    return "\n".join([_RULES, *(format_document(source) for source in sources)])
 
 
-def portion(document: Document) -> str:
+def format_document(document: Document) -> str:
     """The text of one source, with the ids that it is to be cited by."""
     name = document.name or document.url or document.sha256[:12]
     pages = "\n".join(_page(document, page, index) for index, page in enumerate(document.pages))

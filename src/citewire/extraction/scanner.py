@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.extraction.delimiters import DELIMITER, Buffer, find_cut_delimiter, held, lead
-from citewire.extraction.entries import Collector
-from citewire.extraction.lenient import CUT_BLOCK, Entry, LenientReader
-from citewire.extraction.places import placed
+from citewire.extraction.delimiters import DELIMITER, ScanBuffer, find_cut_delimiter, find_held_back, find_lead
+from citewire.extraction.entries import CitationCollector
+from citewire.extraction.lenient import CUT_BLOCK, BlockEntry, LenientJsonReader
+from citewire.extraction.places import place_citations
 from citewire.extraction.tags import CLOSING, OPENING, read_tag
-from citewire.keys import Keys
+from citewire.keys import CitationKeys
 from citewire.model import Answer, Citation, Part, Point, Problem, Source, Span
 
 __all__ = ["Extraction", "Scanner"]
@@ -67,11 +67,11 @@ class Scanner:
     `limit` characters nothing is kept: text goes on without its blocks, and what it cites is not looked at.
     """
 
-    def __init__(self, keys: Keys | None = None, limit: int | None = None) -> None:
-        self._buffer = Buffer()
+    def __init__(self, keys: CitationKeys | None = None, limit: int | None = None) -> None:
+        self._buffer = ScanBuffer()
         self._limit = sys.maxsize if limit is None else limit
-        self._collector = Collector(keys, self._limit)
-        self._block: LenientReader | None = None
+        self._collector = CitationCollector(keys, self._limit)
+        self._block: LenientJsonReader | None = None
         self._visible: list[str] = []
         self._length = 0
         self._out: list[str] = []
@@ -96,7 +96,7 @@ class Scanner:
     @property
     def is_cut(self) -> bool:
         """Whether there was more text than is looked at."""
-        return self._buffer.place(len(self._buffer.text)) > self._limit
+        return self._buffer.offset_of(len(self._buffer.text)) > self._limit
 
     def feed(self, delta: str) -> str:
         """The reader's text that is certain now."""
@@ -123,7 +123,7 @@ class Scanner:
         """All that was found, once the scanner is closed."""
         if self._extraction is None:
             text = "".join(self._visible)
-            citations = tuple(placed(text, self._collector))
+            citations = tuple(place_citations(text, self._collector))
             problems = tuple(self._collector.problems)
             self._extraction = Extraction(text, citations, tuple(self._collector.sources), problems)
         return self._extraction
@@ -134,7 +134,7 @@ class Scanner:
 
     def _show(self, text: str) -> None:
         self._out.append(text)
-        kept = text[: max(self._limit - self._buffer.place(), 0)]
+        kept = text[: max(self._limit - self._buffer.offset_of(), 0)]
         if kept:
             self._visible.append(kept)
             self._length += len(kept)
@@ -179,7 +179,7 @@ class Scanner:
             if delimiter := DELIMITER.match(text, at - escaped):
                 is_block = self._is_block(delimiter)
                 if is_block is None:
-                    self._show_to(lead(text, buffer.at, delimiter.start())[0])
+                    self._show_to(find_lead(text, buffer.at, delimiter.start())[0])
                     return False
                 if is_block:
                     return self._enter(delimiter)
@@ -195,7 +195,7 @@ class Scanner:
                 return True
         if buffer.ended:
             self._drop_cut_delimiter()
-        self._show_to(len(text) if buffer.ended else held(text, buffer.at))
+        self._show_to(len(text) if buffer.ended else find_held_back(text, buffer.at))
         return False
 
     def _drop_cut_delimiter(self) -> None:
@@ -203,14 +203,14 @@ class Scanner:
         buffer = self._buffer
         at = find_cut_delimiter(buffer.text, buffer.at)
         if at is not None:
-            self._show_to(lead(buffer.text, buffer.at, at)[0])
-            self._collector.report(CUT_BLOCK, buffer.place(at), "the data block was cut off")
+            self._show_to(find_lead(buffer.text, buffer.at, at)[0])
+            self._collector.report(CUT_BLOCK, buffer.offset_of(at), "the data block was cut off")
             buffer.at = len(buffer.text)
 
     def _leave_block(self) -> bool:
         """Pass over what closes behind a block, and over blanks where no text follows or went before."""
         buffer = self._buffer
-        seen, settled = buffer.ahead(buffer.at, 40)
+        seen, settled = buffer.look_ahead(buffer.at, 40)
         fence = _CLOSING.match(seen) if self._wrapped else None
         if (
             not settled
@@ -233,13 +233,13 @@ class Scanner:
         if delimiter["end"]:
             return True
         buffer = self._buffer
-        seen, settled = buffer.ahead(delimiter.end(), _BEFORE_JSON)
+        seen, settled = buffer.look_ahead(delimiter.end(), _BEFORE_JSON)
         if _JSON.match(seen):
             return True
         if _NOTHING.match(seen):
             return True if settled else None
         start = delimiter.start()
-        starts_line = start == 0 or lead(buffer.text, buffer.at, start)[0] < start
+        starts_line = start == 0 or find_lead(buffer.text, buffer.at, start)[0] < start
         if not starts_line and not _LINE_BREAK.match(seen):
             # It may still be a bracket whose inside is not there yet, or an end that follows at once.
             follows = DELIMITER.match(buffer.text, delimiter.end() + len(seen) - len(seen.lstrip()))
@@ -255,13 +255,13 @@ class Scanner:
 
     def _enter(self, delimiter: re.Match[str]) -> bool:
         buffer = self._buffer
-        start, self._wrapped = lead(buffer.text, buffer.at, delimiter.start())
+        start, self._wrapped = find_lead(buffer.text, buffer.at, delimiter.start())
         self._show_to(start)
         if delimiter["end"]:
-            self._collector.report("stray", buffer.place(delimiter.start()), "the end of no data block")
+            self._collector.report("stray", buffer.offset_of(delimiter.start()), "the end of no data block")
             self._behind_block = True
         else:
-            self._block = LenientReader(buffer, self._collector, buffer.place(delimiter.start()))
+            self._block = LenientJsonReader(buffer, self._collector, buffer.offset_of(delimiter.start()))
         buffer.at = delimiter.end()
         return True
 
@@ -275,8 +275,8 @@ class Scanner:
         if not tag.raw:
             return None
         self._show_to(at)
-        start = buffer.place(at)
-        entry = Entry(tag.raw, None, start, whole=True)
+        start = buffer.offset_of(at)
+        entry = BlockEntry(tag.raw, None, start, whole=True)
         if self._collector.add_entry(entry, Point(0, self._length)) and tag.is_pair and tag.is_closed:
             self._pairs.append((len(self.citations) - 1, self._length))
         if not tag.is_closed:
@@ -305,7 +305,7 @@ class Scanner:
         return self._in_code[1]
 
 
-def _openings(buffer: Buffer) -> Iterator[int]:
+def _openings(buffer: ScanBuffer) -> Iterator[int]:
     """Where a delimiter or a tag may start, from where the buffer is on; each stretch is looked at once."""
     text, at, size = buffer.text, buffer.at, len(buffer.text)
     bracket = entity = -1

@@ -12,35 +12,35 @@ import re
 from collections.abc import Callable
 
 from citewire.dialects.deepcitation import ALIASES
-from citewire.extraction.delimiters import DELIMITER, LONGEST, Buffer
+from citewire.extraction.delimiters import DELIMITER, LONGEST_DELIMITER, ScanBuffer
 
-__all__ = ["KNOWN", "OPENERS", "QUOTES", "StringReader"]
+__all__ = ["FIELD_NAMES", "QUOTE_PAIRS", "QUOTE_MARKS", "StringReader"]
 
-KNOWN = frozenset(ALIASES) | {spelling for spellings in ALIASES.values() for spelling in spellings}
+FIELD_NAMES = frozenset(ALIASES) | {spelling for spellings in ALIASES.values() for spelling in spellings}
 """Every spelling of every field."""
-OPENERS = {'"': '"', "'": "'", "“": '”“"', "”": '”"', "„": '“”"', "‘": "’‘'", "’": "’'"}
+QUOTE_PAIRS = {'"': '"', "'": "'", "“": '”“"', "”": '”"', "„": '“”"', "‘": "’‘'", "’": "’'"}
 """What opens a string, and what may close it."""
-QUOTES = "".join(OPENERS)
+QUOTE_MARKS = "".join(QUOTE_PAIRS)
 
 # How far it looks behind a quote mark, and behind a line break or delimiter.
 _BEHIND_QUOTE, _BEHIND_BREAK = 80, 200
-_PLAIN = {opener: re.compile(f'[^{re.escape(closers)}"\\\\<\n]+') for opener, closers in OPENERS.items()}
-_NAME = f"(?:{'|'.join(sorted(KNOWN, key=len, reverse=True))})"
+_PLAIN = {opener: re.compile(f'[^{re.escape(closers)}"\\\\<\n]+') for opener, closers in QUOTE_PAIRS.items()}
+_NAME = f"(?:{'|'.join(sorted(FIELD_NAMES, key=len, reverse=True))})"
 _END = r"(?:\Z|```|(?:\\?<|&lt;){3})"
 # Behind a quote mark: a bracket, or a comma and a key. Words in quote marks have neither behind them.
 _ENDS_VALUE = re.compile(
-    rf'\s*(?:\}}\s*[,}}\]]|,\s*"[^"\\\n]{{0,60}}"\s*:|,\s*[{QUOTES}]?{_NAME}[{QUOTES}]?\s*:|[{QUOTES}]{_NAME}[{QUOTES}]\s*:)'
+    rf'\s*(?:\}}\s*[,}}\]]|,\s*"[^"\\\n]{{0,60}}"\s*:|,\s*[{QUOTE_MARKS}]?{_NAME}[{QUOTE_MARKS}]?\s*:|[{QUOTE_MARKS}]{_NAME}[{QUOTE_MARKS}]\s*:)'
 )
 _MAY_END_VALUE = re.compile(
     rf"\s*(?:{_END}|[\]}}]\s*(?:[,}}\]]|{_END})"
-    rf'|,\s*(?:{_END}|[}}\]]|\{{\s*(?:[{QUOTES}]|\Z)|//|/\*|\#|"(?![^"\\]*"\s*(?!```|<<<)[^\s:])))'
+    rf'|,\s*(?:{_END}|[}}\]]|\{{\s*(?:[{QUOTE_MARKS}]|\Z)|//|/\*|\#|"(?![^"\\]*"\s*(?!```|<<<)[^\s:])))'
 )
 # Enough for a string that had no quote marks within it so far.
 _CLOSED = re.compile(r"\s*\}")
 _ENDS_ITEM = re.compile(rf"\s*(?:[,\]}}]|{_END})")
-_NEVER_ENDS = re.compile(rf"\s*[^\s,}}\]`<\\&{QUOTES}]")
-_ENDS_AT_BREAK = re.compile(rf"\s*(?:[}}\]]\s*,?\s*(?:[{{}}\]]|{_END})|,?\s*[{QUOTES}]{_NAME}[{QUOTES}]\s*:)")
-_ENDS_LATER = re.compile(rf"[^\n]*[{QUOTES}]\s*(?:[,}}\]]|\Z)")
+_NEVER_ENDS = re.compile(rf"\s*[^\s,}}\]`<\\&{QUOTE_MARKS}]")
+_ENDS_AT_BREAK = re.compile(rf"\s*(?:[}}\]]\s*,?\s*(?:[{{}}\]]|{_END})|,?\s*[{QUOTE_MARKS}]{_NAME}[{QUOTE_MARKS}]\s*:)")
+_ENDS_LATER = re.compile(rf"[^\n]*[{QUOTE_MARKS}]\s*(?:[,}}\]]|\Z)")
 _SPACE = re.compile(r"\s+")
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|[\s\S]?)')
 _decode = json.JSONDecoder(strict=False).decode
@@ -49,7 +49,7 @@ _decode = json.JSONDecoder(strict=False).decode
 class StringReader:
     """Reads one string after the other from a buffer, and says what it had to repair."""
 
-    def __init__(self, buffer: Buffer, repaired: Callable[[str], None]) -> None:
+    def __init__(self, buffer: ScanBuffer, repaired: Callable[[str], None]) -> None:
         self._buffer = buffer
         self._repaired = repaired
         self._opener = ""
@@ -86,7 +86,7 @@ class StringReader:
                 return self._at_bracket()
             case "\n":
                 return self._at_break()
-            case char if char in OPENERS[self._opener]:
+            case char if char in QUOTE_PAIRS[self._opener]:
                 return self._at_quote(char)
             case _:
                 return self._take(buffer.at + 1)
@@ -110,7 +110,7 @@ class StringReader:
         return self._take(self._buffer.at + 1)
 
     def _closes(self) -> bool | None:
-        seen, settled = self._buffer.ahead(self._buffer.at + 1, _BEHIND_QUOTE)
+        seen, settled = self._buffer.look_ahead(self._buffer.at + 1, _BEHIND_QUOTE)
         in_list = self._role == "item"
         if not in_list and (_ENDS_VALUE.match(seen) or (not self._has_quotes and _CLOSED.match(seen))):
             return True
@@ -125,8 +125,8 @@ class StringReader:
             return self._take(buffer.at + 1)
         found = DELIMITER.match(text, buffer.at)
         if found is None:
-            return self._take(buffer.at + 1) if buffer.ahead(buffer.at, LONGEST)[1] else None
-        seen, settled = buffer.ahead(found.end(), _BEHIND_BREAK)
+            return self._take(buffer.at + 1) if buffer.look_ahead(buffer.at, LONGEST_DELIMITER)[1] else None
+        seen, settled = buffer.look_ahead(found.end(), _BEHIND_BREAK)
         later = _ENDS_LATER.match(seen)
         if not settled and ("\n" not in seen or (later and later.end() == len(seen))):
             return None
@@ -137,7 +137,7 @@ class StringReader:
 
     def _at_break(self) -> bool | None:
         """The string may have been left open at a line break."""
-        seen, settled = self._buffer.ahead(self._buffer.at, _BEHIND_BREAK)
+        seen, settled = self._buffer.look_ahead(self._buffer.at, _BEHIND_BREAK)
         if not settled:
             return None
         if self._role != "key" and _ENDS_AT_BREAK.match(seen):

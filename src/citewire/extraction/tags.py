@@ -9,8 +9,8 @@ import html
 import re
 from typing import Any, NamedTuple
 
-from citewire.extraction.delimiters import Buffer
-from citewire.extraction.strings import KNOWN
+from citewire.extraction.delimiters import ScanBuffer
+from citewire.extraction.strings import FIELD_NAMES
 
 __all__ = ["CLOSING", "OPENING", "Tag", "read_tag"]
 
@@ -25,7 +25,7 @@ _LONGEST = 4000
 _END = re.compile(r"""(?:["'”’]|=\s?[^\s"'=<>]+|cite)\s*(?P<empty>/)?>""")
 _BREAK = re.compile(r"<cite\s|\n[ \t]*\n", re.IGNORECASE)
 _NAMES = "|".join(
-    name.replace("_", r"\\?_") for name in sorted(KNOWN, key=len, reverse=True) if len(name) > 1
+    name.replace("_", r"\\?_") for name in sorted(FIELD_NAMES, key=len, reverse=True) if len(name) > 1
 )
 _ATTRIBUTE = re.compile(rf"(?:^|(?<=[\s'\"”’]))({_NAMES})\s?=\s?(?=\\?[\"'“‘]|[\[\w])")
 _ESCAPED = re.compile(r"\\+(['\"])|\\n|\\([\\_])|\s*\n\s*")
@@ -40,10 +40,10 @@ class Tag(NamedTuple):
     is_closed: bool
 
 
-def read_tag(buffer: Buffer, start: int) -> Tag | None:
+def read_tag(buffer: ScanBuffer, start: int) -> Tag | None:
     """The tag that starts at `start`; None when its end is not there yet. Without attributes it is no tag of
     ours."""
-    seen, settled = buffer.ahead(start, _LONGEST)
+    seen, settled = buffer.look_ahead(start, _LONGEST)
     opened = OPENING.match(buffer.text, start)
     name = opened.end() - start if opened else 0
     broken = _BREAK.search(seen, name)

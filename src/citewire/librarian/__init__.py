@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from citewire.librarian.index import Index
+from citewire.librarian.index import PassageIndex
 from citewire.librarian.librarian import Librarian
 from citewire.librarian.passages import Passage, Sentence
 
-__all__ = ["Index", "Librarian", "Passage", "Sentence"]
+__all__ = ["PassageIndex", "Librarian", "Passage", "Sentence"]

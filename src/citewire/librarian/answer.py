@@ -13,16 +13,16 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from citewire.dialects.deepcitation import END, START
+from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
 from citewire.dialects.deepcitation.block import write_block
-from citewire.dialects.deepcitation.entry import Fields, type_of
+from citewire.dialects.deepcitation.entry import EntryFields, type_of
 from citewire.extraction import extract
-from citewire.librarian.index import MOST_CHARACTERS, Index
+from citewire.librarian.index import MOST_QUESTION_CHARACTERS, PassageIndex
 from citewire.librarian.passages import Passage, Sentence
-from citewire.librarian.terms import asks_for_number, content_terms, has_number, terms
+from citewire.librarian.terms import asks_for_number, content_terms, has_number, split_terms
 from citewire.model import Lines, Native
 
-__all__ = ["Found", "Quote", "find", "written"]
+__all__ = ["LookupResult", "QuotedSentence", "find_quotes", "write_answer"]
 
 # Passages that are looked through, quotes in an answer, and quotes where there is none.
 _PASSAGES, _MOST, _MOST_CLOSE = 12, 4, 2
@@ -49,50 +49,50 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _EMPHASIS = re.compile(r"\*\*|__|`+")
 
 
-class Quote(Struct, frozen=True):
+class QuotedSentence(Struct, frozen=True):
     """A sentence to quote, and the passage that has it."""
 
     sentence: Sentence
     passage: Passage
 
 
-class Found(Struct, frozen=True):
+class LookupResult(Struct, frozen=True):
     """What the sources have on a question. With `is_answer` the quotes are one; without, the closest, if any.
 
     `passages` are what was looked through, `missing` the words of the question that no source has. A question
     without words that could be looked up `is_vague`.
     """
 
-    quotes: tuple[Quote, ...] = ()
+    quotes: tuple[QuotedSentence, ...] = ()
     is_answer: bool = False
     passages: tuple[Passage, ...] = ()
     missing: tuple[str, ...] = ()
     is_vague: bool = False
 
 
-def find(index: Index, question: str, earlier: str = "") -> Found:
+def find_quotes(index: PassageIndex, question: str, earlier: str = "") -> LookupResult:
     """What the sources say on a question that came after an `earlier` one. Takes a while."""
-    question, earlier = question[:MOST_CHARACTERS], earlier[:MOST_CHARACTERS]
+    question, earlier = question[:MOST_QUESTION_CHARACTERS], earlier[:MOST_QUESTION_CHARACTERS]
     asked = content_terms(question)
     before = content_terms(earlier)
     if not asked:
         # `And for how long?` is about what the one before was about.
         asked, before = before, {}
     if not asked:
-        return Found(is_vague=True)
-    weighed = index.weigh((*asked, *before))
-    passages = index.ranked(weighed, _PASSAGES)
+        return LookupResult(is_vague=True)
+    weighed = index.weigh_terms((*asked, *before))
+    passages = index.rank_passages(weighed, _PASSAGES)
     weights = {term: weighed.weights[term] for term in asked if term in weighed.weights}
     earlier_weights = {
         term: _EARLIER * weight for term, weight in weighed.weights.items() if term not in weights
     }
     candidates = _candidates(passages, weights, earlier_weights, asks_for_number(question))
     found = sorted(candidates, key=lambda each: each.order)
-    quotes = _chosen(found, _ENOUGH, _MOST)
+    quotes = _choose_quotes(found, _ENOUGH, _MOST)
     there = {word for term, word in asked.items() if term not in weighed.missing}
     missing = dict.fromkeys(_as_asked(word, question) for word in asked.values() if word not in there)
-    closest = quotes or _chosen(found, _CLOSE, _MOST_CLOSE)
-    return Found(tuple(closest), bool(quotes), tuple(passages), tuple(missing))
+    closest = quotes or _choose_quotes(found, _CLOSE, _MOST_CLOSE)
+    return LookupResult(tuple(closest), bool(quotes), tuple(passages), tuple(missing))
 
 
 def _as_asked(word: str, question: str) -> str:
@@ -112,19 +112,19 @@ class _Candidate(Struct, frozen=True):
     says_it: bool
     rank: int
     at: int
-    quote: Quote
+    quote: QuotedSentence
 
     @property
     def order(self) -> tuple[float, int, int]:
         return -self.score, self.rank, self.at
 
 
-def _chosen(found: Sequence[_Candidate], least: float, most: int) -> list[Quote]:
+def _choose_quotes(found: Sequence[_Candidate], least: float, most: int) -> list[QuotedSentence]:
     """The best sentences, no two alike: the best passage first, those of one passage in their order."""
     picked: list[_Candidate] = []
     seen: set[str] = set()
     for each in found:
-        words = " ".join(terms(each.quote.sentence.text))
+        words = " ".join(split_terms(each.quote.sentence.text))
         if (
             each.share < least
             or each.own < _CLOSE
@@ -154,10 +154,10 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     mass = sum(asked.values())
     for rank, passage in enumerate(passages):
-        own = [terms(sentence.text) for sentence in passage.sentences]
-        above = terms(f"{passage.title} {passage.source} {passage.heading}")
+        own = [split_terms(sentence.text) for sentence in passage.sentences]
+        above = split_terms(f"{passage.title} {passage.source} {passage.heading}")
         around = dict.fromkeys((*above, *(term for each in own for term in each)), _AROUND)
-        heading = dict.fromkeys(terms(passage.heading.rpartition("›")[2]), _HEADING)
+        heading = dict.fromkeys(split_terms(passage.heading.rpartition("›")[2]), _HEADING)
         for at, (sentence, said) in enumerate(zip(passage.sentences, own, strict=True)):
             firm = heading | dict.fromkeys(said, 1.0)
             worth = _worth(asked, around | firm)
@@ -167,7 +167,7 @@ def _candidates(
             score *= _DEFINES if any(one in asked and two in _VERBS for one, two in pairwise(said)) else 1
             score *= 1 if _WHOLE.search(sentence.text) else _CUT
             own_share, says_it = _worth(asked, firm) / mass, not asked.keys().isdisjoint(said)
-            yield _Candidate(score, worth / mass, own_share, says_it, rank, at, Quote(sentence, passage))
+            yield _Candidate(score, worth / mass, own_share, says_it, rank, at, QuotedSentence(sentence, passage))
 
 
 def _worth(weights: Mapping[str, float], shares: Mapping[str, float]) -> float:
@@ -178,11 +178,11 @@ def _shown(quote: str) -> str | None:
     """A quote as an answer can say it: None where it would be read as something else than words."""
     text = _EMPHASIS.sub("", _LINK.sub(r"\1", _REFERENCE.sub("", quote))).strip()
     read = extract(text)
-    is_plain = read.visible_text == text and not read.citations and START[:3] not in text
+    is_plain = read.visible_text == text and not read.citations and BLOCK_START[:3] not in text
     return text if text and is_plain else None
 
 
-def written(found: Found, reading: int, total: int) -> str:
+def write_answer(found: LookupResult, reading: int, total: int) -> str:
     """The answer as a model would write it: what a person reads, and the data of its citations.
 
     `reading` of `total` sources are still being read.
@@ -194,24 +194,24 @@ def written(found: Found, reading: int, total: int) -> str:
     if not found.is_answer:
         lead = " ".join((*_no_answer(found, total - reading), "This is the closest:"))
     lines = [lead, ""]
-    entries: list[tuple[Fields, Native | None]] = []
+    entries: list[tuple[EntryFields, Native | None]] = []
     for number, quote in enumerate(found.quotes, 1):
         lines.append(f"- “{_shown(quote.sentence.text)}” [{number}]")
         entries.append((_entry(number, quote), None))
     lines += ["", _unread(reading)] if reading else []
-    return "\n".join([*lines, "", START, write_block(entries, ()), END])
+    return "\n".join([*lines, "", BLOCK_START, write_block(entries, ()), BLOCK_END])
 
 
-def _entry(number: int, quote: Quote) -> Fields:
+def _entry(number: int, quote: QuotedSentence) -> EntryFields:
     sentence, passage = quote.sentence, quote.passage
     place = Lines((sentence.line,), sentence.page)
     kind = type_of(None, passage.url, place)
-    return Fields(
+    return EntryFields(
         number, sentence.text, None, place, kind, passage.source, passage.url, passage.title, None, ()
     )
 
 
-def _without_quotes(found: Found, reading: int, total: int) -> Iterator[str]:
+def _without_quotes(found: LookupResult, reading: int, total: int) -> Iterator[str]:
     if not total:
         yield "There are no sources to answer from. Add a document, and ask again."
     elif found.is_vague:
@@ -223,7 +223,7 @@ def _without_quotes(found: Found, reading: int, total: int) -> Iterator[str]:
             yield f"{_unread(reading)} Ask again in a moment."
 
 
-def _no_answer(found: Found, read: int) -> Iterator[str]:
+def _no_answer(found: LookupResult, read: int) -> Iterator[str]:
     yield f"I found no clear answer in {_sources(read)}."
     if found.missing:
         words = ", ".join(f"“{word}”" for word in found.missing[:_MOST])

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from citewire.documents.document import Document
-from citewire.librarian.passages import Passage, Sentence, passages
-from citewire.librarian.terms import content_terms, words
+from citewire.librarian.passages import Passage, Sentence, split_passages
+from citewire.librarian.terms import content_terms, join_terms
 
-__all__ = ["MOST_CHARACTERS", "Index", "Weighed"]
+__all__ = ["MOST_QUESTION_CHARACTERS", "PassageIndex", "TermWeights"]
 
 # Of the schema, and of how text becomes terms and passages: whoever changes one of them counts on.
 _VERSION = 2
@@ -45,7 +45,7 @@ _RANKED = """
     JOIN passages ON n = found.rowid ORDER BY score, n
 """
 # Of a question, so that a book that somebody pastes is one like any other.
-MOST_CHARACTERS, _MOST_TERMS = 2_000, 32
+MOST_QUESTION_CHARACTERS, _MOST_TERMS = 2_000, 32
 # Changes that a merge makes at least: one is the statement itself.
 _MERGED = 2
 # Pages that a step of `purge` writes, before it lets others have the index.
@@ -57,7 +57,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[Sentence, ...]).decode
 
 
-class Weighed(NamedTuple):
+class TermWeights(NamedTuple):
     """The weight of each term; those that no source has; and those that too many have to be looked up by."""
 
     weights: Mapping[str, float]
@@ -65,7 +65,7 @@ class Weighed(NamedTuple):
     common: frozenset[str]
 
 
-class Index:
+class PassageIndex:
     """Sources by their passages, in the file at `path` or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -94,7 +94,7 @@ class Index:
             known = self._first("SELECT content FROM sources WHERE id = ?", source_id)
         if known == (content,):
             return
-        rows = [(passage, _terms_of(passage)) for passage in passages(source_id, document)]
+        rows = [(passage, _terms_of(passage)) for passage in split_passages(source_id, document)]
         with self._lock, self._connection as connection:
             self._forget(source_id)
             connection.execute("INSERT INTO sources VALUES (?, ?)", (source_id, content))
@@ -133,16 +133,16 @@ class Index:
             connection.execute("INSERT INTO terms (terms, rank) VALUES ('merge', ?)", (pages,))
             return connection.total_changes - before >= _MERGED
 
-    def sources(self) -> frozenset[str]:
+    def source_ids(self) -> frozenset[str]:
         """The ids of what was added."""
         with self._lock:
             return frozenset(name for (name,) in self._connection.execute("SELECT id FROM sources"))
 
     def search(self, question: str, limit: int = 8) -> list[Passage]:
         """The passages that have most of what a question is about, the best first."""
-        return self.ranked(self.weigh(content_terms(question[:MOST_CHARACTERS])), limit)
+        return self.rank_passages(self.weigh_terms(content_terms(question[:MOST_QUESTION_CHARACTERS])), limit)
 
-    def ranked(self, terms: Weighed, limit: int) -> list[Passage]:
+    def rank_passages(self, terms: TermWeights, limit: int) -> list[Passage]:
         """The passages with any of these terms, the best first. Common ones count if all are."""
         there = terms.weights.keys() - terms.missing
         wanted = sorted(there - terms.common or there)
@@ -152,7 +152,7 @@ class Index:
             rows = self._connection.execute(_RANKED, (" OR ".join(map(_quoted, wanted)), limit)).fetchall()
         return [Passage(*about, sentences=_decode(sentences)) for *about, sentences in rows]
 
-    def weigh(self, terms: Iterable[str]) -> Weighed:
+    def weigh_terms(self, terms: Iterable[str]) -> TermWeights:
         """How much each of these terms, as `content_terms` gives them, tells by how few passages have it.
 
         What all have still tells a little: it may be all that is asked about.
@@ -161,7 +161,7 @@ class Index:
             (total,) = self._first("SELECT count(*) FROM passages") or (0,)
             count = "SELECT count(*) FROM terms WHERE terms MATCH ?"
             having = {term: (self._first(count, _quoted(term)) or (0,))[0] for term in [*terms][:_MOST_TERMS]}
-        return Weighed(
+        return TermWeights(
             {term: math.log(1 + total / max(n, 1)) for term, n in having.items()},
             frozenset(term for term, n in having.items() if not n),
             frozenset(term for term, n in having.items() if n > _COMMON),
@@ -211,4 +211,4 @@ def _row_of(passage: Passage) -> tuple[Any, ...]:
 
 
 def _terms_of(passage: Passage) -> tuple[str, str, str]:
-    return words(f"{passage.title} {passage.source}"), words(passage.heading), words(passage.text)
+    return join_terms(f"{passage.title} {passage.source}"), join_terms(passage.heading), join_terms(passage.text)

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, Json, RunInput
-from citewire.librarian.answer import Found, find, written
-from citewire.librarian.index import MOST_CHARACTERS, Index
+from citewire.librarian.answer import LookupResult, find_quotes, write_answer
+from citewire.librarian.index import MOST_QUESTION_CHARACTERS, PassageIndex
 
-__all__ = ["TOOL", "Librarian", "questions"]
+__all__ = ["SEARCH_TOOL", "Librarian", "user_questions"]
 
-TOOL = "search_sources"
+SEARCH_TOOL = "search_sources"
 # Characters of a delta, and of what is shown of a passage that was found.
 _DELTA, _SNIPPET = 24, 160
 _PIECE = re.compile(rf"[\s\S]{{1,{_DELTA}}}(?<=\s)|[\s\S]{{1,{_DELTA}}}")
@@ -35,41 +35,41 @@ class Librarian:
 
     def __init__(
         self,
-        index: Index,
+        index: PassageIndex,
         status: Callable[[], tuple[int, int]] | None = None,
         read: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._index, self._read = index, read
-        self._status = status or (lambda: (0, len(index.sources())))
+        self._status = status or (lambda: (0, len(index.source_ids())))
 
     async def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
         """The events of a run: what is searched for, what was found, and the answer."""
-        asked = questions(run_input.messages)
+        asked = user_questions(run_input.messages)
         yield ev.RunStarted(run_input.thread_id, run_input.run_id, RunInput.PROTOCOL)
         text = _NO_QUESTION
         if asked:
             call = f"{run_input.run_id}-search"
-            query = {"query": asked[-1][:MOST_CHARACTERS]}
-            yield ev.ToolCallStart(call, TOOL)
+            query = {"query": asked[-1][:MOST_QUESTION_CHARACTERS]}
+            yield ev.ToolCallStart(call, SEARCH_TOOL)
             yield ev.ToolCallArgs(call, ev.write_json(query).decode())
             yield ev.ToolCallEnd(call)
             if self._read:
                 await self._read()
             (reading, total), found = await asyncio.to_thread(self._find, asked)
             yield ev.ToolCallResult(f"{call}-result", call, _result(found), "tool")
-            text = written(found, reading, total)
+            text = write_answer(found, reading, total)
         for count, event in enumerate(_said(f"{run_input.run_id}-answer", text), 1):
             yield event
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         yield ev.RunFinished(run_input.thread_id, run_input.run_id)
 
-    def _find(self, asked: Sequence[str]) -> tuple[tuple[int, int], Found]:
+    def _find(self, asked: Sequence[str]) -> tuple[tuple[int, int], LookupResult]:
         # In this order: what is read in between is then said to be unread, not to have no answer.
-        return self._status(), find(self._index, asked[-1], asked[-2] if len(asked) > 1 else "")
+        return self._status(), find_quotes(self._index, asked[-1], asked[-2] if len(asked) > 1 else "")
 
 
-def questions(messages: Sequence[Any]) -> list[str]:
+def user_questions(messages: Sequence[Any]) -> list[str]:
     """What the user said that has words, the last at the end."""
     given = [cast("Json", message) for message in messages if isinstance(message, dict)]
     said = [_text(message.get("content")) for message in given if message.get("role") == "user"]
@@ -84,7 +84,7 @@ def _text(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _result(found: Found) -> str:
+def _result(found: LookupResult) -> str:
     """What was found, for people. Under these names no citation is checked against it, but for the source."""
     shown = [
         {"file": passage.source, "page": passage.page, "says": _snippet(passage.text)}

@@ -12,17 +12,17 @@ from xml.sax.saxutils import quoteattr
 
 from msgspec.structs import replace
 
-from citewire.agui.events import RunInput, run_error, write_json
+from citewire.agui.events import RunInput, to_run_error, write_json
 from citewire.error_reports import report_detail
 from citewire.errors import CitewireError, InputError
 from citewire.extraction import prompt
-from citewire.librarian.index import Index
+from citewire.librarian.index import PassageIndex
 from citewire.librarian.passages import Passage
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-__all__ = ["NoModel", "model_agent"]
+__all__ = ["ModelUnavailable", "model_agent"]
 
 _log = logging.getLogger("citewire.agents")
 
@@ -34,13 +34,13 @@ Answer only from what it returned, in the language of the question, and say so w
 """
 
 
-class NoModel(CitewireError):
+class ModelUnavailable(CitewireError):
     """No model can answer: pydantic-ai is not installed, or knows no such model, or has no key for it."""
 
     code = "no_model"
 
 
-def model_agent(index: Index, model: str | Model) -> Callable[[RunInput], AsyncIterator[Any]]:
+def model_agent(index: PassageIndex, model: str | Model) -> Callable[[RunInput], AsyncIterator[Any]]:
     """A function for `LocalAgent`: the events of a run in which `model`, such as `openai:gpt-5`, answers.
 
     The key is where the provider looks for it, in the environment. Raises `NoModel`.
@@ -50,7 +50,7 @@ def model_agent(index: Index, model: str | Model) -> Callable[[RunInput], AsyncI
         from pydantic_ai.exceptions import UserError  # noqa: PLC0415
         from pydantic_ai.ui.ag_ui import AGUIAdapter  # noqa: PLC0415
     except ImportError as exc:
-        raise NoModel(f"a model needs pydantic-ai: pip install 'citewire[llm]' ({exc})") from exc
+        raise ModelUnavailable(f"a model needs pydantic-ai: pip install 'citewire[llm]' ({exc})") from exc
 
     async def search_sources(query: str) -> str:
         """Search the documents: the passages that have most of the words of the query."""
@@ -60,7 +60,7 @@ def model_agent(index: Index, model: str | Model) -> Callable[[RunInput], AsyncI
     try:
         agent = Agent(model, instructions=prompt(()) + _TASK, tools=[search_sources])
     except (UserError, ImportError, ValueError) as exc:
-        raise NoModel("pydantic-ai cannot use this model", detail=exc) from exc
+        raise ModelUnavailable("pydantic-ai cannot use this model", detail=exc) from exc
 
     async def run(run_input: RunInput) -> AsyncGenerator[Any]:
         # It has no place for state, and would warn of it.
@@ -85,7 +85,7 @@ def _without_provider_text(event: Any) -> Any:
     """The event; of an error, what the provider said goes to the log only."""
     if event.type != "RUN_ERROR":
         return event
-    return run_error(report_detail(event.message, _log, code="model_failed", message="the model failed"))
+    return to_run_error(report_detail(event.message, _log, code="model_failed", message="the model failed"))
 
 
 def _document(passage: Passage) -> str:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from citewire.documents.document import Document
 
-__all__ = ["Passage", "Sentence", "passages"]
+__all__ = ["Passage", "Sentence", "split_passages"]
 
 # Characters of a passage, of what counts as one sentence, of a heading, and of a list that is quoted whole.
 _PASSAGE, _SENTENCE, _HEADING, _LIST = 700, 600, 90, 400
@@ -148,7 +148,7 @@ def _kept(document: Document) -> Iterator[tuple[int, int]]:
         yield at, len(document.text)
 
 
-def passages(source_id: str, document: Document) -> Iterator[Passage]:
+def split_passages(source_id: str, document: Document) -> Iterator[Passage]:
     """The passages of a document, in order."""
     source = document.name or document.url or document.sha256[:12]
     title = document.title or PurePath(source).stem

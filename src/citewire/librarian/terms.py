@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import normalize
 
-__all__ = ["asks_for_number", "content_terms", "has_number", "terms", "words"]
+__all__ = ["asks_for_number", "content_terms", "has_number", "split_terms", "join_terms"]
 
 # Thai to Myanmar, Khmer, and all that is Chinese, Japanese or Korean.
 _SOLID = (
@@ -99,7 +99,7 @@ _HOW = re.compile(
 )
 
 
-def terms(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """The terms of a text, in order."""
     if text.isascii():
         return [_stem(word) for word in _PLAIN_TERM.findall(text.lower())]
@@ -121,9 +121,9 @@ def content_terms(question: str) -> dict[str, str]:
     return found
 
 
-def words(text: str) -> str:
+def join_terms(text: str) -> str:
     """The terms of a text as one, for the index."""
-    return " ".join(terms(text))
+    return " ".join(split_terms(text))
 
 
 def asks_for_number(question: str) -> bool:

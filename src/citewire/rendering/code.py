@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Verbatim", "verbatim"]
+__all__ = ["VerbatimRange", "find_verbatim"]
 
 # An opening fence; one of backticks has no backtick behind it. With a pipe it may be the head of a table.
 _FENCE = re.compile(r"(`{3,})(?=[^`]*\Z)|(~{3,})")
@@ -30,7 +30,7 @@ _LEAST_ITEM = 2
 _MOST_INDENT = 3
 
 
-class Verbatim(NamedTuple):
+class VerbatimRange(NamedTuple):
     """`text` is to stand for the characters from `start` to `end` as it is."""
 
     start: int
@@ -38,7 +38,7 @@ class Verbatim(NamedTuple):
     text: str
 
 
-def verbatim(text: str) -> Iterator[Verbatim]:
+def find_verbatim(text: str) -> Iterator[VerbatimRange]:
     """Fenced blocks line by line, and code spans within a line, in order.
 
     Where a fence might be at top level or in a list, a backslash is put before it: whether all that
@@ -55,15 +55,15 @@ def verbatim(text: str) -> Iterator[Verbatim]:
         if kind is _Line.PROSE:
             doubtful = (doubtful and bool(line.strip(" \t"))) or (yield from _spans(line, at))
         elif kind is _Line.CODE:
-            yield Verbatim(at, at + len(line), line)
+            yield VerbatimRange(at, at + len(line), line)
             doubtful = False
         else:
             fence = at + len(line) - len(line.lstrip(" \t"))
-            yield Verbatim(fence, fence, "\\")
+            yield VerbatimRange(fence, fence, "\\")
             doubtful = True
         at += len(line) + 1
     if blocks.fence and blocks.fence.indent is None:
-        yield Verbatim(len(text), len(text), f"\n{blocks.fence.run}")
+        yield VerbatimRange(len(text), len(text), f"\n{blocks.fence.run}")
 
 
 class _Fence(NamedTuple):
@@ -195,7 +195,7 @@ _PLAIN_TAIL = re.compile(
 )
 
 
-def _spans(line: str, offset: int) -> Generator[Verbatim, None, bool]:
+def _spans(line: str, offset: int) -> Generator[VerbatimRange, None, bool]:
     """The code spans of a line; returns whether what follows is doubtful."""
     at = url_end = 0
     while token := _TOKEN.search(line, at):
@@ -204,7 +204,7 @@ def _spans(line: str, offset: int) -> Generator[Verbatim, None, bool]:
             close = _span_end(line, token) if start >= url_end else None
             if close is None:
                 return True
-            yield Verbatim(offset + start, offset + close, line[start:close])
+            yield VerbatimRange(offset + start, offset + close, line[start:close])
             end = close
         elif token["tail"]:
             tail = _PLAIN_TAIL.match(line, start)

@@ -11,11 +11,11 @@ import html
 import re
 from collections.abc import Callable, Iterator
 
-from citewire.rendering.code import verbatim
-from citewire.rendering.layout import Layout, Marks, Run, Words
-from citewire.rendering.shelf import Listed
+from citewire.rendering.code import find_verbatim
+from citewire.rendering.layout import Layout, MarkRun, LayoutRun, TextRun
+from citewire.rendering.shelf import NumberedSource
 
-__all__ = ["body", "defuse", "escape", "source_item"]
+__all__ = ["write_body", "defuse", "escape_markdown", "write_source_item"]
 
 # A `<` that could open a tag, but for an autolink; a definition whose label our markers could match; the
 # start of a link's or definition's destination.
@@ -40,22 +40,22 @@ _SPECIAL = re.compile(r"[\\`*_\[\]~|$#]|(?<=www)\.|:(?=//)", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 
 
-def body(layout: Layout, fix: Callable[[str], str]) -> str:
+def write_body(layout: Layout, fix: Callable[[str], str]) -> str:
     """The running text, `fix` applied to everything but code."""
     text = "\n\n".join("".join(_strings(part)) for part in layout.parts)
     pieces: list[str] = []
     at = 0
-    for kept in verbatim(text):
+    for kept in find_verbatim(text):
         pieces += fix(text[at : kept.start]), kept.text
         at = kept.end
     pieces.append(fix(text[at:]))
     return "".join(pieces)
 
 
-def _strings(part: tuple[Run, ...]) -> Iterator[str]:
+def _strings(part: tuple[LayoutRun, ...]) -> Iterator[str]:
     line = ""
     for place, run in enumerate(part):
-        if isinstance(run, Marks):
+        if isinstance(run, MarkRun):
             if _FENCE_LINE.fullmatch(line):
                 # Behind a closing fence it would keep the code block open.
                 yield "\n"
@@ -66,10 +66,10 @@ def _strings(part: tuple[Run, ...]) -> Iterator[str]:
         line = (last if newline else line + last)[:_LINE_START]
 
 
-def _markers(run: Marks, following: Run | None) -> str:
+def _markers(run: MarkRun, following: LayoutRun | None) -> str:
     """`[1][2]`, escaped where the next character would make a link of it."""
     text = "".join(map(str, run.marks))
-    match following.text[0] if isinstance(following, Words) else "":
+    match following.text[0] if isinstance(following, TextRun) else "":
         case "(":
             return f"{text}\\"
         case "[":
@@ -97,19 +97,19 @@ def _runs_code(target: str) -> bool:
     return _SCHEME.match(_BLANKS.sub("", plain)) is not None
 
 
-def escape(words: str) -> str:
+def escape_markdown(words: str) -> str:
     """One line of foreign words that Markdown shows as they are."""
     return _SPECIAL.sub(r"\\\g<0>", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def source_item(source: Listed, escape: Callable[[str], str] = escape) -> Iterator[str]:
+def write_source_item(source: NumberedSource, escape: Callable[[str], str] = escape_markdown) -> Iterator[str]:
     """The lines of a source in the list."""
     yield f"- {source.mark} {_title(source, escape)}{f', {source.pages}' if source.pages else ''}"
     # Behind a curly quotation mark nothing starts a block.
     yield from (f"  > “{escape(quote)}”" for quote in source.quotes)
 
 
-def _title(source: Listed, escape: Callable[[str], str]) -> str:
+def _title(source: NumberedSource, escape: Callable[[str], str]) -> str:
     if source.href:
         return f"[{escape(source.label)}](<{_ENTITY.sub('&amp;', source.href)}>)"
     if source.url is None:

@@ -23,12 +23,12 @@ _REFERENCE = re.compile(r"(?:\\#|(?<![A-Za-z0-9])GH(?=-))(?=-?\d)", re.IGNORECAS
 
 def write(layout: Layout) -> str:
     """The answer in GitHub's Markdown."""
-    text = commonmark.body(layout, lambda prose: _unmention(commonmark.defuse(prose)))
+    text = commonmark.write_body(layout, lambda prose: _unmention(commonmark.defuse(prose)))
     return "\n\n".join(section for section in (text, _sources(layout)) if section)
 
 
 def _sources(layout: Layout) -> str:
-    items = "\n".join(line for source in layout.sources for line in commonmark.source_item(source, _escape))
+    items = "\n".join(line for source in layout.sources for line in commonmark.write_source_item(source, _escape))
     if len(layout.sources) > _MOST_OPEN:
         return f"<details>\n<summary>Sources ({len(layout.sources)})</summary>\n\n{items}\n\n</details>"
     return f"**Sources**\n\n{items}" if items else ""
@@ -46,5 +46,5 @@ def _broken(match: re.Match[str]) -> str:
 
 
 def _escape(words: str) -> str:
-    escaped = _AT_IN_URL.sub(f"@{_BREAK}", commonmark.escape(words))
+    escaped = _AT_IN_URL.sub(f"@{_BREAK}", commonmark.escape_markdown(words))
     return _REFERENCE.sub(rf"\g<0>{_BREAK}", escaped)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from html import escape
 
-from citewire.rendering.layout import Layout, Marks, Run, Words
-from citewire.rendering.shelf import NO_SOURCE, Listed, Mark
+from citewire.rendering.layout import Layout, MarkRun, LayoutRun, TextRun
+from citewire.rendering.shelf import NO_SOURCE, NumberedSource, CitationMark
 
 __all__ = ["write"]
 
@@ -35,18 +35,18 @@ class _Paragraphs:
         # Blanks behind a newline: part of a blank line, or the indentation of what follows.
         self._blanks: list[str] = []
 
-    def of(self, part: tuple[Run, ...]) -> Iterator[str]:
+    def of(self, part: tuple[LayoutRun, ...]) -> Iterator[str]:
         for run in part:
             match run:
-                case Words():
+                case TextRun():
                     yield from self._words(run)
-                case Marks(marks):
+                case MarkRun(marks):
                     yield from self._break()
                     yield from (_marker(mark, self._prefix) for mark in marks)
         if self._open:
             yield "</p>"
 
-    def _words(self, words: Words) -> Iterator[str]:
+    def _words(self, words: TextRun) -> Iterator[str]:
         wrap = _claim(words)
         for piece in _LINES.split(words.text):
             if piece == "\n":
@@ -72,7 +72,7 @@ class _Paragraphs:
         self._blanks.clear()
 
 
-def _claim(words: Words) -> Callable[[str], str]:
+def _claim(words: TextRun) -> Callable[[str], str]:
     if not words.cites:
         return str
     cites = " ".join(map(str, words.cites))
@@ -80,7 +80,7 @@ def _claim(words: Words) -> Callable[[str], str]:
     return lambda piece: f"{start}{piece}</mark>" if piece.strip() else piece
 
 
-def _marker(mark: Mark, prefix: str) -> str:
+def _marker(mark: CitationMark, prefix: str) -> str:
     status = f' data-status="{mark.status}"' if mark.status else ""
     reason = f' title="{escape(mark.reason)}"' if mark.reason else ""
     inner = _bracketed(mark)
@@ -89,7 +89,7 @@ def _marker(mark: Mark, prefix: str) -> str:
     return f'<sup class="cite-marker"{status}{reason}>{inner}</sup>'
 
 
-def _bracketed(mark: Mark) -> str:
+def _bracketed(mark: CitationMark) -> str:
     """The marker; what must not be overlooked is strong even without a style sheet."""
     if mark.status in {"altered", "missed"}:
         return str(mark).replace(mark.words, f"<strong>{mark.words}</strong>")
@@ -103,7 +103,7 @@ def _sources(layout: Layout, prefix: str) -> str:
     return f'<div class="cite-sources"><p>Sources</p><ol>{items}</ol></div>'
 
 
-def _item(source: Listed, prefix: str) -> str:
+def _item(source: NumberedSource, prefix: str) -> str:
     pieces = [_title(source)]
     if source.pages:
         pieces.append(f', <span class="cite-pages">{source.pages}</span>')
@@ -116,7 +116,7 @@ def _item(source: Listed, prefix: str) -> str:
     return f'<li id="{prefix}-src-{number}" value="{number}">{"".join(pieces)}</li>'
 
 
-def _title(source: Listed) -> str:
+def _title(source: NumberedSource) -> str:
     # A title in the other writing direction must not reorder the line around it.
     label = f'<bdi class="cite-title">{escape(source.label, quote=False)}</bdi>'
     if source.href is None:

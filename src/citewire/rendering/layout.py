@@ -17,10 +17,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from citewire.model import Answer, Citation, SpanOrigin
-from citewire.rendering.safety import clean
-from citewire.rendering.shelf import NO_SOURCE, Listed, Mark, Shelf, mark, worst
+from citewire.rendering.safety import clean_text
+from citewire.rendering.shelf import NO_SOURCE, NumberedSource, CitationMark, NumberedSources, make_mark, worst_mark
 
-__all__ = ["Layout", "Marks", "Run", "Words", "flow", "lay_out"]
+__all__ = ["Layout", "MarkRun", "LayoutRun", "TextRun", "join_runs", "lay_out"]
 
 # From what the provider said to what nobody knows: words under several claims show the least certain.
 _CERTAINTY: dict[SpanOrigin, int] = {"exact": 0, "block": 1, "derived": 2, "repaired": 3, "unknown": 4}
@@ -34,7 +34,7 @@ _MOST_NAMED = 16
 _MOST_BLANKS = 16
 
 
-class Words(Struct, frozen=True, gc=False):
+class TextRun(Struct, frozen=True, gc=False):
     """Clean text. Under claims, `cites` are their numbers and `origin` how we know the place."""
 
     text: str
@@ -42,33 +42,33 @@ class Words(Struct, frozen=True, gc=False):
     origin: SpanOrigin | None = None
 
 
-class Marks(Struct, frozen=True, gc=False):
+class MarkRun(Struct, frozen=True, gc=False):
     """Markers that stand at one point, each number once."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[CitationMark, ...]
 
 
-Run = Words | Marks
+LayoutRun = TextRun | MarkRun
 
 
 class Layout(Struct, frozen=True):
     """The parts of an answer as runs, and its numbered sources."""
 
-    parts: tuple[tuple[Run, ...], ...]
-    sources: tuple[Listed, ...]
+    parts: tuple[tuple[LayoutRun, ...], ...]
+    sources: tuple[NumberedSource, ...]
 
 
-def flow(layout: Layout, show: Callable[[Mark], str] = str) -> str:
+def join_runs(layout: Layout, show: Callable[[CitationMark], str] = str) -> str:
     """The running text with its markers, a blank line between parts."""
     return "\n\n".join("".join(_strings(part, show)) for part in layout.parts)
 
 
-def _strings(part: Iterable[Run], show: Callable[[Mark], str]) -> Iterator[str]:
+def _strings(part: Iterable[LayoutRun], show: Callable[[CitationMark], str]) -> Iterator[str]:
     for run in part:
         match run:
-            case Words(text):
+            case TextRun(text):
                 yield text
-            case Marks(marks):
+            case MarkRun(marks):
                 yield from map(show, marks)
 
 
@@ -80,7 +80,7 @@ class _Cut(NamedTuple):
     replaced: bool
 
 
-class _Shown(NamedTuple):
+class _ShownCitation(NamedTuple):
     """A citation that shows at `at`; `order` is its place in the answer."""
 
     at: int
@@ -100,7 +100,7 @@ class _Plan:
     """What happens to the text of one part."""
 
     text: str
-    shown: list[_Shown] = field(default_factory=list[_Shown])
+    shown: list[_ShownCitation] = field(default_factory=list[_ShownCitation])
     cuts: list[_Cut] = field(default_factory=list[_Cut])
     claims: list[_Claim] = field(default_factory=list[_Claim])
 
@@ -112,14 +112,14 @@ def lay_out(answer: Answer) -> Layout:
     unplaced = [(order, citation) for order, citation in cited if not _place(order, citation, plans)]
     for plan in plans:
         _collapse(plan)
-    shelf = Shelf(answer.sources)
+    shelf = NumberedSources(answer.sources)
     in_order = [(shown.order, shown.citation) for plan in plans for shown in plan.shown]
     numbers = {order: _numbers(citation, shelf) for order, citation in in_order + unplaced}
     for order, citation in unplaced:
         for number in numbers[order]:
-            shelf.note(mark(number, citation.verification))
-    parts = tuple(tuple(_Writer(plan, numbers).runs()) for plan in plans)
-    return Layout(parts, shelf.listed())
+            shelf.add_unplaced_mark(make_mark(number, citation.verification))
+    parts = tuple(tuple(_RunBuilder(plan, numbers).runs()) for plan in plans)
+    return Layout(parts, shelf.list_sources())
 
 
 def _shows(citation: Citation) -> bool:
@@ -127,8 +127,8 @@ def _shows(citation: Citation) -> bool:
     return bool(citation.refs or citation.marker or citation.verification)
 
 
-def _numbers(citation: Citation, shelf: Shelf) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(shelf.number(ref) for ref in citation.refs))
+def _numbers(citation: Citation, shelf: NumberedSources) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(shelf.assign_number(ref) for ref in citation.refs))
 
 
 def _place(order: int, citation: Citation, plans: Sequence[_Plan]) -> bool:
@@ -146,7 +146,7 @@ def _place(order: int, citation: Citation, plans: Sequence[_Plan]) -> bool:
             plan.cuts.append(_Cut(marker.start, marker.end, replaced=at is None))
         at = at or (plan, marker.start)
     if at:
-        at[0].shown.append(_Shown(at[1], order, citation))
+        at[0].shown.append(_ShownCitation(at[1], order, citation))
     return at is not None
 
 
@@ -216,17 +216,17 @@ class _Event:
     CUT_END, CLAIM_END, MARK, CLAIM_START, CUT_START = range(5)
 
 
-class _Writer:
+class _RunBuilder:
     """Turns a plan into runs, in one pass over its events."""
 
     def __init__(self, plan: _Plan, numbers: dict[int, tuple[int, ...]]) -> None:
         self._plan = plan
         self._numbers = numbers
         self._claims: dict[int, SpanOrigin] = {}
-        self._marks: dict[int, Mark] = {}
+        self._marks: dict[int, CitationMark] = {}
         self._hidden = False
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[LayoutRun]:
         at = 0
         for offset, event, place in sorted(self._events()):
             if offset > at:
@@ -260,20 +260,20 @@ class _Writer:
             case _:
                 self._hidden = event == _Event.CUT_START
 
-    def _mark(self, shown: _Shown) -> None:
+    def _mark(self, shown: _ShownCitation) -> None:
         for number in self._numbers[shown.order] or (NO_SOURCE,):
-            new = mark(number, shown.citation.verification)
-            self._marks[number] = worst([self._marks.get(number, new), new])
+            new = make_mark(number, shown.citation.verification)
+            self._marks[number] = worst_mark([self._marks.get(number, new), new])
 
-    def _words(self, start: int, end: int) -> Iterator[Run]:
+    def _words(self, start: int, end: int) -> Iterator[LayoutRun]:
         text = "" if self._hidden else _clean_slice(self._plan.text, start, end)
         if text:
             yield from self._pending()
-            yield Words(text, *self._named())
+            yield TextRun(text, *self._named())
 
-    def _pending(self) -> Iterator[Marks]:
+    def _pending(self) -> Iterator[MarkRun]:
         if self._marks:
-            yield Marks(tuple(self._marks.values()))
+            yield MarkRun(tuple(self._marks.values()))
             self._marks = {}
 
     def _named(self) -> tuple[tuple[int, ...], SpanOrigin | None]:
@@ -288,4 +288,4 @@ class _Writer:
 def _clean_slice(text: str, start: int, end: int) -> str:
     """Characters `start` to `end`, cleaned; a line end that the slice cuts in two stays one."""
     split = text[end - 1 : end + 1] == "\r\n"
-    return clean(text[start : end - 1 if split else end])
+    return clean_text(text[start : end - 1 if split else end])

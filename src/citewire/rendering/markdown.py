@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from citewire.rendering.commonmark import body, defuse, source_item
+from citewire.rendering.commonmark import write_body, defuse, write_source_item
 from citewire.rendering.layout import Layout
 
 __all__ = ["write"]
@@ -10,6 +10,6 @@ __all__ = ["write"]
 
 def write(layout: Layout) -> str:
     """The answer in Markdown."""
-    items = [line for source in layout.sources for line in source_item(source)]
-    sections = [body(layout, defuse), "**Sources**" if items else "", "\n".join(items)]
+    items = [line for source in layout.sources for line in write_source_item(source)]
+    sections = [write_body(layout, defuse), "**Sources**" if items else "", "\n".join(items)]
     return "\n\n".join(section for section in sections if section)

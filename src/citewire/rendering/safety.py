@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "link", "one_line"]
+__all__ = ["clean_text", "safe_link", "clean_line"]
 
 # Controls but newline and tab, what reorders text (bidirectional embeddings, overrides and isolates),
 # and lone surrogates, which no encoder takes.
@@ -27,7 +27,7 @@ _ENCODED = re.compile(f"[{_UNSAFE}]")
 _LINKABLE = re.compile(rf"(?:https?://[^/?#{_UNSAFE}]+(?=[/?#]|\Z)|mailto:[^{_UNSAFE}])", re.IGNORECASE)
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """`text` with newline and tab as its only control characters.
 
     Other controls become visible signs (`␛`), so that an attempt shows; what reorders text goes.
@@ -44,12 +44,12 @@ def _visible(match: re.Match[str]) -> str:
     return "" if _REORDERS.match(char) else "\ufffd"
 
 
-def one_line(text: str) -> str:
+def clean_line(text: str) -> str:
     """`text` cleaned, each run of white space a single blank."""
-    return " ".join(clean(text).split())
+    return " ".join(clean_text(text).split())
 
 
-def link(url: str) -> str | None:
+def safe_link(url: str) -> str | None:
     """`url` as a link may carry it, or None when it must only be shown.
 
     Only absolute http, https and mailto URLs are linked. What comes back has no white space, quote,

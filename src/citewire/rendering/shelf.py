@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from citewire.model import Lines, Locator, Pages, Source, SourceRef, Status, Verification
-from citewire.rendering.safety import link, one_line
+from citewire.rendering.safety import safe_link, clean_line
 
-__all__ = ["NO_SOURCE", "STATUS_WORDS", "Listed", "Mark", "Shelf", "mark", "worst"]
+__all__ = ["NO_SOURCE", "STATUS_WORDS", "NumberedSource", "CitationMark", "NumberedSources", "make_mark", "worst_mark"]
 
 # A verified citation is quiet; what a reader must not overlook is in capitals on every surface.
 STATUS_WORDS: dict[Status, str] = {
@@ -37,7 +37,7 @@ _QUOTES = 3
 _QUOTE_LENGTH = 160
 
 
-class Mark(Struct, frozen=True, gc=False):
+class CitationMark(Struct, frozen=True, gc=False):
     """A number as it is printed, with the verdict on what it stands for."""
 
     number: int
@@ -53,14 +53,14 @@ class Mark(Struct, frozen=True, gc=False):
         return f"[{self.number or '?'} {self.words}]" if self.status else f"[{self.number or '?'}]"
 
 
-class Listed(Struct, frozen=True, gc=False):
+class NumberedSource(Struct, frozen=True, gc=False):
     """A line of the sources list. All text in it is clean and on one line.
 
     `href` is `url` made safe to link, None when it may only be shown. `mark` has a verdict only for
     citations that have no place in the text, since nothing else would show it.
     """
 
-    mark: Mark
+    mark: CitationMark
     label: str
     url: str | None = None
     href: str | None = None
@@ -73,27 +73,27 @@ class Listed(Struct, frozen=True, gc=False):
         return None if self.url == self.label else self.url
 
 
-def worst(marks: Iterable[Mark]) -> Mark:
+def worst_mark(marks: Iterable[CitationMark]) -> CitationMark:
     """The mark whose verdict stands for all of `marks`, which share a number."""
     return max(marks, key=lambda mark: _RANK[mark.status])
 
 
-def mark(number: int, verdict: Verification | None) -> Mark:
+def make_mark(number: int, verdict: Verification | None) -> CitationMark:
     """`number` with `verdict`."""
     if verdict is None:
-        return Mark(number)
-    return Mark(number, verdict.status, one_line(verdict.reason) if verdict.reason else None)
+        return CitationMark(number)
+    return CitationMark(number, verdict.status, clean_line(verdict.reason) if verdict.reason else None)
 
 
 @dataclass(slots=True)
-class _Entry:
+class _SourceEntry:
     source: Source
     pages: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     quotes: dict[str, None] = field(default_factory=dict[str, None])
-    unplaced: list[Mark] = field(default_factory=list[Mark])
+    unplaced: list[CitationMark] = field(default_factory=list[CitationMark])
 
 
-class Shelf:
+class NumberedSources:
     """Sources that get their number when they are first asked for.
 
     Sources of the same id or the same URL are one. A source that the answer does not have goes by its id.
@@ -103,7 +103,7 @@ class Shelf:
         self._key: dict[str, str] = {}
         self._face: dict[str, Source] = {}
         self._number: dict[str, int] = {}
-        self._entries: list[_Entry] = []
+        self._entries: list[_SourceEntry] = []
         by_url: dict[str, str] = {}
         for source in sources:
             if source.id in self._key:
@@ -114,12 +114,12 @@ class Shelf:
             if source.title and not face.title:
                 self._face[key] = source
 
-    def number(self, ref: SourceRef) -> int:
+    def assign_number(self, ref: SourceRef) -> int:
         """The number of the source that `ref` names; its page and quote go on the list."""
         key = self._key.get(ref.source_id, ref.source_id)
         number = self._number.setdefault(key, len(self._number) + 1)
         if number > len(self._entries):
-            self._entries.append(_Entry(self._face.get(key) or Source(id=key)))
+            self._entries.append(_SourceEntry(self._face.get(key) or Source(id=key)))
         entry = self._entries[number - 1]
         if pages := _pages(ref.locator):
             entry.pages.add(pages)
@@ -127,23 +127,23 @@ class Shelf:
             entry.quotes.setdefault(_shorten(ref.quote))
         return number
 
-    def note(self, mark: Mark) -> None:
+    def add_unplaced_mark(self, mark: CitationMark) -> None:
         """Show `mark` in the list: its citation has no place in the text."""
         self._entries[mark.number - 1].unplaced.append(mark)
 
-    def listed(self) -> tuple[Listed, ...]:
+    def list_sources(self) -> tuple[NumberedSource, ...]:
         """Every source that got a number, in order."""
         return tuple(_listed(number, entry) for number, entry in enumerate(self._entries, 1))
 
 
-def _listed(number: int, entry: _Entry) -> Listed:
+def _listed(number: int, entry: _SourceEntry) -> NumberedSource:
     source = entry.source
-    url = one_line(source.url or "") or None
-    return Listed(
-        mark=worst(entry.unplaced or [Mark(number)]),
-        label=one_line(source.label) or url or f"Source {number}",
+    url = clean_line(source.url or "") or None
+    return NumberedSource(
+        mark=worst_mark(entry.unplaced or [CitationMark(number)]),
+        label=clean_line(source.label) or url or f"Source {number}",
         url=url,
-        href=link(source.url or ""),
+        href=safe_link(source.url or ""),
         pages=_page_words(entry.pages),
         quotes=tuple(quote for quote in entry.quotes if quote),
     )
@@ -178,7 +178,7 @@ def _page_words(pages: set[tuple[int, int]]) -> str:
 def _shorten(quote: str) -> str:
     """The beginning of `quote`, cut between words."""
     # Only the beginning is looked at: quotes may be whole documents.
-    line = one_line(quote[: 4 * _QUOTE_LENGTH])
+    line = clean_line(quote[: 4 * _QUOTE_LENGTH])
     if len(line) <= _QUOTE_LENGTH:
         return line
     return (line[:_QUOTE_LENGTH].rpartition(" ")[0] or line[:_QUOTE_LENGTH]) + " …"

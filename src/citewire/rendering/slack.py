@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from citewire.rendering.layout import Layout, flow
-from citewire.rendering.shelf import Listed
+from citewire.rendering.layout import Layout, join_runs
+from citewire.rendering.shelf import NumberedSource
 
 __all__ = ["write"]
 
@@ -21,7 +21,7 @@ _BREAK = "\u200b"
 
 def write(layout: Layout) -> str:
     """The answer in mrkdwn."""
-    text = _escape(flow(layout))
+    text = _escape(join_runs(layout))
     if text.count("```") % 2:
         # A code block left open would take in the sources.
         text += "\n```"
@@ -40,11 +40,11 @@ def _words(words: str) -> str:
     return _escape(_FORMAT.sub(lambda match: _LOOK_ALIKE[match[0]], words))
 
 
-def _line(source: Listed) -> str:
+def _line(source: NumberedSource) -> str:
     return f"{source.mark} {_title(source)}{f', {source.pages}' if source.pages else ''}"
 
 
-def _title(source: Listed) -> str:
+def _title(source: NumberedSource) -> str:
     if source.href:
         return f"<{_escape(source.href)}|{_words(source.label)}>"
     if source.url is None:

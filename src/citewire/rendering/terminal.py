@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from citewire.model import Status
-from citewire.rendering.layout import Layout, flow
-from citewire.rendering.shelf import Listed, Mark
+from citewire.rendering.layout import Layout, join_runs
+from citewire.rendering.shelf import NumberedSource, CitationMark
 
 __all__ = ["write"]
 
@@ -26,13 +26,13 @@ _COLOURS: dict[Status | None, str] = {
 
 def write(layout: Layout, *, colour: bool = True) -> str:
     """The answer for a terminal; without `colour` there is no escape sequence at all."""
-    text = flow(layout, _coloured if colour else str)
+    text = join_runs(layout, _coloured if colour else str)
     lines = [_line(source, colour=colour) for source in layout.sources]
     title = _paint("Sources", _BOLD) if colour else "Sources"
     return "\n\n".join(section for section in (text, "\n".join([title, *lines]) if lines else "") if section)
 
 
-def _line(source: Listed, *, colour: bool) -> str:
+def _line(source: NumberedSource, *, colour: bool) -> str:
     mark = _coloured(source.mark) if colour else str(source.mark)
     label = _linked(source.label, source.href) if colour and not source.shown_url else source.label
     pages = f", {source.pages}" if source.pages else ""
@@ -42,7 +42,7 @@ def _line(source: Listed, *, colour: bool) -> str:
     return f"{mark} {label}{pages}{f' — {url}' if url else ''}"
 
 
-def _coloured(mark: Mark) -> str:
+def _coloured(mark: CitationMark) -> str:
     return _paint(str(mark), _COLOURS[mark.status])
 
 

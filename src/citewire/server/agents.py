@@ -14,7 +14,7 @@ from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.sources import BaseAgent, LocalAgent
 from citewire.agui.transport import Timeouts
 from citewire.server.driver import Agent
-from citewire.server.journal import Started
+from citewire.server.journal import StartedRun
 from citewire.server.settings import SettingError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Age
     """The agent at `url`, which is told who the end user is."""
     given = dict(_header(each) for each in headers)
 
-    def run(run_input: RunInput, started: Started) -> AsyncIterator[AnyEvent]:
+    def run(run_input: RunInput, started: StartedRun) -> AsyncIterator[AnyEvent]:
         user = _user(started)
         known = given if user is None else {**given, _CLIENT: quote(user, safe="@.:+ ")}
         return HttpAgent(url, headers=known, client=client, timeouts=_TIMEOUTS).run(_told(run_input, started))
@@ -48,22 +48,22 @@ def local_agent(name: str) -> Agent:
             found = getattr(found, part)
     except (ImportError, AttributeError) as exc:
         raise SettingError(f"the agent {name} is not there: {exc}") from exc
-    return in_process(found)
+    return wrap_agent(found)
 
 
-def in_process(found: object) -> Agent:
+def wrap_agent(found: object) -> Agent:
     """`found` as an agent."""
     if not isinstance(found, BaseAgent) and not callable(found):
         raise SettingError("an agent is a function of the input of a run, or an object with `run`")
     agent = found if isinstance(found, BaseAgent) else LocalAgent(cast("Callable[[RunInput], Any]", found))
 
-    def run(run_input: RunInput, started: Started) -> AsyncIterator[AnyEvent]:
+    def run(run_input: RunInput, started: StartedRun) -> AsyncIterator[AnyEvent]:
         return agent.run(_told(run_input, started))
 
     return run
 
 
-def _told(run_input: RunInput, started: Started) -> RunInput:
+def _told(run_input: RunInput, started: StartedRun) -> RunInput:
     """The input with who asks, whatever the client itself says of that."""
     props: Any = run_input.forwarded_props
     known = cast("dict[str, Any]", props) if isinstance(props, dict) else {}
@@ -71,7 +71,7 @@ def _told(run_input: RunInput, started: Started) -> RunInput:
     return replace(run_input, forwarded_props={**known, "citewire": user})
 
 
-def _user(started: Started) -> str | None:
+def _user(started: StartedRun) -> str | None:
     return None if started.client_id == "*" else started.client_id
 
 

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from citewire import codec
 from citewire.agui.posted import is_posted
 from citewire.dialects import dialects, read, write
-from citewire.dialects.base import Json, Sources, is_list, is_object
-from citewire.dialects.by_marker import Names
+from citewire.dialects.base import Json, SourceRegistry, is_list, is_object
+from citewire.dialects.by_marker import UniqueIds
 from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Loss, Source, Span, Written
-from citewire.server.history import Past
+from citewire.server.history import ThreadAtCursor
 from citewire.server.http import NotFound
 
-__all__ = ["answer_of", "written"]
+__all__ = ["read_answer", "write_answer"]
 
 _RECORD = "deepcitation"
 _PROOF = "proof"
@@ -28,14 +28,14 @@ _PROOF = "proof"
 _DEFINITION = re.compile(r"^ {0,3}\[\^([^\[\]\s]{1,200})\]:.*\n?(?:(?: {4}|\t).*\n?)*", re.MULTILINE)
 
 
-def written(past: Past, message_id: str, dialect: str, state_key: str = _RECORD) -> Written:
+def write_answer(past: ThreadAtCursor, message_id: str, dialect: str, state_key: str = _RECORD) -> Written:
     """The message in `dialect`, and what that has no place for.
 
     Raises `NotFound` where no assistant said it, and `UnknownDialect`.
     """
     if dialect == _RECORD:  # the state has it in these words
         return write(_read(past, message_id, state_key), dialect)
-    answer = answer_of(past, message_id, state_key)
+    answer = read_answer(past, message_id, state_key)
     known = dialects().get(dialect)
     if known is not None and ("source.file_id" not in known.ROOM or getattr(known, "NEEDS_URL", False)):
         answer = replace(answer, sources=tuple(map(_at_its_proof, answer.sources)))
@@ -44,20 +44,20 @@ def written(past: Past, message_id: str, dialect: str, state_key: str = _RECORD)
     return replace(result, losses=(*result.losses, *unread))
 
 
-def answer_of(past: Past, message_id: str, state_key: str = _RECORD) -> Answer:
+def read_answer(past: ThreadAtCursor, message_id: str, state_key: str = _RECORD) -> Answer:
     """The message with its citations as the state has them, each marker on its own.
 
     A source has the page of its proof in its metadata, so a file is a source for each place that was proved.
     Raises `NotFound` where no assistant said it.
     """
     said = _read(past, message_id, state_key)
-    known, sources = {source.id: source for source in said.sources}, Sources()
+    known, sources = {source.id: source for source in said.sources}, SourceRegistry()
     citations = [_with_proof(citation, known, sources) for citation in said.citations]
     answer = replace(said, citations=tuple(citations), sources=tuple(sources))
     return replace(answer.bare(), problems=said.problems)
 
 
-def _read(past: Past, message_id: str, state_key: str) -> Answer:
+def _read(past: ThreadAtCursor, message_id: str, state_key: str) -> Answer:
     """What our record in the state says of the message, around its text."""
     record = _object(past.state, state_key, "messages", message_id)
     labels = _labels(past.state, message_id)
@@ -71,7 +71,7 @@ def _read(past: Past, message_id: str, state_key: str) -> Answer:
     return _with_footnotes(said, labels)
 
 
-def _text(past: Past, message_id: str) -> str:
+def _text(past: ThreadAtCursor, message_id: str) -> str:
     message = next((each for each in past.messages if _object(each).get("id") == message_id), None)
     if message is None:
         raise NotFound("there is no such message")
@@ -123,7 +123,7 @@ def _with_footnotes(said: Answer, labels: dict[str, str]) -> Answer:
     if spans.keys().isdisjoint(labels.values()):
         return said
     citations: list[Citation] = []
-    given = Names()
+    given = UniqueIds()
     for key, group in groupby(said.citations, _key):
         uses = list(group)
         label = labels.get(key, key)
@@ -131,7 +131,7 @@ def _with_footnotes(said: Answer, labels: dict[str, str]) -> Answer:
         markers = sorted([use.marker for use in uses if use.marker] + found, key=lambda span: span.start)
         whole = replace(uses[0], span_origin="exact" if markers else "unknown")
         citations += [
-            replace(whole, id=given.give(label if found else key), marker=marker)
+            replace(whole, id=given.assign(label if found else key), marker=marker)
             for marker in markers or [None]
         ]
     return replace(said, citations=tuple(citations))
@@ -142,7 +142,7 @@ def _key(citation: Citation) -> str:
     return str(citation.native.at) if citation.native else citation.id
 
 
-def _with_proof(citation: Citation, known: dict[str, Source], sources: Sources) -> Citation:
+def _with_proof(citation: Citation, known: dict[str, Source], sources: SourceRegistry) -> Citation:
     """The citation with what its verdict says of the source."""
     verdict = citation.verification and citation.verification.native
     raw = _object(verdict.raw) if verdict else {}
@@ -153,7 +153,7 @@ def _with_proof(citation: Citation, known: dict[str, Source], sources: Sources) 
     return replace(citation, refs=refs)
 
 
-def _add(source: Source, name: Any, proof: Any, sources: Sources) -> str:
+def _add(source: Source, name: Any, proof: Any, sources: SourceRegistry) -> str:
     is_file = source.url is None
     filename = name if is_file and isinstance(name, str) else None
     return sources.add(

@@ -23,78 +23,78 @@ from citewire import __version__
 from citewire.agui.middleware import Citing
 from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone, Leases
+from citewire.channels.lease import SingleProcessLeases, Leases
 from citewire.channels.rules import seconds_of
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
-from citewire.librarian import Index, Librarian
+from citewire.librarian import PassageIndex, Librarian
 from citewire.server import agents, nodes
-from citewire.server.ably.auth import Door, Gate
-from citewire.server.ably.rates import Rates
+from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
+from citewire.server.ably.rates import PublishRates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
 from citewire.server.audit_key import load_key
 from citewire.server.audit_trail import AuditTrail
-from citewire.server.authority import Ignored
+from citewire.server.authority import IgnoredPart
 from citewire.server.blobs import Blobs
 from citewire.server.bridge import Bridge
 from citewire.server.cache_sweep import CacheSweep
 from citewire.server.catalog import Catalog
-from citewire.server.checks import Checks
+from citewire.server.checks import VerifyApi
 from citewire.server.deepcitation.attachments import Attachments
 from citewire.server.deepcitation.rest import UPLOADS, DeepCitation
-from citewire.server.driver import Agent, Driver
-from citewire.server.history import History
+from citewire.server.driver import Agent, RunDriver
+from citewire.server.history import ThreadHistory
 from citewire.server.http import (
     CALLER,
     CHECK_KEY,
-    Call,
+    ApiCall,
     NoSuchMethod,
     NotFound,
     Operation,
-    Overloaded,
+    ServerOverloaded,
     openapi,
-    refusal,
+    error_response,
     routes,
-    slashes,
+    keep_escaped_slashes,
 )
 from citewire.server.journal import Outcome
 from citewire.server.keys import Caller, Keyring
-from citewire.server.limits import Limits, address
-from citewire.server.listing import Cursors
+from citewire.server.limits import RequestLimits, client_address
+from citewire.server.listing import SealedCursors
 from citewire.server.logs import AccessLog
-from citewire.server.looking_back import LookingBack
+from citewire.server.looking_back import RecordApi
 from citewire.server.metrics import CONTENT_TYPE, Metrics
 from citewire.server.origins import cookie_allowed, origin_allowed, own_scheme
-from citewire.server.overview import Overview
+from citewire.server.overview import AnswerApi
 from citewire.server.proof_links import ProofLinks
-from citewire.server.proofs import Proofs
+from citewire.server.proofs import ProofApi
 from citewire.server.proxies import TrustedProxies
 from citewire.server.readiness import Readiness
 from citewire.server.refusals import Forbidden, NoCredentials
 from citewire.server.retention import Retention
-from citewire.server.rules import RuleBook
-from citewire.server.runs import Runs
+from citewire.server.rules import RuleApi
+from citewire.server.runs import RunManager
 from citewire.server.sessions import PageName, Sessions
 from citewire.server.settings import SettingError, Settings
 from citewire.server.sign_in import SignInLinks, sign_in_link
 from citewire.server.site import Site
-from citewire.server.source import State
-from citewire.server.sources import Sources
-from citewire.server.threads import Threads
-from citewire.server.tied import TiedChannels
-from citewire.server.told import Told
+from citewire.server.source import SourceState
+from citewire.server.sources import SourceApi
+from citewire.server.threads import ThreadApi
+from citewire.server.tied import ThreadChannels
+from citewire.server.told import AnswerIndex
 from citewire.server.used_names import UsedNames
-from citewire.server.versions import Versions
+from citewire.server.versions import CheckedVersions
 from citewire.verification.engine import Engine
-from citewire.verification.engine import Limits as EngineLimits
+from citewire.verification.engine import EngineLimits as EngineLimits
 from citewire.verification.remote import RemoteVerifier
 from citewire.verification.verifier import Verifier
 
-__all__ = ["Server", "opened"]
+__all__ = ["Server", "open_server"]
 
 
 # Seconds for which a run waits for a database that is away.
@@ -139,12 +139,12 @@ class Server:
         await asyncio.to_thread(cache.remove_unfinished)
         engine = Engine(cache=cache, deadline=settings.deadline, workers=settings.workers, limits=limits)
         await stack.enter_async_context(engine)
-        index = Index(data / "search.sqlite")
+        index = PassageIndex(data / "search.sqlite")
         stack.callback(index.close)
         held = blobs("sources")
         catalog = self.catalog = Catalog(hub, held, engine, index, settings, leases=leases)
         await stack.enter_async_context(catalog)
-        self.versions = Versions(catalog, held, engine)
+        self.versions = CheckedVersions(catalog, held, engine)
         attachments = self.attachments = Attachments(hub, blobs("attachments"), engine, leases=leases)
         await attachments.open()
         _own_task(stack, attachments.run())
@@ -152,14 +152,14 @@ class Server:
         await self.caches.sweep()
         _own_task(stack, self.caches.run())
         citing = Citing(verifier=await self._verifier(stack, engine), deadline=settings.deadline)
-        history = History(store, citing.options.state_key)
+        history = ThreadHistory(store, citing.options.state_key)
         links = ProofLinks(self.keyring, self.address, settings.link_lifetime)
-        proofs = Proofs(links, store, self.versions)
+        proofs = ProofApi(links, store, self.versions)
         catalog.deleted = proofs.forget
         agent, is_librarian = await self._agent(stack, index, catalog)
         resumes = "always", "librarian" if is_librarian else "always"
         patience = _PATIENCE if settings.dsn else 0.0
-        driver = Driver(
+        driver = RunDriver(
             hub,
             history,
             agent,
@@ -170,30 +170,30 @@ class Server:
             timeout=settings.run_timeout,
             has_jobs=settings.verify_jobs,
         )
-        self.runs = Runs(
+        self.runs = RunManager(
             hub, driver, self, linger=settings.linger, most=settings.max_runs,
             resumes=settings.resume_runs in resumes, leases=leases,
         )  # fmt: skip
         name = settings.agent_name or ("librarian" if is_librarian else "agent")
         rules = await self._open_channels(stack, store, leases, name)
         sign_in_links = SignInLinks(self.keyring, UsedNames(store, "sign-in"))
-        cursors = Cursors(self.keyring, "threads")
+        cursors = SealedCursors(self.keyring, "threads")
         self.operations = [
-            *Threads(hub, self.runs, history, links.renew, cursors).operations(),
-            *Sources(catalog).operations(),
+            *ThreadApi(hub, self.runs, history, links.renew, cursors).operations(),
+            *SourceApi(catalog).operations(),
             *proofs.operations(self.authenticate),
-            *Checks(engine, settings).operations(),
+            *VerifyApi(engine, settings).operations(),
             *DeepCitation(attachments, engine, settings.deadline).operations(),
             *rules.operations(),
             *self.overview.operations(),
-            *LookingBack(store, catalog, name, self.trail).operations(),
+            *RecordApi(store, catalog, name, self.trail).operations(),
             *Site(self.authenticate, self.sessions, sign_in_links, questions).operations(),
             *self._own(),
         ]
         _own_task(stack, self.trail.run())
         self.is_ready = True
 
-    async def _open_store(self, stack: AsyncExitStack) -> nodes.Home:
+    async def _open_store(self, stack: AsyncExitStack) -> nodes.StorageBackend:
         """Where everything is kept: in a folder, or in a database that other servers have as well."""
         settings, data = self.settings, Path(self.settings.data)
         if settings.dsn is None:
@@ -205,10 +205,10 @@ class Server:
             def files(room: str) -> Blobs:
                 return Blobs(data / room)
 
-            return nodes.Home(store, Alone(), files)
+            return nodes.StorageBackend(store, SingleProcessLeases(), files)
         if settings.sandbox:
             raise SettingError("--sandbox: its apps are of one server, which shares no database")
-        stack.enter_context(nodes.own_folder(data))
+        stack.enter_context(nodes.lock_folder(data))
         self.readiness = Readiness([data], settings.min_free_disk)
         shared = await nodes.open_store(settings.dsn)
         stack.push_async_callback(shared.close)
@@ -221,30 +221,30 @@ class Server:
         def blobs(room: str) -> Blobs:
             return PostgresBlobs(data / room, shared.db, room)
 
-        return nodes.Home(shared, shared, blobs)
+        return nodes.StorageBackend(shared, shared, blobs)
 
     async def _open_channels(
         self, stack: AsyncExitStack, store: ChannelStore, leases: Leases, agent: str
-    ) -> RuleBook:
+    ) -> RuleApi:
         """Start what ties threads to channels, and what Ably's clients speak to; the rules of channels."""
         settings, hub = self.settings, self.hub
-        channels = TiedChannels(store, hub)
-        rules = RuleBook(hub, channels, settings.rules)
+        channels = ThreadChannels(store, hub)
+        rules = RuleApi(hub, channels, settings.rules)
         await rules.catch_up()
         _own_task(stack, rules.run())
         self.bridge = Bridge(store, hub, channels, self.runs, agent)
         stack.push_async_callback(self.bridge.aclose)
         stack.push_async_callback(self.runs.aclose)
         _own_task(stack, self._recover())
-        _own_task(stack, self.runs.look_after())
-        self.overview = Overview(Told(store, channels))
+        _own_task(stack, self.runs.watch_other_nodes())
+        self.overview = AnswerApi(AnswerIndex(store, channels))
         hub.heard = self._heard
         keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
         _own_task(stack, Retention(store, channels, self.runs, keeps, leases=leases).run())
         sandbox = Sandbox(Path(settings.data) / "sandbox", store, hub) if settings.sandbox else None
-        doors = [Door(self.keyring, lambda _: channels), *([sandbox.door] if sandbox else [])]
-        rates = Rates(settings.publish_rate, settings.key_publish_rate)
-        gate = Gate(doors, self.authenticate, UsedNames(store, "token-request"), rates=rates)
+        doors = [KeyRealm(self.keyring, lambda _: channels), *([sandbox.realm] if sandbox else [])]
+        rates = PublishRates(settings.publish_rate, settings.key_publish_rate)
+        gate = AblyAuthenticator(doors, self.authenticate, UsedNames(store, "token-request"), rates=rates)
         self.realtime = Realtime(gate, write_timeout=settings.write_timeout)
         self._ably = ably_routes(gate, self.realtime, sandbox)
         return rules
@@ -256,37 +256,37 @@ class Server:
 
     def _heard(self, channel: str) -> None:
         """Something has happened in a channel, here or on another node."""
-        self.overview.heard(channel)
-        self.runs.heard(channel)
+        self.overview.notify_channel_changed(channel)
+        self.runs.note_activity(channel)
 
     async def _recover(self) -> None:
         """Deal with what a crash left behind."""
         await self.runs.recover()
         await self.bridge.recover()
 
-    async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
+    async def on_verdicts(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
         """See `runs.Observer`: what a verdict refers to is kept as long as the verdict is."""
         notes = [verdict.verification["citewire"] for verdict in verdicts]
         for note in notes:
             self.metrics.verdicts.labels(note["status"]).inc()
-        await self.catalog.cited({note["sha256"] for note in notes if note.get("sha256")}, thread_id)
+        await self.catalog.mark_cited({note["sha256"] for note in notes if note.get("sha256")}, thread_id)
 
-    def written(self, channel: str) -> None:
+    def on_log_written(self, channel: str) -> None:
         """See `runs.Observer`."""
-        self.bridge.written(channel)
+        self.bridge.notify_log_written(channel)
 
-    def ignored(self, what: Sequence[Ignored]) -> None:
+    def on_input_ignored(self, what: Sequence[IgnoredPart]) -> None:
         """See `runs.Observer`."""
         for each in what:
             self.metrics.ignored.labels(each).inc()
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         """See `runs.Observer`."""
         self.metrics.runs_ended.labels(outcome).inc()
 
-    async def forgotten(self, thread_id: str) -> None:
+    async def on_thread_deleted(self, thread_id: str) -> None:
         """See `runs.Observer`."""
-        await self.bridge.forget(thread_id)
+        await self.bridge.forget_thread(thread_id)
         await self.catalog.forget_thread(thread_id)
 
     async def drain(self) -> None:
@@ -298,14 +298,14 @@ class Server:
         self.realtime.close()
         self.hub.close()
 
-    async def _agent(self, stack: AsyncExitStack, index: Index, catalog: Catalog) -> tuple[Agent, bool]:
+    async def _agent(self, stack: AsyncExitStack, index: PassageIndex, catalog: Catalog) -> tuple[Agent, bool]:
         settings = self.settings
         if settings.agent is None and settings.model is not None:
             from citewire.librarian.model import model_agent  # noqa: PLC0415  # needs the extra `llm`
 
-            return agents.in_process(model_agent(index, settings.model)), False
+            return agents.wrap_agent(model_agent(index, settings.model)), False
         if settings.agent is None:
-            return agents.in_process(Librarian(index, catalog.status, catalog.read).run), True
+            return agents.wrap_agent(Librarian(index, catalog.status, catalog.wait_until_read).run), True
         if "://" not in settings.agent:
             return agents.local_agent(settings.agent), False
         import httpx2  # noqa: PLC0415  # only who has an agent elsewhere waits for it
@@ -330,10 +330,10 @@ class Server:
     async def _job_verifier(self, stack: AsyncExitStack, engine: Engine) -> Verifier:
         if self.settings.dsn is None or self.settings.verifier is not None:
             raise SettingError("--verify-jobs: workers need --store postgresql://…, and no --verifier")
-        from citewire.server.jobs.queue import Queue  # noqa: PLC0415  # needs the extra `postgres`
+        from citewire.server.jobs.queue import JobQueue  # noqa: PLC0415  # needs the extra `postgres`
         from citewire.server.jobs.verifier import JobVerifier  # noqa: PLC0415
 
-        queue = await stack.enter_async_context(Queue.open(self.settings.dsn))
+        queue = await stack.enter_async_context(JobQueue.open(self.settings.dsn))
         verifier = JobVerifier(queue, engine, lambda: self.catalog.position, self.metrics.backlog)
         return await stack.enter_async_context(verifier)
 
@@ -354,7 +354,7 @@ class Server:
             ],
         )
         app.router.redirect_slashes = False
-        limited = Limits(slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS])
+        limited = RequestLimits(keep_escaped_slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS])
         return TrustedProxies(AccessLog(limited, self.metrics.request), self.settings.trusted_proxies)
 
     def authenticate(self, request: Request) -> Caller:
@@ -374,7 +374,7 @@ class Server:
 
     def sign_in_link(self, page: PageName = "chat", **more: float) -> str:
         """A link that signs one browser in, with the rights of whoever runs the server."""
-        return sign_in_link(self.keyring, self.address, self.keyring.widest(), page, **more)
+        return sign_in_link(self.keyring, self.address, self.keyring.widest_key(), page, **more)
 
     def _is_deliberate(self, request: Request) -> bool:
         """Whether no other page made a browser send the key that it was given for ours."""
@@ -392,12 +392,12 @@ class Server:
     def _account(self, scope: Scope) -> str:
         """On whose account a request goes: that of its key, if it is one."""
         if scope["type"] != "http":
-            return address(scope)
+            return client_address(scope)
         scope[CHECK_KEY] = self.keyring.check_key
         try:
             scope[CALLER] = caller = self.authenticate(Request(scope))
         except CitewireError:  # whoever is asked next says so
-            return address(scope)
+            return client_address(scope)
         return caller.key
 
     def _own(self) -> list[Operation]:
@@ -412,7 +412,7 @@ class Server:
             ),
             Operation(
                 method="GET", path="/metrics", summary="Figures for Prometheus", handle=self._figures,
-                needs=("read", "metrics"), gives=Figures,
+                needs=("read", "metrics"), gives=MetricsText,
             ),
             Operation(
                 method="GET", path="/openapi.json", summary="This document", handle=self._described,
@@ -420,36 +420,36 @@ class Server:
             ),
         ]  # fmt: skip
 
-    async def _healthy(self, _: Call) -> Health:
+    async def _healthy(self, _: ApiCall) -> Health:
         return Health("ok")
 
-    async def _ready(self, _: Call) -> Health:
+    async def _ready(self, _: ApiCall) -> Health:
         if not self.is_ready:
-            raise Overloaded("the server is going down")
+            raise ServerOverloaded("the server is going down")
         await self.readiness.check()
         await self.hub.store.head("run:")
         return Health("ok")
 
-    async def _figures(self, _: Call) -> Response:
-        self.metrics.runs.set(self.runs.active)
-        self.metrics.streams.set(self.runs.watched)
+    async def _figures(self, _: ApiCall) -> Response:
+        self.metrics.runs.set(self.runs.active_count)
+        self.metrics.streams.set(self.runs.watcher_count)
         states = Counter(record.state for record in self.catalog.records())
-        for state in get_args(State):
+        for state in get_args(SourceState):
             self.metrics.sources.labels(state).set(states[state])
         return Response(self.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    async def _described(self, _: Call) -> dict[str, Any]:
+    async def _described(self, _: ApiCall) -> dict[str, Any]:
         return openapi(self.operations, __version__)
 
 
-class Figures:
+class MetricsText:
     """The answer of `/metrics`."""
 
     media = "text/plain"
 
 
 @asynccontextmanager
-async def opened(
+async def open_server(
     settings: Settings, keyring: Keyring, port: int, questions: tuple[str, ...] = ()
 ) -> AsyncGenerator[Server]:
     """A server with all its parts, until the end of the block."""
@@ -481,14 +481,14 @@ class _Cors(CORSMiddleware):
         response = super().preflight_response(request_headers)
         if response.status_code == 200:
             return response
-        return refusal(Forbidden("no page of this origin may ask for this"))
+        return error_response(Forbidden("no page of this origin may ask for this"))
 
 
 async def _unrouted(_: Request, exc: Exception) -> Response:
     """What fits no route, in our shape."""
     status = exc.status_code if isinstance(exc, HTTPException) else 404
     if status == 405:
-        response = refusal(NoSuchMethod("this path has no such method"))
+        response = error_response(NoSuchMethod("this path has no such method"))
         response.headers.update(getattr(exc, "headers", None) or {})
         return response
-    return refusal(NotFound("there is nothing at this path"))
+    return error_response(NotFound("there is nothing at this path"))

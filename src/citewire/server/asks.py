@@ -27,10 +27,10 @@ from citewire import codec
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, CursorLost, Entry, Row, StoreError
 from citewire.errors import CitewireError
-from citewire.server.http import read
-from citewire.server.journal import Over
+from citewire.server.http import decode_as
+from citewire.server.journal import EndedRun
 
-__all__ = ["Ask", "Asks", "What", "asked"]
+__all__ = ["NodeRequest", "NodeRequests", "RequestKind", "read_request"]
 
 _log = logging.getLogger("citewire.runs")
 # Seconds that a node has to answer.
@@ -38,48 +38,48 @@ _ANSWER = 5.0
 # Seconds after which a store that failed is asked again.
 _AGAIN = 1.0
 
-What: TypeAlias = Literal["stopped", "superseded", "abandoned", "watched", "cited", "left"]
+RequestKind: TypeAlias = Literal["stopped", "superseded", "abandoned", "watched", "cited", "left"]
 
 
-class Ask(Struct, frozen=True, rename="camel"):
+class NodeRequest(Struct, frozen=True, rename="camel"):
     """What is asked, about which run if it is about one, and the node that asks."""
 
-    what: What
+    what: RequestKind
     run_id: str | None
     by: str
 
 
-def asked(row: Row) -> Ask:
+def read_request(row: Row) -> NodeRequest:
     """What a row of the kind `ask` says."""
-    return read(row.data, Ask)
+    return decode_as(row.data, NodeRequest)
 
 
-class Asks:
+class NodeRequests:
     """Asks, and has `hear` told of what is asked, and which runs are over, in threads that it listens to.
 
     Without `hear` there is nobody to listen to.
     """
 
-    def __init__(self, hub: Hub, hear: Callable[[str, Ask | Over], Awaitable[None]] | None) -> None:
+    def __init__(self, hub: Hub, hear: Callable[[str, NodeRequest | EndedRun], Awaitable[None]] | None) -> None:
         self._hub, self._hear = hub, hear
         self._node = uuid4().hex[:8]
         self._ears: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, channel: str, what: What, run_id: str | None = None) -> Cursor:
+    async def send(self, channel: str, what: RequestKind, run_id: str | None = None) -> Cursor:
         """Ask something; where the answer comes after."""
-        data = codec.encode(Ask(what, run_id, self._node))
+        data = codec.encode(NodeRequest(what, run_id, self._node))
         (row,) = await self._hub.append(channel, [Entry(uuid4().hex, "ask", data)])
         return row.cursor
 
-    async def ended(self, channel: str, what: What, run_id: str) -> bool:
+    async def request_end(self, channel: str, what: RequestKind, run_id: str) -> bool:
         """Ask for the end of a run, and whether it came: not where it is watched, or nobody answers."""
-        after = await self.ask(channel, what, run_id)
+        after = await self.send(channel, what, run_id)
         try:
             async with asyncio.timeout(_ANSWER), aclosing(self._hub.follow(channel, after)) as followed:
                 async for rows in followed:
                     for said in filter(None, map(_said, rows)):
-                        if said.run_id == run_id and (isinstance(said, Over) or said.what == "watched"):
-                            return isinstance(said, Over)
+                        if said.run_id == run_id and (isinstance(said, EndedRun) or said.what == "watched"):
+                            return isinstance(said, EndedRun)
         except TimeoutError:
             return False
         except CursorLost:  # the thread is no more
@@ -96,7 +96,7 @@ class Asks:
         if self._hear and (head := await self._hub.store.head(channel)):
             self.listen(channel, head.cursor)
 
-    def ignore(self, channel: str) -> None:
+    def stop_listening(self, channel: str) -> None:
         """Listen to a thread no longer. Whoever is told of something at this moment goes on with it."""
         if (ear := self._ears.pop(channel, None)) and ear is not asyncio.current_task():
             ear.cancel()
@@ -104,7 +104,7 @@ class Asks:
     def close(self) -> None:
         """Listen to none."""
         for channel in list(self._ears):
-            self.ignore(channel)
+            self.stop_listening(channel)
 
     async def _listen(self, channel: str, after: Cursor) -> None:
         ear = asyncio.current_task()
@@ -119,11 +119,11 @@ class Asks:
                             return
                 return
             except CursorLost:
-                self.ignore(channel)
+                self.stop_listening(channel)
             except StoreError:
                 await asyncio.sleep(_AGAIN)
 
-    async def _tell(self, channel: str, said: Ask | Over) -> None:
+    async def _tell(self, channel: str, said: NodeRequest | EndedRun) -> None:
         try:
             if self._hear:
                 await self._hear(channel, said)
@@ -131,7 +131,7 @@ class Asks:
             _log.warning("what was asked in %s could not be answered: %s", channel, exc)
 
 
-def _said(row: Row) -> Ask | Over | None:
+def _said(row: Row) -> NodeRequest | EndedRun | None:
     if row.kind == "ask":
-        return asked(row)
-    return read(row.data, Over) if row.kind == "over" else None
+        return read_request(row)
+    return decode_as(row.data, EndedRun) if row.kind == "over" else None

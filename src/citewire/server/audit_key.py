@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from citewire.audit.signing import AuditKey, KeyProblem
-from citewire.server.vault import Files, Vault
+from citewire.server.vault import FileVault, Vault
 
-__all__ = ["NAME", "VARIABLE", "create_key", "key_file", "load_key"]
+__all__ = ["NAME", "VARIABLE", "create_key", "locate_key", "load_key"]
 
 VARIABLE = "CITEWIRE_AUDIT_KEY"
 NAME = "audit.key"
@@ -22,7 +22,7 @@ def load_key(vault: Vault, file: str | None = None) -> AuditKey:
     """
     if text := os.environ.get(VARIABLE):
         return AuditKey.parse(text)
-    place, name = key_file(vault, file)
+    place, name = locate_key(vault, file)
     if (data := place.read(name, secret=True)) is None:
         if file is not None:
             raise KeyProblem(f"there is no audit key in {file}: `citewire audit key create` makes one")
@@ -32,7 +32,7 @@ def load_key(vault: Vault, file: str | None = None) -> AuditKey:
 
 def create_key(place: Vault, name: str) -> AuditKey:
     """A new key, kept under this name; if another process was faster, that one's."""
-    with place.alone():
+    with place.lock():
         if (data := place.read(name, secret=True)) is None:
             key = AuditKey.create()
             place.write(name, key.write().encode() + b"\n")
@@ -40,6 +40,6 @@ def create_key(place: Vault, name: str) -> AuditKey:
     return AuditKey.parse(data.decode("ascii", "replace"))
 
 
-def key_file(vault: Vault, file: str | None) -> tuple[Vault, str]:
+def locate_key(vault: Vault, file: str | None) -> tuple[Vault, str]:
     """Where the key is kept, and under which name."""
-    return (vault, NAME) if file is None else (Files(Path(file).parent), Path(file).name)
+    return (vault, NAME) if file is None else (FileVault(Path(file).parent), Path(file).name)

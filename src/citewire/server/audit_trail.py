@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import msgspec
 
-from citewire.audit.heads import HeadWriter, Superseded
+from citewire.audit.heads import HeadWriter, HeadSuperseded
 from citewire.audit.signing import AuditKey
-from citewire.audit.statements import CHANNEL, ApiKey, Removal, SignedHead
+from citewire.audit.statements import AUDIT_CHANNEL, ApiKey, Removal, SignedHead
 from citewire.channels.actor import Actor
 from citewire.channels.lease import Leases
 from citewire.channels.store import ChannelStore, Entry, Head, StoreError
@@ -64,7 +64,7 @@ class AuditTrail:
         """Record, signed, that rows are about to be removed. Raises `StoreError`."""
         channel, epoch, n, hashed = upto.channel, upto.epoch, upto.n, upto.hash.hex()
         removal = Removal(what=what, channel=channel, epoch=epoch, n=n, hash=hashed, at=_now(), by=by)
-        await self._store.append(CHANNEL, [_entry("removal", self.key.sign(removal))])
+        await self._store.append(AUDIT_CHANNEL, [_entry("removal", self.key.sign(removal))])
 
     async def record_keys(self) -> None:
         """Record the API keys that were made or revoked since the last look. Raises `CitewireError`."""
@@ -77,13 +77,13 @@ class AuditTrail:
         rows = await asyncio.to_thread(read_keys, self._vault)
         changed = [each for each in map(api_key_of, rows) if self._keys.get(each.name) != each]
         if changed:
-            await self._store.append(CHANNEL, [_entry("api-key", each) for each in changed])
+            await self._store.append(AUDIT_CHANNEL, [_entry("api-key", each) for each in changed])
             self._keys |= {each.name: each for each in changed}
 
     async def _recorded(self) -> dict[str, ApiKey]:
         """The keys as the log has them."""
         found, after = dict[str, tuple[int, ApiKey]](), "api-key:"
-        while rows := await self._store.named(CHANNEL, after, "api-key;"):
+        while rows := await self._store.rows_by_id(AUDIT_CHANNEL, after, "api-key;"):
             for row in rows:
                 key = msgspec.json.decode(row.data, type=ApiKey)
                 found[key.name] = max(found.get(key.name, (0, key)), (row.n, key), key=lambda each: each[0])
@@ -100,7 +100,7 @@ class AuditTrail:
         started = asyncio.get_running_loop().time()
         try:
             head = await self._writer.write()
-        except Superseded:
+        except HeadSuperseded:
             head = await self._writer.write()
         if head != self._last:
             await asyncio.to_thread(self._keep, head)

@@ -16,23 +16,23 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, Json, RunInput
-from citewire.agui.listed import key_of, unannotated
+from citewire.agui.listed import key_of, remove_notes
 from citewire.agui.posted import id_of, mark_posted, without_mark
-from citewire.agui.records import counts
-from citewire.agui.shapes import sendable
+from citewire.agui.records import count_statuses
+from citewire.agui.shapes import filter_sendable
 from citewire.agui.state import CITATIONS, INITIAL_DEEPCITATION_STATE, summary_of
 from citewire.dialects.base import is_list, is_object
 
 __all__ = [
-    "Accepted", "Ignored", "OwnRecord", "accept_input", "input_for_agent", "own_lists",
-    "withdraw",
+    "AcceptedInput", "IgnoredPart", "OwnRecord", "accept_input", "input_for_agent", "keep_own_lists",
+    "withdraw_citations",
 ]  # fmt: skip
 
 _REVIEWS = "reviews"
 # A link to a proof gets a new signature whenever it is sent.
 _LINK = re.compile(r"(/proofs/[^?\s]*)\?.*", re.DOTALL)
 
-Ignored: TypeAlias = Literal["messages", "state"]
+IgnoredPart: TypeAlias = Literal["messages", "state"]
 """Where a client posted something else than the log has."""
 
 
@@ -51,7 +51,7 @@ class OwnRecord(Struct, frozen=True):
     fingerprints: Set[bytes] = frozenset()
 
 
-class Accepted(Struct, frozen=True):
+class AcceptedInput(Struct, frozen=True):
     """The input of a run as it counts.
 
     `ignored` says where the client posted something else about the server's own answers, and `news` are the
@@ -59,25 +59,25 @@ class Accepted(Struct, frozen=True):
     """
 
     input: RunInput
-    ignored: tuple[Ignored, ...]
+    ignored: tuple[IgnoredPart, ...]
     news: tuple[AnyEvent, ...]
 
 
-def accept_input(posted: RunInput, own: OwnRecord, state_key: str) -> Accepted:
+def accept_input(posted: RunInput, own: OwnRecord, state_key: str) -> AcceptedInput:
     """Take the server's own from the log, and the rest as posted. Doing so again changes nothing."""
     messages = _accept_messages(posted.messages, own.messages)
     state = _accept_state(posted, own, state_key)
-    ignored: list[Ignored] = []
+    ignored: list[IgnoredPart] = []
     news: list[AnyEvent] = []
     if not _say_the_same(posted.messages, messages, own.messages):
         ignored.append("messages")
-        news.append(ev.MessagesSnapshot(sendable(messages)))
+        news.append(ev.MessagesSnapshot(filter_sendable(messages)))
     held = _without_reviews(posted.state, state_key)
-    if not is_same(held, state):
+    if not is_same_json(held, state):
         news.append(ev.StateSnapshot(state))
         if _claims(held, state, state_key):
             ignored.append("state")
-    return Accepted(replace(posted, messages=messages, state=state), tuple(ignored), tuple(news))
+    return AcceptedInput(replace(posted, messages=messages, state=state), tuple(ignored), tuple(news))
 
 
 def input_for_agent(run_input: RunInput) -> RunInput:
@@ -138,14 +138,14 @@ def _accept_lists(state: Json, own: OwnRecord, others: set[str]) -> Any:
         return own.lists
     known: Json = own.lists or {}
     more = {
-        name: unannotated(entries)
+        name: remove_notes(entries)
         for name, entries in theirs.items()
         if name in others and name not in known and is_list(entries)
     }
     return {**known, **more} if more or own.lists is not None or not theirs else None
 
 
-def own_lists(lists: Any, record: Json | None) -> Any:
+def keep_own_lists(lists: Any, record: Json | None) -> Any:
     """The lists for messages that the record knows: those that must outlive any other state."""
     messages = (record or INITIAL_DEEPCITATION_STATE).get("messages")
     if not (is_object(lists) and is_object(messages)):
@@ -153,7 +153,7 @@ def own_lists(lists: Any, record: Json | None) -> Any:
     return {name: entries for name, entries in lists.items() if name in messages} or None
 
 
-def withdraw(record: Json | None, lists: Any, keys: Set[str]) -> tuple[Json | None, Any]:
+def withdraw_citations(record: Json | None, lists: Any, keys: Set[str]) -> tuple[Json | None, Any]:
     """The record and the lists without the citations of these keys, which their authors took back."""
     if record is None or keys.isdisjoint(record.get(CITATIONS, ())):
         return record, lists
@@ -170,7 +170,7 @@ def _withdraw_from(message: Json, keys: Set[str]) -> Json:
     if keys.isdisjoint(message[CITATIONS]):
         return message
     citations, verdicts = _drop(message[CITATIONS], keys), _drop(message["verifications"], keys)
-    counted = counts(verdicts.values())
+    counted = count_statuses(verdicts.values())
     counted["pending"] = len(citations.keys() - verdicts.keys())
     return {**message, CITATIONS: citations, "verifications": verdicts, "summary": summary_of(counted)}
 
@@ -194,18 +194,18 @@ def _claims(posted: Any, accepted: Any, state_key: str) -> bool:
         return False
     ours: Json = accepted if is_object(accepted) else {}
     return any(
-        name in posted and not is_same(posted[name], ours.get(name)) for name in (state_key, CITATIONS)
+        name in posted and not is_same_json(posted[name], ours.get(name)) for name in (state_key, CITATIONS)
     )
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON, but for the signatures of links to proofs."""
     if one is other:
         return True
     if is_object(one) and is_object(other):
-        return one.keys() == other.keys() and all(is_same(value, other[name]) for name, value in one.items())
+        return one.keys() == other.keys() and all(is_same_json(value, other[name]) for name, value in one.items())
     if is_list(one) and is_list(other):
-        return len(one) == len(other) and all(map(is_same, one, other))
+        return len(one) == len(other) and all(map(is_same_json, one, other))
     if isinstance(one, str) and isinstance(other, str):
         return one == other or ("/proofs/" in one and _LINK.sub(r"\1", one) == _LINK.sub(r"\1", other))
     return one == other

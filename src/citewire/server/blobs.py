@@ -22,7 +22,7 @@ from typing import IO, TypeVar
 from citewire.channels.store import StoreError
 from citewire.documents.errors import DocumentError
 
-__all__ = ["NOT_KEPT", "Blobs", "Draft"]
+__all__ = ["NOT_KEPT", "Blobs", "BlobDraft"]
 
 _log = logging.getLogger("citewire.sources")
 
@@ -37,7 +37,7 @@ _AGAIN = 1.0
 _PIECE = 1 << 20
 
 
-class Draft:
+class BlobDraft:
     """Bytes on their way in: written aside, hashed and counted as they come."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
@@ -57,7 +57,7 @@ class Draft:
         if len(self._piece) >= _PIECE:
             await self._flush()
 
-    async def done(self) -> None:
+    async def finish(self) -> None:
         """See that all of it is on the disk. Raises `StoreError`."""
         await self._flush()
         await _in_thread(lambda: os.fsync(self._file.fileno()))
@@ -91,21 +91,21 @@ class Blobs:
         return self._folder / sha256[:2] / sha256
 
     @asynccontextmanager
-    async def draft(self) -> AsyncGenerator[Draft]:
+    async def draft(self) -> AsyncGenerator[BlobDraft]:
         """Room for bytes that come; unless they are kept, nothing is left of them. Raises `StoreError`."""
         made = partial(tempfile.NamedTemporaryFile, prefix=_ASIDE, dir=self._folder, delete=False)
         file = await _in_thread(made)
         try:
             with file:
-                yield Draft(file, Path(file.name))
+                yield BlobDraft(file, Path(file.name))
         finally:
             # Where it was kept it has another name by now.
             await _in_thread(lambda: Path(file.name).unlink(missing_ok=True))
 
-    async def share(self, draft: Draft) -> None:
+    async def share(self, draft: BlobDraft) -> None:
         """Have other servers have bytes that are `done`, which may take a while. Raises `StoreError`."""
 
-    async def keep(self, draft: Draft) -> None:
+    async def keep(self, draft: BlobDraft) -> None:
         """Put bytes that are `done`, and shared, in their place, for good. Raises `StoreError`."""
         path = self.path(draft.sha256)
 
@@ -117,7 +117,7 @@ class Blobs:
 
         await _in_thread(put)
 
-    async def bring(self, sha256: str) -> Path | None:
+    async def fetch(self, sha256: str) -> Path | None:
         """Where these bytes are, brought if need be; None where they are not kept. Raises `StoreError`."""
         path = self.path(sha256)
         return path if await asyncio.to_thread(path.is_file) else None
@@ -126,11 +126,11 @@ class Blobs:
         """Whether the bytes that are here still have this sha256. Raises `StoreError`."""
         return await _in_thread(partial(_has_hash, self.path(sha256), sha256))
 
-    async def brought(self, sha256: str) -> None:
+    async def ensure_local(self, sha256: str) -> None:
         """Have these bytes here, once the store can give them. Raises `DocumentError`."""
         while True:
             try:
-                if await self.bring(sha256):
+                if await self.fetch(sha256):
                     return
             except StoreError as exc:
                 _log.warning("the bytes of a source cannot be had now: %s", exc)
@@ -161,7 +161,7 @@ class Blobs:
             lambda: [self.path(each).unlink(missing_ok=True) for each in self._names() if not is_needed(each)]
         )
 
-    async def kept(self) -> set[str]:
+    async def list_hashes(self) -> set[str]:
         """All that is there, here or elsewhere. Raises `StoreError`."""
         return await asyncio.to_thread(lambda: set(self._names()))
 

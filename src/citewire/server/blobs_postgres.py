@@ -8,7 +8,7 @@ from pathlib import Path
 
 from citewire.channels.database import Database
 from citewire.channels.store import StoreError
-from citewire.server.blobs import Blobs, Draft
+from citewire.server.blobs import Blobs, BlobDraft
 
 __all__ = ["PostgresBlobs"]
 
@@ -31,18 +31,18 @@ class PostgresBlobs(Blobs):
         self._db, self._room = db, room
         self._ways = asyncio.Semaphore(_AT_ONCE)
 
-    async def share(self, draft: Draft) -> None:
+    async def share(self, draft: BlobDraft) -> None:
         """See `Blobs`."""
         async with self._ways:
             if not await self.touch([draft.sha256]):
                 await self._send(draft)
 
-    async def bring(self, sha256: str) -> Path | None:
+    async def fetch(self, sha256: str) -> Path | None:
         """See `Blobs`."""
-        path = await super().bring(sha256)
+        path = await super().fetch(sha256)
         if path is None:
             async with self._ways:
-                path = await super().bring(sha256) or await self._fetch(sha256)
+                path = await super().fetch(sha256) or await self._fetch(sha256)
         return path
 
     async def is_intact(self, sha256: str) -> bool:
@@ -50,7 +50,7 @@ class PostgresBlobs(Blobs):
         if await super().is_intact(sha256):
             return True
         await super().delete([sha256])
-        return await self.bring(sha256) is not None
+        return await self.fetch(sha256) is not None
 
     async def touch(self, sha256s: Collection[str]) -> set[str]:
         """See `Blobs`."""
@@ -79,12 +79,12 @@ class PostgresBlobs(Blobs):
         )
         return {row["sha256"] for row in left}
 
-    async def kept(self) -> set[str]:
+    async def list_hashes(self) -> set[str]:
         """See `Blobs`."""
         rows = await self._db.fetch("SELECT sha256 FROM citewire.blob WHERE room = $1", self._room)
-        return await super().kept() | {row["sha256"] for row in rows}
+        return await super().list_hashes() | {row["sha256"] for row in rows}
 
-    async def _send(self, draft: Draft) -> None:
+    async def _send(self, draft: BlobDraft) -> None:
         """Put the bytes into the database, all or none. Of two who send the same, one waits for the other."""
         async with self._db.connection() as db, db.transaction():
             is_new = await db.fetchval(
@@ -114,7 +114,7 @@ class PostgresBlobs(Blobs):
                 if not parts:
                     return None  # it was deleted just now
                 await draft.write(parts[0]["data"])
-            await draft.done()
+            await draft.finish()
             if draft.sha256 != sha256:
                 raise StoreError("the bytes of a source are damaged in the database")
             await super().keep(draft)

@@ -15,16 +15,16 @@ from contextlib import suppress
 from msgspec import Struct, msgpack
 
 from citewire.channels.hub import Hub
-from citewire.channels.mark import Mark
+from citewire.channels.mark import ProjectionMark
 from citewire.channels.serial import series_of
 from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head, StoreError
 from citewire.errors import CitewireError
-from citewire.server.inward import Inward
+from citewire.server.inward import ChannelToThread
 from citewire.server.journal import channel_of, thread_of
-from citewire.server.outward import Outward
+from citewire.server.outward import ThreadToChannel
 from citewire.server.projection import Projection
-from citewire.server.runs import Runs
-from citewire.server.tied import TiedChannels, ai_channel, thread_in
+from citewire.server.runs import RunManager
+from citewire.server.tied import ThreadChannels, ai_channel, thread_of_ai_channel
 
 __all__ = ["Bridge"]
 
@@ -40,17 +40,17 @@ _PAGE = 1000
 _SEEN = "seen"
 
 
-class _Seen(Struct, frozen=True, array_like=True):
+class _SeenPositions(Struct, frozen=True, array_like=True):
     """Up to where the log of a thread, and that of its channel, leave nothing to be done."""
 
     log: str
     channel: str | None
 
 
-class _Tie:
+class _ThreadLink:
     """Both ways between a thread and its channel, and what was last noted of them."""
 
-    def __init__(self, outward: Outward, inward: Inward, seen: _Seen | None) -> None:
+    def __init__(self, outward: ThreadToChannel, inward: ChannelToThread, seen: _SeenPositions | None) -> None:
         self.outward, self.inward, self.seen = outward, inward, seen
 
 
@@ -66,7 +66,7 @@ class _Thread:
         self.timer: asyncio.TimerHandle | None = None
         self.delay = _SOON
         self.has_news = self.is_cited = self.was_free = False
-        self.tie: _Tie | None = None
+        self.tie: _ThreadLink | None = None
 
     async def leave(self) -> None:
         """Have nothing more done for it."""
@@ -80,7 +80,7 @@ class _Thread:
 class Bridge:
     """Ties the threads of `runs` to `channels`. `agent` is the client id of what the agent says."""
 
-    def __init__(self, store: ChannelStore, hub: Hub, channels: TiedChannels, runs: Runs, agent: str) -> None:
+    def __init__(self, store: ChannelStore, hub: Hub, channels: ThreadChannels, runs: RunManager, agent: str) -> None:
         self._store, self._hub, self._channels, self._runs = store, hub, channels, runs
         self._agent, self._leases = agent, runs.leases
         self._threads: dict[str, _Thread] = {}
@@ -89,13 +89,13 @@ class Bridge:
         channels.agent, channels.cited = agent, self._cited
         runs.cited, runs.untied = self._cited_elsewhere, self._lost
 
-    def written(self, channel: str) -> None:
+    def notify_log_written(self, channel: str) -> None:
         """There is more in the log of a thread, or its run has ended."""
         self._wake(channel)
 
     def _cited(self, ai: str) -> None:
         """Somebody else cites something in a channel, or takes it back."""
-        if thread_id := thread_in(ai):
+        if thread_id := thread_of_ai_channel(ai):
             self._wake(channel_of(thread_id), is_cited=True)
 
     def _cited_elsewhere(self, channel: str) -> None:
@@ -113,7 +113,7 @@ class Bridge:
                     await self._idle(head.channel)
             after = heads[-1].channel
 
-    async def forget(self, thread_id: str) -> None:
+    async def forget_thread(self, thread_id: str) -> None:
         """A thread is no more, and so is its channel."""
         channel, ai = channel_of(thread_id), ai_channel(thread_id)
         if thread := self._threads.pop(channel, None):
@@ -124,7 +124,7 @@ class Bridge:
             await self._hub.drop(_tie_of(channel))
             await self._release(channel)
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until all that was written is told, and all that was cited is taken in, or has failed."""
         for channel in list(self._threads):
             await self._idle(channel)
@@ -180,7 +180,7 @@ class Bridge:
         """Another node is at it. It looks at what was cited here if it is told."""
         if thread.is_cited:
             thread.is_cited = False
-            await self._runs.tell_cited(thread.channel)
+            await self._runs.notify_cited(thread.channel)
         self._try_again(thread, _FREED)
 
     async def _let_go_of(self, thread: _Thread) -> None:
@@ -230,7 +230,7 @@ class Bridge:
         tie = thread.tie
         if thread.was_free:
             thread.was_free, thread.is_cited = False, True
-            if tie and await self._channels.mark(thread.ai) != tie.outward.mark:
+            if tie and await self._channels.projection_mark(thread.ai) != tie.outward.mark:
                 tie = None
         if tie is None or tie.outward.mark.epoch != series_of(head.epoch):
             tie = thread.tie = await self._tied(thread, head)
@@ -238,52 +238,52 @@ class Bridge:
         projection, is_live = tie.outward.projection, self._runs.is_live(thread.channel)
         if thread.is_cited or not is_live:
             thread.is_cited = False
-            if await tie.inward.look(projection):
+            if await tie.inward.scan_channel(projection):
                 thread.has_news = True
-        if await tie.inward.offer(projection):
+        if await tie.inward.offer_citations(projection):
             thread.has_news = True
         if not (thread.has_news or is_live) and tie.inward.is_done(projection):
             await self._note(thread, tie)
 
-    async def _tied(self, thread: _Thread, head: Head) -> _Tie:
+    async def _tied(self, thread: _Thread, head: Head) -> _ThreadLink:
         """Begin with a thread."""
-        mark, seen = await self._channels.mark(thread.ai), await self._seen(thread.channel)
+        mark, seen = await self._channels.projection_mark(thread.ai), await self._seen(thread.channel)
         series = series_of(head.epoch)
         if mark and mark.epoch != series:  # of another thread by that name, which is no more
             await self._channels.drop(thread.ai)
             mark = None
         projection = Projection(thread_of(thread.channel), series, self._agent)
-        outward = Outward(
-            self._store, thread.channel, self._channels, thread.ai, projection, mark or Mark(series)
+        outward = ThreadToChannel(
+            self._store, thread.channel, self._channels, thread.ai, projection, mark or ProjectionMark(series)
         )
-        inward = Inward(self._channels, thread.ai, self._hub, thread.channel, self._runs)
+        inward = ChannelToThread(self._channels, thread.ai, self._hub, thread.channel, self._runs)
         if mark and seen and seen.channel:
             inward.cursor = Cursor.parse(seen.channel)
         thread.is_cited = True
-        return _Tie(outward, inward, seen)
+        return _ThreadLink(outward, inward, seen)
 
     # --- what was seen ------------------------------------------------------------------------------------
 
-    async def _note(self, thread: _Thread, tie: _Tie) -> None:
+    async def _note(self, thread: _Thread, tie: _ThreadLink) -> None:
         """Note that nothing is left to be done, lest the next start read all of the log to find that out."""
         inward = tie.inward.cursor
-        seen = _Seen(str(tie.outward.cursor), str(inward) if inward else None)
+        seen = _SeenPositions(str(tie.outward.cursor), str(inward) if inward else None)
         if seen != tie.seen:
             entry = Entry(f"{seen.log} {seen.channel}", "seen", b"")
             change = Change(None, [entry], {_SEEN: msgpack.encode(seen)})
             await self._store.change(_tie_of(thread.channel), [], lambda values, place: change)
             tie.seen = seen
 
-    async def _seen(self, channel: str) -> _Seen | None:
+    async def _seen(self, channel: str) -> _SeenPositions | None:
         slot = (await self._store.values(_tie_of(channel), [_SEEN]))[_SEEN]
-        return msgpack.decode(slot, type=_Seen) if slot else None
+        return msgpack.decode(slot, type=_SeenPositions) if slot else None
 
     async def _is_behind(self, head: Head) -> bool:
         ai = ai_channel(thread_of(head.channel))
         if not _fits(ai):
             return False
         seen, end = await self._seen(head.channel), await self._channels.head(ai)
-        return seen != _Seen(str(head.cursor), str(end.cursor) if end else None)
+        return seen != _SeenPositions(str(head.cursor), str(end.cursor) if end else None)
 
     async def _drop_orphans(self) -> None:
         """Channels of threads that were forgotten when a crash came in between."""
@@ -291,7 +291,7 @@ class Bridge:
         while True:
             page = await self._channels.names("ai:", _PAGE, after)
             for ai in page.items:
-                if await self._is_orphan(ai) and (thread_id := thread_in(ai)):
+                if await self._is_orphan(ai) and (thread_id := thread_of_ai_channel(ai)):
                     channel = channel_of(thread_id)
                     if await self._leases.take(_tie_of(channel)) and await self._is_orphan(ai):
                         await self._channels.drop(ai)
@@ -300,7 +300,7 @@ class Bridge:
                 return
 
     async def _is_orphan(self, ai: str) -> bool:
-        mark, thread_id = await self._channels.mark(ai), thread_in(ai)
+        mark, thread_id = await self._channels.projection_mark(ai), thread_of_ai_channel(ai)
         head = await self._store.head(channel_of(thread_id)) if mark and thread_id else None
         return mark is not None and (head is None or series_of(head.epoch) != mark.epoch)
 

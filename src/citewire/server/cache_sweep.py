@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from citewire.librarian import Index
+from citewire.librarian import PassageIndex
 from citewire.server.periodic import repeat
 from citewire.verification.engine import Engine
 
@@ -20,7 +20,7 @@ _EVERY = 60.0
 class CacheSweep:
     """Sweeps the cache of `engine` and the `index`. Each of `needs` says of a sha256 whether it is needed."""
 
-    def __init__(self, engine: Engine, index: Index | None, needs: Sequence[Callable[[str], bool]]) -> None:
+    def __init__(self, engine: Engine, index: PassageIndex | None, needs: Sequence[Callable[[str], bool]]) -> None:
         self._engine, self._index, self._needs = engine, index, needs
 
     async def run(self) -> None:

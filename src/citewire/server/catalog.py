@@ -20,46 +20,46 @@ from msgspec.structs import replace
 
 from citewire.channels.actor import Actor
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone, Leases
+from citewire.channels.lease import SingleProcessLeases, Leases
 from citewire.channels.store import Cursor, Row
 from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error
 from citewire.errors import CitewireError
-from citewire.librarian import Index
-from citewire.server.blobs import NOT_KEPT, Blobs, Draft
+from citewire.librarian import PassageIndex
+from citewire.server.blobs import NOT_KEPT, Blobs, BlobDraft
 from citewire.server.feed import Feed
-from citewire.server.follower import Follower
+from citewire.server.follower import ChannelFollower
 from citewire.server.holdings import (
     CHANNEL,
     LONGEST_NAME,
-    Cited,
-    Holding,
-    Holdings,
-    Removed,
-    Uncited,
-    Version,
-    clean,
-    id_of,
-    now,
+    CitedBytes,
+    StoredSource,
+    StoredSources,
+    RemovedSource,
+    ForgottenThread,
+    SourceVersion,
+    clean_name,
+    source_id_of,
+    now_iso,
     safe_name,
 )
 from citewire.server.http import Conflict, NotFound
-from citewire.server.indexing import Indexing
+from citewire.server.indexing import IndexQueue
 from citewire.server.journal import channel_of
 from citewire.server.keys import Caller
 from citewire.server.settings import Settings
-from citewire.server.source import Change, Live, SourceRecord
-from citewire.server.watch import Watch
+from citewire.server.source import SourceChange, LiveSource, SourceRecord
+from citewire.server.watch import SourceWatcher
 from citewire.verification.engine import Engine
-from citewire.verification.lanes import ACCOUNT, SERVER
-from citewire.verification.readers import in_thread
-from citewire.verification.reading import Reading
-from citewire.verification.sources import Given
+from citewire.verification.lanes import CURRENT_ACCOUNT, SERVER_ACCOUNT
+from citewire.verification.readers import run_in_thread
+from citewire.verification.reading import SourceReading
+from citewire.verification.sources import SourceContent
 
 if TYPE_CHECKING:
-    from citewire.documents.fetch import Fetched
+    from citewire.documents.fetch import FetchResult
 
 __all__ = ["Catalog"]
 
@@ -83,26 +83,26 @@ class Catalog:
         hub: Hub,
         blobs: Blobs,
         engine: Engine,
-        index: Index,
+        index: PassageIndex,
         settings: Settings,
         *,
         leases: Leases | None = None,
-        fetch: Callable[[str], Fetched] | None = None,
+        fetch: Callable[[str], FetchResult] | None = None,
     ) -> None:
         self._hub, self._engine, self._fetch = hub, engine, fetch
-        self._blobs, self._leases, self._holdings = blobs, leases or Alone(), Holdings()
-        self._channel = Follower(hub, CHANNEL, self._apply, self._begin, self._settle)
-        self._indexing = Indexing(index, engine)
-        self.watch = Watch(self, settings, self._leases)
-        self._live: dict[str, Live] = {}
+        self._blobs, self._leases, self._holdings = blobs, leases or SingleProcessLeases(), StoredSources()
+        self._channel = ChannelFollower(hub, CHANNEL, self._apply, self._begin, self._settle)
+        self._indexing = IndexQueue(index, engine)
+        self.watch = SourceWatcher(self, settings, self._leases)
+        self._live: dict[str, LiveSource] = {}
         # The source that was added last, and the account of whoever did.
-        self._adding = "", SERVER
+        self._adding = "", SERVER_ACCOUNT
         # Of which the log has told something that is not in `_live` yet.
         self._news: dict[str, None] = {}
-        self._feed: Feed[Change] = Feed()
+        self._feed: Feed[SourceChange] = Feed()
         # One change of ours at a time: of what others change meanwhile, the log says whether it came first.
         self._changing = asyncio.Lock()
-        self._citing: set[Cited] = set()
+        self._citing: set[CitedBytes] = set()
         self._next_cite: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         # Bytes that nobody refers to, and since when; and those of them that are gone.
@@ -153,11 +153,11 @@ class Catalog:
         """As `record`, also of one that another server has just added."""
         return (await self._found(source_id)).record()
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[StoredSource]:
         """All sources as they are kept."""
         return list(self._holdings.sources.values())
 
-    async def read(self) -> None:
+    async def wait_until_read(self) -> None:
         """Wait until all was read, as long as somebody may be asked to wait for an answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_WORTH_WAITING), aclosing(self.changes()) as changes:
@@ -165,7 +165,7 @@ class Catalog:
                     if not self.status()[0]:
                         return
 
-    def changes(self) -> AsyncGenerator[Sequence[Change] | None]:
+    def changes(self) -> AsyncGenerator[Sequence[SourceChange] | None]:
         """What changes from now on, see `Feed.follow`."""
         return self._feed.follow()
 
@@ -179,7 +179,7 @@ class Catalog:
         reading = live.read
         if live.reason is not None:
             raise DocumentError(live.reason)
-        document = await in_thread(lambda: self._engine.document(reading, boxes=False))
+        document = await run_in_thread(lambda: self._engine.get_document(reading, boxes=False))
         return document or await self._engine.load(await self._brought(live.holding))
 
     async def picture(self, source_id: str, crop: Crop) -> bytes:
@@ -195,20 +195,20 @@ class Catalog:
     async def path(self, source_id: str) -> Path:
         """The file with the bytes of a source. Raises `NotFound`."""
         held = (await self._found(source_id)).holding
-        path = await self._blobs.bring(held.sha256) if held.sha256 else None
+        path = await self._blobs.fetch(held.sha256) if held.sha256 else None
         if path is None:
             raise NotFound("there are no bytes of this source")
         return path
 
     # What verdicts refer to.
 
-    async def version_of(self, sha256: str, name: str | None) -> tuple[Holding, Holding | None] | None:
+    async def version_of(self, sha256: str, name: str | None) -> tuple[StoredSource, StoredSource | None] | None:
         """See `Holdings.version_of`; also of a source that another server has just added."""
         if sha256 not in self._holdings.known:
             await self._channel.catch_up()
         return self._holdings.version_of(sha256, name)
 
-    def reading_of(self, held: Holding) -> Reading | None:
+    def reading_of(self, held: StoredSource) -> SourceReading | None:
         """How this version of a source was read, if it is the current one."""
         live = self._live.get(held.id)
         return live.reading if live and live.holding.sha256 == held.sha256 else None
@@ -223,10 +223,10 @@ class Catalog:
             raise DocumentError("it cannot be drawn, or its bytes are not those that were checked")
         return drawn
 
-    async def cited(self, sha256s: Collection[str], thread_id: str) -> None:
+    async def mark_cited(self, sha256s: Collection[str], thread_id: str) -> None:
         """Keep these bytes as long as the thread is there: a verdict of it refers to them."""
-        if new := ({*sha256s} & self._holdings.known.keys()) - self._holdings.cites(thread_id):
-            self._citing.update(Cited(sha256, thread_id) for sha256 in new)
+        if new := ({*sha256s} & self._holdings.known.keys()) - self._holdings.bytes_cited_by(thread_id):
+            self._citing.update(CitedBytes(sha256, thread_id) for sha256 in new)
             self._next_cite = self._next_cite or self._started(self._cite())
             await asyncio.shield(self._next_cite)
 
@@ -234,10 +234,10 @@ class Catalog:
         """Whether a source has these bytes, or a thread refers to them."""
         return self._holdings.needs(sha256)
 
-    def citing(self, source_id: str) -> dict[str, frozenset[str]]:
+    def threads_citing(self, source_id: str) -> dict[str, frozenset[str]]:
         """The threads that refer to a source, see `Holdings`. Raises `NotFound`."""
         self._known(source_id)
-        return self._holdings.citing(source_id)
+        return self._holdings.threads_citing(source_id)
 
     async def forget_thread(self, thread_id: str) -> None:
         """The thread is gone, and refers to nothing any more."""
@@ -264,27 +264,27 @@ class Catalog:
 
     def check_room(self) -> None:
         """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
-        self._engine.check_room()
+        self._engine.check_read_quota()
 
-    def draft(self) -> AbstractAsyncContextManager[Draft]:
+    def draft(self) -> AbstractAsyncContextManager[BlobDraft]:
         """Room for the bytes of a source that comes, see `Blobs.draft`."""
         return self._blobs.draft()
 
     async def upload(
-        self, draft: Draft, name: str, content_type: str, caller: Caller | None = None
+        self, draft: BlobDraft, name: str, content_type: str, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
         """As `keep`, of what somebody sent, in place of what was sent under the same name before."""
         name = safe_name(name)
-        kind = clean(content_type)[:_LONGEST_TYPE]
+        kind = clean_name(content_type)[:_LONGEST_TYPE]
         return await self.keep(
-            Holding(id_of("upload", name), name, "upload", now(), content_type=kind), draft, caller
+            StoredSource(source_id_of("upload", name), name, "upload", now_iso(), content_type=kind), draft, caller
         )
 
     async def fetch(
         self, url: str, *, given: bool = False, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
         """As `keep`, of what is at a URL. Raises `FetchError`, but for one that the settings have given."""
-        held = Holding(id_of("url", url), _name_of(url), "url", now(), url=url, given=given)
+        held = StoredSource(source_id_of("url", url), _name_of(url), "url", now_iso(), url=url, given=given)
         try:
             came = await self._fetched(url)
         except DocumentError as exc:
@@ -292,13 +292,13 @@ class Catalog:
                 raise
             return await self.keep(replace(held, reason=report_error(exc, _log).message))
         also = (url,) if came.url != url else ()
-        kind = clean(came.content_type or "")[:_LONGEST_TYPE]
+        kind = clean_name(came.content_type or "")[:_LONGEST_TYPE]
         async with self._blobs.draft() as draft:
             await draft.write(came.data)
             return await self.keep(replace(held, url=came.url, also=also, content_type=kind), draft, caller)
 
     async def keep(
-        self, held: Holding, draft: Draft | None = None, caller: Caller | None = None
+        self, held: StoredSource, draft: BlobDraft | None = None, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
         """Keep a source with these bytes, or none, under a name of its own; and whether they are new to it.
 
@@ -306,7 +306,7 @@ class Catalog:
         Raises `Forbidden` where it would replace a source, and the caller may only add.
         """
         if draft:
-            await draft.done()
+            await draft.finish()
             held = replace(held, sha256=draft.sha256, size=draft.size)
             await self._blobs.share(draft)
             if held.origin == "upload":
@@ -317,7 +317,7 @@ class Catalog:
     async def remove(self, source_id: str, by: Actor | None = None) -> None:
         """Take a source out. Raises `NotFound`, and `Conflict` where it would come back by itself."""
         held = (await self._found(source_id)).holding
-        if held.given and await self.watch.names(held):
+        if held.given and await self.watch.is_configured(held):
             raise Conflict("the settings of a server name it, or its folder: it can only go from there")
         await self.drop(source_id, by)
 
@@ -325,7 +325,7 @@ class Catalog:
         """Take a source out, if it is there, whoever gave it."""
         await self._whole(self._drop(source_id, by))
 
-    async def versions(self, source_id: str) -> list[Version]:
+    async def versions(self, source_id: str) -> list[SourceVersion]:
         """All that a source ever was, the oldest first. Raises `NotFound`."""
         await self._channel.catch_up()
         if found := self._holdings.versions.get(source_id):
@@ -334,30 +334,30 @@ class Catalog:
 
     # How.
 
-    def _known(self, source_id: str) -> Live:
+    def _known(self, source_id: str) -> LiveSource:
         if live := self._live.get(source_id):
             return live
         raise NotFound("there is no such source")
 
-    async def _found(self, source_id: str) -> Live:
+    async def _found(self, source_id: str) -> LiveSource:
         if source_id not in self._live:
             await self._channel.catch_up()
         return self._known(source_id)
 
-    def _given(self, held: Holding) -> Given:
-        return held.at(self._blobs.path(held.sha256 or ""))
+    def _given(self, held: StoredSource) -> SourceContent:
+        return held.at_path(self._blobs.path(held.sha256 or ""))
 
-    async def _brought(self, held: Holding) -> Given:
+    async def _brought(self, held: StoredSource) -> SourceContent:
         """As `_given`, with the bytes here. Raises `NotFound`."""
-        if await self._blobs.bring(held.sha256 or "") is None:
+        if await self._blobs.fetch(held.sha256 or "") is None:
             raise NotFound(NOT_KEPT)
         return self._given(held)
 
-    async def _fetched(self, url: str) -> Fetched:
+    async def _fetched(self, url: str) -> FetchResult:
         fetch = self._fetch
         if fetch is None:
             from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
-        return await in_thread(partial(fetch, url))
+        return await run_in_thread(partial(fetch, url))
 
     async def _whole(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Done to the end, also when the caller leaves: what is in the log is in the memory too."""
@@ -369,25 +369,25 @@ class Catalog:
         return task
 
     async def _keep(
-        self, held: Holding, draft: Draft | None, caller: Caller | None
+        self, held: StoredSource, draft: BlobDraft | None, caller: Caller | None
     ) -> tuple[SourceRecord, bool]:
         async with self._changing:
             await self._channel.catch_up()
             before = self._holdings.sources.get(held.id)
             # Whoever hears of it first has it read, and not always on behalf of the caller.
-            self._adding = held.id, ACCOUNT.get()
+            self._adding = held.id, CURRENT_ACCOUNT.get()
             held = replace(held, name=self._holdings.free_name(held.id, before.name if before else held.name))
-            if caller and before and not held.is_like(before):
+            if caller and before and not held.is_same_source(before):
                 caller.require("replace", f"source:{held.id}")
             if draft:
                 await self._blobs.keep(draft)
-            if before is None or not held.is_like(before):
+            if before is None or not held.is_same_source(before):
                 await self._replacing(before)
                 await self._channel.write([("added", held)])
             elif held.origin == "upload":
                 self._retry(held.id)
             # Another server may have removed it by now.
-            live = self._live.get(held.id) or Live(held)
+            live = self._live.get(held.id) or LiveSource(held)
             return live.record(), before is None or before.sha256 != held.sha256
 
     async def _drop(self, source_id: str, by: Actor | None) -> None:
@@ -395,9 +395,9 @@ class Catalog:
             await self._channel.catch_up()
             if held := self._holdings.sources.get(source_id):
                 await self._replacing(held)
-                await self._channel.write([("removed", Removed(source_id, now(), by))])
+                await self._channel.write([("removed", RemovedSource(source_id, now_iso(), by))])
 
-    async def _replacing(self, before: Holding | None) -> None:
+    async def _replacing(self, before: StoredSource | None) -> None:
         """The bytes that a source had so far stay for a while: a verdict may be on its way."""
         if before and before.sha256:
             await self._blobs.touch([before.sha256])
@@ -412,13 +412,13 @@ class Catalog:
     async def _uncited(self, thread_id: str) -> None:
         async with self._changing:
             await self._channel.catch_up()
-            if self._holdings.cites(thread_id):
-                await self._channel.write([("uncited", Uncited(thread_id))])
+            if self._holdings.bytes_cited_by(thread_id):
+                await self._channel.write([("uncited", ForgottenThread(thread_id))])
 
     # What the log says.
 
     def _begin(self) -> None:
-        self._holdings, self.position = Holdings(), None
+        self._holdings, self.position = StoredSources(), None
         self._news.update(dict.fromkeys(self._live))
 
     def _apply(self, row: Row) -> None:
@@ -434,21 +434,21 @@ class Catalog:
                 self._set(held)
             elif live := self._live.pop(source_id, None):
                 self._unread(live)
-                self._feed.tell(Change(source_id, None))
+                self._feed.publish(SourceChange(source_id, None))
 
-    def _set(self, held: Holding) -> None:
+    def _set(self, held: StoredSource) -> None:
         """Have a source read as it is held now, unless it was."""
         before = self._live.get(held.id)
-        if before and before.reads(held):
+        if before and before.is_read_as(held):
             before.holding = held
             return
-        live = self._live[held.id] = Live(held)
+        live = self._live[held.id] = LiveSource(held)
         if held.sha256:
             given, bring = self._given(held), None
             if not self._blobs.path(held.sha256).is_file():
-                bring = partial(self._blobs.brought, held.sha256)
-            account = self._adding[1] if self._adding[0] == held.id else SERVER
-            live.reading = self._engine.take(given, partial(self._heard, live), bring, account)
+                bring = partial(self._blobs.ensure_local, held.sha256)
+            account = self._adding[1] if self._adding[0] == held.id else SERVER_ACCOUNT
+            live.reading = self._engine.add_source(given, partial(self._heard, live), bring, account)
         self._tell(live)
         if before:
             self._unread(before)
@@ -461,24 +461,24 @@ class Catalog:
             self._set(live.holding)
             self._unread(live)
 
-    def _unread(self, live: Live) -> None:
+    def _unread(self, live: LiveSource) -> None:
         self._indexing.remove(live.holding.id)
         if live.reading:
             self._engine.remove(live.reading)
 
-    def _heard(self, live: Live, reading: Reading) -> None:
+    def _heard(self, live: LiveSource, reading: SourceReading) -> None:
         if reading.is_read and reading.key:
             self._indexing.add(live.holding.id, reading, partial(self._indexed, live))
         else:
             self._tell(live)
 
-    def _indexed(self, live: Live, problem: str | None) -> None:
+    def _indexed(self, live: LiveSource, problem: str | None) -> None:
         live.is_indexed, live.problem = True, problem
         if self._live.get(live.holding.id) is live:
             self._tell(live)
 
-    def _tell(self, live: Live) -> None:
-        self._feed.tell(Change(live.holding.id, live.record()))
+    def _tell(self, live: LiveSource) -> None:
+        self._feed.publish(SourceChange(live.holding.id, live.record()))
 
     async def _tidy(self) -> None:
         """Forget what nobody refers to: first what a crash has left, then whatever comes to be so."""
@@ -493,7 +493,7 @@ class Catalog:
 
     async def _unneeded(self) -> set[str]:
         """Bytes that are or were kept, and that nobody refers to."""
-        kept = await self._blobs.kept()
+        kept = await self._blobs.list_hashes()
         # What was kept by now, and is needed, the log says by now.
         await self._channel.catch_up()
         return {sha256 for sha256 in kept | self._holdings.known.keys() if not self._holdings.needs(sha256)}
@@ -510,4 +510,4 @@ def _name_of(url: str) -> str:
         where = urlsplit(url)
     except ValueError:
         return "page"
-    return clean(unquote(where.path.rpartition("/")[2]))[:LONGEST_NAME] or clean(where.netloc) or "page"
+    return clean_name(unquote(where.path.rpartition("/")[2]))[:LONGEST_NAME] or clean_name(where.netloc) or "page"

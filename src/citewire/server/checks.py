@@ -18,16 +18,16 @@ from citewire.dialects import read_all
 from citewire.errors import ShapeError
 from citewire.extraction import extract
 from citewire.model import Answer, Problem, Status
-from citewire.server.http import Call, Operation
+from citewire.server.http import ApiCall, Operation
 from citewire.server.settings import Settings
-from citewire.server.streams import until_gone
+from citewire.server.streams import wait_for_disconnect
 from citewire.verification.engine import Engine
-from citewire.verification.library import Checked
-from citewire.verification.report import Sentence, questions, report
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked, Question, Verifier
+from citewire.verification.library import CheckResult
+from citewire.verification.report import UncitedSentence, list_quote_checks, make_report
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck, QuoteInput, Verifier
 
-__all__ = ["Checks", "decided", "while_there"]
+__all__ = ["VerifyApi", "check_with_deadline", "cancel_on_disconnect"]
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ _MOST_SOURCES = 100
 _LONGEST_ANSWER = 1 << 20
 
 
-class AskedQuote(Question, frozen=True, forbid_unknown_fields=True):
+class AskedQuote(QuoteInput, frozen=True, forbid_unknown_fields=True):
     """A quote, and as much as is known of where it stands."""
 
     id: str | int | None = None
@@ -68,13 +68,13 @@ class CheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
     deadline: Annotated[float, Meta(gt=0)] | None = None
 
 
-class Check(Checked, frozen=True, rename={"found": "quote_found"}):
+class Check(CheckResult, frozen=True, rename={"found": "quote_found"}):
     """What became of one quote; `answer` is the id of the answer that it is from."""
 
     answer: str | None = None
 
 
-class Uncited(Sentence, frozen=True):
+class UncitedAnswerSentence(UncitedSentence, frozen=True):
     """A sentence without a citation."""
 
     answer: str | None = None
@@ -85,11 +85,11 @@ class CheckReport(Struct, frozen=True):
 
     counts: dict[Status, int]
     checks: list[Check]
-    uncited: list[Uncited]
+    uncited: list[UncitedAnswerSentence]
     problems: list[Problem]
 
 
-class Checks:
+class VerifyApi:
     """`POST /verify`. What comes with a request is forgotten with it."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -104,9 +104,9 @@ class Checks:
             )
         ]  # fmt: skip
 
-    async def verify(self, call: Call) -> CheckReport:
+    async def verify(self, call: ApiCall) -> CheckReport:
         """Check what was asked, unless whoever asked leaves."""
-        return await while_there(call.request, self._verify(call.body))
+        return await cancel_on_disconnect(call.request, self._verify(call.body))
 
     async def _verify(self, request: CheckRequest) -> CheckReport:
         given = [_given(source, f"$.sources[{at}]") for at, source in enumerate(request.sources)]
@@ -115,12 +115,12 @@ class Checks:
         alone = request.only == "given"
         try:
             await self._engine.add(*given, scope=scope)
-            checks = await decided(
+            checks = await check_with_deadline(
                 self._engine,
                 [replace(each, scope=scope, alone=alone) for each in asked],
                 min(request.deadline or self._deadline, self._deadline),
             )
-            unread = [reading.problem for reading in self._engine.given(scope) if reading.problem]
+            unread = [reading.problem for reading in self._engine.scope_sources(scope) if reading.problem]
         finally:
             await self._engine.forget(scope)
         if request.quotes is not None:
@@ -130,9 +130,9 @@ class Checks:
         return await asyncio.to_thread(_told, answers, checks, left_out + unread)
 
 
-async def decided(verifier: Verifier, asked: Sequence[Asked], seconds: float) -> list[Checked]:
+async def check_with_deadline(verifier: Verifier, asked: Sequence[QuoteCheck], seconds: float) -> list[CheckResult]:
     """What becomes of the quotes, in their order; of those that took too long, that they did."""
-    checks = [Checked(each.id, "pending", "deadline", quote=each.quote) for each in asked]
+    checks = [CheckResult(each.id, "pending", "deadline", quote=each.quote) for each in asked]
     numbered = (replace(each, id=str(number)) for number, each in enumerate(asked))
     try:
         async with asyncio.timeout(seconds), aclosing(verifier.check(numbered)) as results:
@@ -144,14 +144,14 @@ async def decided(verifier: Verifier, asked: Sequence[Asked], seconds: float) ->
     return checks
 
 
-def _given(source: GivenSource, path: str) -> Given:
+def _given(source: GivenSource, path: str) -> SourceContent:
     content = source.base64 if source.text is None else source.text
     if content is None or (source.text is not None and source.base64 is not None):
         raise ShapeError("a source has either `text` or `base64`", path)
-    return Given(content, source.name, source.url, source.title)
+    return SourceContent(content, source.name, source.url, source.title)
 
 
-def _read(request: CheckRequest) -> tuple[Sequence[Answer], list[Asked]]:
+def _read(request: CheckRequest) -> tuple[Sequence[Answer], list[QuoteCheck]]:
     """The answers that were sent, and their quotes, or those that were sent instead."""
     ways = (request.answer, request.payload, request.quotes)
     if sum(way is not None for way in ways) != 1:
@@ -159,33 +159,33 @@ def _read(request: CheckRequest) -> tuple[Sequence[Answer], list[Asked]]:
     if request.dialect is not None and request.payload is None:
         raise ShapeError("only a payload has a dialect", "$.dialect")
     if request.quotes is not None:
-        return (), [each.asked(None if each.id is None else str(each.id)) for each in request.quotes]
+        return (), [each.to_quote_check(None if each.id is None else str(each.id)) for each in request.quotes]
     if request.answer is not None:
         answers = (extract(request.answer).answer,)
     else:
         answers = read_all(request.payload, request.dialect)
-    asked = [each for answer in answers for each in questions(answer)]
+    asked = [each for answer in answers for each in list_quote_checks(answer)]
     if len(asked) > MOST_QUOTES:
         raise ShapeError(f"{len(asked)} quotes; at most {MOST_QUOTES} are checked at once")
     return answers, asked
 
 
-def _told(answers: Iterable[Answer], checks: Iterable[Checked], problems: list[Problem]) -> CheckReport:
+def _told(answers: Iterable[Answer], checks: Iterable[CheckResult], problems: list[Problem]) -> CheckReport:
     left = iter(checks)
-    reports = [report(answer, list(islice(left, len(questions(answer))))) for answer in answers]
+    reports = [make_report(answer, list(islice(left, len(list_quote_checks(answer))))) for answer in answers]
     counts = sum((Counter(one.counts) for one in reports), Counter[Status]())
     return CheckReport(
         dict(counts),
         [Check(**asdict(check), answer=one.answer.id) for one in reports for check in one.checks],
-        [Uncited(**asdict(each), answer=one.answer.id) for one in reports for each in one.sentences],
+        [UncitedAnswerSentence(**asdict(each), answer=one.answer.id) for one in reports for each in one.uncited_sentences],
         problems,
     )
 
 
-async def while_there(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
     """What `work` gives, which ends when the client leaves. Raises `ClientDisconnect`."""
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(until_gone(request.receive))
+    leaving = asyncio.create_task(wait_for_disconnect(request.receive))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from citewire.channels.message import WHOLE_BYTES
+from citewire.channels.message import AGGREGATED_MESSAGE_BYTES
 from citewire.edits import Sentences
 from citewire.markers import find_markers
 from citewire.model import Point
 from citewire.text import Offsets
 
-__all__ = ["Text"]
+__all__ = ["AnswerText"]
 
 # Characters that are surely no more than may be published at once, whatever they are.
 _PIECE = 12_000
@@ -20,7 +20,7 @@ _PIECE = 12_000
 _SHORT, _TENTH = 32 * 1024, 10
 
 
-class Text:
+class AnswerText:
     """A text, in pieces that fit into one publish each. It `is_cut` where it is too long for a message."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Text:
         data = more.encode("utf-8", "replace")
         if not data or self.is_cut:
             return []
-        room = WHOLE_BYTES - self._size
+        room = AGGREGATED_MESSAGE_BYTES - self._size
         self.is_cut = len(data) > room
         kept = data[:room].decode("utf-8", "ignore")
         self._parts.append(kept)
@@ -47,9 +47,9 @@ class Text:
         self.__init__()
         return self.add(text) or [""]
 
-    def is_of(self, content: str) -> bool:
+    def matches(self, content: str) -> bool:
         """Whether this is that content, as far as it goes."""
-        other = Text()
+        other = AnswerText()
         other.add(content)
         return other.is_cut == self.is_cut and "".join(other._parts) == "".join(self._parts)
 
@@ -68,7 +68,7 @@ def _claims(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for start, _, kind, labels in reversed(list(islice(find_markers(text), 10_000))):
         if kind == "link":
             span = start + 1, text.index("](cite:", start)
-        elif found := sentences.before(Point(0, start)):
+        elif found := sentences.sentence_before(Point(0, start)):
             span = found.start, found.end
         else:
             continue

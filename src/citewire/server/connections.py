@@ -18,19 +18,19 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from citewire.server.limits import BUSY, LARGE_HEAD, Refusal
 from citewire.server.settings import Settings
 
-__all__ = ["guarded", "guarded_websocket"]
+__all__ = ["make_http_protocol", "make_websocket_protocol"]
 
 # Requests on one connection before the first of them is answered. Hardly anybody sends a second one.
 _MOST_WAITING = 8
 _BAD_REQUEST = Refusal(400, "bad_request", "this is not HTTP", closes=True)
 
 
-def guarded(settings: Settings) -> type[asyncio.Protocol]:
+def make_http_protocol(settings: Settings) -> type[asyncio.Protocol]:
     """The protocol for `uvicorn.Config(http=…)`."""
-    return type("Guarded", (_Guarded,), {"settings": settings})
+    return type("Guarded", (_GuardedHttp,), {"settings": settings})
 
 
-def guarded_websocket(settings: Settings) -> type[asyncio.Protocol]:
+def make_websocket_protocol(settings: Settings) -> type[asyncio.Protocol]:
     """The protocol for `uvicorn.Config(ws=…)`."""
     return type("GuardedWebSocket", (_GuardedWebSocket,), {"settings": settings})
 
@@ -117,7 +117,7 @@ class _WatchedTransport(asyncio.Transport):
         return self._inner.get_extra_info(name, default)
 
 
-class _Guarded(HttpToolsProtocol):
+class _GuardedHttp(HttpToolsProtocol):
     settings: ClassVar[Settings]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import msgpack
 
-from citewire.channels.copying import Item, is_the_same, items_of
-from citewire.channels.database import connect, failures, prepare
+from citewire.channels.copying import TableRow, has_same_ends, read_tables
+from citewire.channels.database import connect, translate_errors, prepare_schema
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import StoreError, StoreInUse
 from citewire.server.blobs_postgres import PART
-from citewire.server.vault import Files
+from citewire.server.vault import FileVault
 
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["Copied", "copy"]
+__all__ = ["CopyResult", "copy_to_postgres"]
 
 _Told: TypeAlias = Callable[[str, Mapping[str, int]], None]
 
@@ -91,7 +91,7 @@ class _Tally:
         return (self.rows, self._sum) == (other.rows, other._sum)
 
 
-class Copied(NamedTuple):
+class CopyResult(NamedTuple):
     """What is in the database, by table; `is_new` unless it was all there before.
 
     Keys without the secret that they were made with need it from the environment.
@@ -102,7 +102,7 @@ class Copied(NamedTuple):
     needs_secret: bool
 
 
-async def copy(log: Path, data: Path, dsn: str, told: _Told) -> Copied:
+async def copy_to_postgres(log: Path, data: Path, dsn: str, told: _Told) -> CopyResult:
     """Copy the log in one folder, and the bytes and keys in another, which may be the same.
 
     `told` hears what is done to how many rows of which table. Raises `StoreError`, `StoreInUse` while a
@@ -111,10 +111,10 @@ async def copy(log: Path, data: Path, dsn: str, told: _Told) -> Copied:
     await SqliteLog.open(log).close()  # where there is no log, none is to be made
     store = SqliteStore(log)
     try:
-        await prepare(dsn)
+        await prepare_schema(dsn)
         db = await connect(dsn)
         try:
-            with failures("copy to"):
+            with translate_errors("copy to"):
                 async with db.transaction():
                     return await _copied(db, log, data, told)
         finally:
@@ -123,7 +123,7 @@ async def copy(log: Path, data: Path, dsn: str, told: _Told) -> Copied:
         await store.close()
 
 
-async def _copied(db: asyncpg.Connection[Any], log: Path, data: Path, told: _Told) -> Copied:
+async def _copied(db: asyncpg.Connection[Any], log: Path, data: Path, told: _Told) -> CopyResult:
     await _have_alone(db)
     is_new = not await db.fetchval(f"SELECT {_IS_USED}")
     if not is_new and not await _is_the_same(db, log):
@@ -142,8 +142,8 @@ async def _copied(db: asyncpg.Connection[Any], log: Path, data: Path, told: _Tol
     if is_new:
         for name in ("channel", "erased"):
             await db.execute(_NUMBER_ON.format(name))
-    vault = Files(data)
-    return Copied(given.rows, is_new, bool(vault.mark("keys.json") and not vault.mark("secret")))
+    vault = FileVault(data)
+    return CopyResult(given.rows, is_new, bool(vault.version("keys.json") and not vault.version("secret")))
 
 
 async def _have_alone(db: asyncpg.Connection[Any]) -> None:
@@ -157,11 +157,11 @@ async def _have_alone(db: asyncpg.Connection[Any]) -> None:
 
 async def _is_the_same(db: asyncpg.Connection[Any], log: Path) -> bool:
     ends = await db.fetch("SELECT name, epoch, n FROM citewire.channel")
-    return is_the_same(log, map(tuple[str, str, int], ends))
+    return has_same_ends(log, map(tuple[str, str, int], ends))
 
 
-def _everything(log: Path, data: Path) -> Iterator[Item]:
-    yield from items_of(log)
+def _everything(log: Path, data: Path) -> Iterator[TableRow]:
+    yield from read_tables(log)
     try:
         for room in _ROOMS:
             for path in sorted((data / room).glob("??/*")):
@@ -169,13 +169,13 @@ def _everything(log: Path, data: Path) -> Iterator[Item]:
                     yield from _bytes(room, path)
     except OSError as error:
         raise StoreError(f"cannot read the bytes of sources: {error.strerror or error}") from error
-    vault = Files(data)
+    vault = FileVault(data)
     for name in _KEPT:
         if (kept := vault.read(name, secret=name != "keys.json")) is not None:
             yield "vault", (name, kept)
 
 
-def _bytes(room: str, path: Path) -> Iterator[Item]:
+def _bytes(room: str, path: Path) -> Iterator[TableRow]:
     """A file that is called after its sha256, in parts."""
     name, whole = path.name, sha256()
     yield "blob", (room, name, path.stat().st_size)
@@ -187,7 +187,7 @@ def _bytes(room: str, path: Path) -> Iterator[Item]:
         raise StoreError(f"{path} is damaged: its bytes are not those it is named after")
 
 
-def _batches(items: Iterable[Item], tally: _Tally) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+def _batches(items: Iterable[TableRow], tally: _Tally) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
     """Rows by table, as many as are held at once."""
     batch = {name: list[tuple[Any, ...]]() for name in _TABLES}
     rows = size = 0

@@ -16,12 +16,12 @@ from citewire.agui import events as ev
 from citewire.agui import records
 from citewire.agui.echoes import fingerprints
 from citewire.agui.events import AnyEvent, RunInput
-from citewire.agui.middleware import Citing, Put, Sent, Stream
-from citewire.agui.posted import id_of, open_calls, role_of, started_message
-from citewire.agui.protocol import Gate, version_problem
-from citewire.agui.settling import settling_patches
-from citewire.agui.shapes import sendable
-from citewire.agui.sources import close
+from citewire.agui.middleware import Citing, PutEvent, OutgoingEvent, CitationStream
+from citewire.agui.posted import id_of, find_open_calls, role_of, started_message_id
+from citewire.agui.protocol import ProtocolEnforcer, version_problem
+from citewire.agui.settling import unfinished_message_patches
+from citewire.agui.shapes import filter_sendable
+from citewire.agui.sources import close_if_supported
 from citewire.agui.state import CITATIONS, safe_path
 from citewire.agui.transport import StreamEnded
 from citewire.agui.weaving import LogKnowledge, Options, VerdictReached
@@ -30,64 +30,64 @@ from citewire.channels.store import Entry
 from citewire.dialects.base import is_object
 from citewire.error_reports import report_error
 from citewire.errors import CitewireError
-from citewire.server.authority import Ignored, OwnRecord, accept_input, input_for_agent
-from citewire.server.foreign import Foreign
-from citewire.server.history import History
-from citewire.server.jobs.committed import AfterCommit
-from citewire.server.journal import TERMINAL, Journal, Outcome, Started, thread_of
+from citewire.server.authority import IgnoredPart, OwnRecord, accept_input, input_for_agent
+from citewire.server.foreign import ForeignCitation
+from citewire.server.history import ThreadHistory
+from citewire.server.jobs.committed import AfterCommitVerifier
+from citewire.server.journal import TERMINAL, RunJournal, Outcome, StartedRun, thread_of
 from citewire.server.keys import Caller
-from citewire.server.left import Left
-from citewire.server.live import ENDINGS, Ended, Live
-from citewire.server.reviews import new_reviews, review_entry
-from citewire.verification.library import Checked
+from citewire.server.left import UnfinishedRun
+from citewire.server.live import END_MESSAGES, RunEnded, LiveRun
+from citewire.server.reviews import find_new_reviews, make_review_entry
+from citewire.verification.library import CheckResult
 
-__all__ = ["Agent", "Begun", "Driver", "Observer"]
+__all__ = ["Agent", "PreparedRun", "RunDriver", "RunObserver"]
 
 _log = logging.getLogger("citewire.runs")
 
-Agent: TypeAlias = Callable[[RunInput, Started], AsyncIterator[Any]]
+Agent: TypeAlias = Callable[[RunInput, StartedRun], AsyncIterator[Any]]
 """Gives the events of a run, in any form that `events.coerce` takes."""
 
-Links: TypeAlias = Callable[[str, str, str, Checked], records.Links]
+Links: TypeAlias = Callable[[str, str, str, CheckResult], records.ProofUrls]
 """Gives the links to the proof of a verdict, for a thread, a message and the key of a citation."""
 
 # Seconds for what could not be decided while somebody waited.
 _LATE = 600.0
 
 
-class Begun(NamedTuple):
+class PreparedRun(NamedTuple):
     """A run that is to begin: its first row, what its client is told first, and rows of reviews."""
 
-    started: Started
+    started: StartedRun
     news: tuple[AnyEvent, ...]
     reviews: list[Entry]
 
 
-class Observer(Protocol):
+class RunObserver(Protocol):
     """**Protocol:** whoever is told what becomes of runs."""
 
-    async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
+    async def on_verdicts(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
         """These are reached in a thread. They are kept and sent once this returns."""
         ...
 
-    def written(self, channel: str) -> None:
+    def on_log_written(self, channel: str) -> None:
         """There is more in the log of a thread, or its run has ended."""
         ...
 
-    def ignored(self, what: Sequence[Ignored]) -> None:
+    def on_input_ignored(self, what: Sequence[IgnoredPart]) -> None:
         """A client posted something else than the log has of the server's own answers."""
         ...
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         """A run has ended."""
         ...
 
-    async def forgotten(self, thread_id: str) -> None:
+    async def on_thread_deleted(self, thread_id: str) -> None:
         """A thread is no more."""
         ...
 
 
-class Driver:
+class RunDriver:
     """Runs the agent for others. A store that fails is asked again for `patience` seconds.
 
     A run that takes more than `timeout` seconds is ended; what was said until then stays.
@@ -98,11 +98,11 @@ class Driver:
     def __init__(
         self,
         hub: Hub,
-        history: History,
+        history: ThreadHistory,
         agent: Agent,
         citing: Citing,
         links: Links,
-        observer: Observer,
+        observer: RunObserver,
         *,
         patience: float = 0.0,
         timeout: float = 3600.0,
@@ -117,31 +117,31 @@ class Driver:
         """The key of the state under which the record stands."""
         return self._citing.options.state_key
 
-    async def accept(self, channel: str, posted: RunInput, caller: Caller) -> Begun:
+    async def prepare_run(self, channel: str, posted: RunInput, caller: Caller) -> PreparedRun:
         """What counts of an input, by the log of its thread, and the reviews that came with it."""
         key = self.state_key
-        own, reviews = await self._history.own(channel)
+        own, reviews = await self._history.own_record(channel)
         accepted = accept_input(posted, own, key)
         if accepted.ignored:
-            self._observer.ignored(accepted.ignored)
+            self._observer.on_input_ignored(accepted.ignored)
             _log.warning("a client posted other %s than the log has", " and ".join(accepted.ignored))
-        started = Started(accepted.input, caller.key, caller.client_id, accepted.ignored)
-        new = new_reviews(posted.state, key, reviews)
-        return Begun(started, accepted.news, [review_entry(each, caller.actor) for each in new])
+        started = StartedRun(accepted.input, caller.key, caller.client_id, accepted.ignored)
+        new = find_new_reviews(posted.state, key, reviews)
+        return PreparedRun(started, accepted.news, [make_review_entry(each, caller.actor) for each in new])
 
-    async def end(self, channel: str, left: Left) -> None:
+    async def end_unfinished_run(self, channel: str, left: UnfinishedRun) -> None:
         """Write the end of a run whose node died, after what ends the messages that it left open."""
         journal, run_id = self.journal(channel), left.started.input.run_id
         if left.has_ended:
             await journal.end(run_id, "failed" if left.sent[-1].type == "RUN_ERROR" else "finished")
             return
         outcome: Outcome = "stopped" if left.was_stopped else "interrupted"
-        past = await self._history.at(channel) if left.sent else None
-        patches = settling_patches(past.state, self.state_key) if past else []
+        past = await self._history.snapshot_at(channel) if left.sent else None
+        patches = unfinished_message_patches(past.state, self.state_key) if past else []
         events = [ev.StateDelta(patches)] if patches else []
-        await journal.end(run_id, outcome, *events, ev.RunError(ENDINGS[outcome], outcome))
+        await journal.end(run_id, outcome, *events, ev.RunError(END_MESSAGES[outcome], outcome))
 
-    async def drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
+    async def drive(self, live: LiveRun, goes_on: list[AnyEvent] | None) -> None:
         """A run from its start to its end, or anew where it `goes_on` after these events."""
         journal = self.journal(live.channel, goes_on=goes_on is not None, patience=self._patience)
         live.journal = journal
@@ -151,34 +151,34 @@ class Driver:
         try:
             async with journal:
                 await journal.put("", "", goes_on or ())
-                own, _ = await self._history.own(live.channel)
+                own, _ = await self._history.own_record(live.channel)
                 known, live.posted = _known(own, live.news), {*own.posted}
                 live.stream = await self._stream(run_input, journal, self._citing.options, known)
                 await live.stream.run(lambda put: self._produce(live, put), _nowhere)
             outcome = "failed" if journal.failed else "finished"
-        except Ended as exc:
+        except RunEnded as exc:
             outcome, error = exc.outcome, ev.RunError(exc.message, exc.outcome)
         except Exception as exc:  # noqa: BLE001  # the root of a task: whoever reads the thread is told
             outcome, error = "failed", _run_error(exc)
         finally:
             limit.cancel()
-            live.over()
+            live.stop_linger()
         try:
             await journal.end(live.run_id, outcome, *([error] if error else []))
         except CitewireError as exc:
             _log.error("the end of a run could not be kept: %s", exc.explanation)
             live.lost.set_result(_run_error(exc))
-        self._observer.ended(outcome)
+        self._observer.on_run_ended(outcome)
 
-    def journal(self, channel: str, **options: Any) -> Journal:
+    def journal(self, channel: str, **options: Any) -> RunJournal:
         """Where a run is written down."""
-        reached = partial(self._observer.reached, thread_of(channel))
-        return Journal(self._hub, channel, reached, partial(self._observer.written, channel), **options)
+        reached = partial(self._observer.on_verdicts, thread_of(channel))
+        return RunJournal(self._hub, channel, reached, partial(self._observer.on_log_written, channel), **options)
 
-    async def _produce(self, live: Live, put: Put) -> None:
+    async def _produce(self, live: LiveRun, put: PutEvent) -> None:
         """What the agent says, as long as a client would take it."""
         given = self._citing.input_for_agent(input_for_agent(live.started.input))
-        gate, events = Gate(), self._agent(given, live.started)
+        gate, events = ProtocolEnforcer(), self._agent(given, live.started)
         is_over = False
         try:
             while (said := await live.abort.next(events)) is not None:
@@ -192,42 +192,42 @@ class Driver:
                 deque(gate.admit(event), maxlen=0)
                 is_over = event.type in TERMINAL
                 await put((event, b""))
-                live.posted |= live.stream.take_echoed() if live.stream else set()
+                live.posted |= live.stream.take_echoed_ids() if live.stream else set()
         finally:
-            await close(events)
+            await close_if_supported(events)
         if live.ending and not is_over:
-            raise Ended(live.ending)
+            raise RunEnded(live.ending)
         if not is_over:
             raise StreamEnded("the agent's events ended before the run did")
 
-    async def _withdraw(self, live: Live, event: AnyEvent) -> list[AnyEvent]:
+    async def _withdraw(self, live: LiveRun, event: AnyEvent) -> list[AnyEvent]:
         """Take back a posted message whose id the agent uses now, lest clients add the answer to its text."""
         if live.journal:
-            await live.journal.settled()
-        past = await self._history.at(live.channel)
+            await live.journal.wait_written()
+        past = await self._history.snapshot_at(live.channel)
         roles = {id_of(each): role_of(each) for each in past.messages} if past else {}
-        name = started_message(event, roles.get)
+        name = started_message_id(event, roles.get)
         if past is None or name not in live.posted:
             return []
         live.posted.discard(name)
-        left = sendable(each for each in past.messages if id_of(each) != name)
+        left = filter_sendable(each for each in past.messages if id_of(each) != name)
         events: list[AnyEvent] = [ev.MessagesSnapshot(left)]
         lists = past.state.get(CITATIONS) if is_object(past.state) else None
         if is_object(lists) and name in lists:
             events.append(ev.StateDelta([{"op": "remove", "path": safe_path(CITATIONS, name)}]))
         return events
 
-    async def decide_late(self, channel: str) -> None:
+    async def decide_deferred(self, channel: str) -> None:
         """What was not decided in time is there for whoever comes back."""
         await self._after_the_run(channel, (), _LATE)
 
-    async def cite_late(self, channel: str, citations: Sequence[Foreign]) -> None:
+    async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> None:
         """What others cite is there for whoever comes back, to be decided."""
         await self._after_the_run(channel, citations, 0)
 
-    async def _after_the_run(self, channel: str, citations: Sequence[Foreign], deadline: float) -> None:
+    async def _after_the_run(self, channel: str, citations: Sequence[ForeignCitation], deadline: float) -> None:
         """Weave into the state of a thread what no stream tells of any more."""
-        past = await self._history.at(channel)
+        past = await self._history.snapshot_at(channel)
         if past is None:
             return
         run_input = RunInput(
@@ -239,37 +239,37 @@ class Driver:
         )
         journal = self.journal(channel, kind="late", patience=self._patience)
         options = replace(self._citing.options, deadline=deadline)
-        own, _ = await self._history.own(channel)
+        own, _ = await self._history.own_record(channel)
         stream = await self._stream(run_input, journal, options, _known(own))
 
-        async def produce(put: Put) -> None:
+        async def produce(put: PutEvent) -> None:
             await put((ev.RunStarted("", ""), b""))
             for each in citations:
-                await stream.cite(each.message_id, each.cited, each.by, each.annotation)
+                await stream.add_foreign_citation(each.message_id, each.cited, each.by, each.annotation)
             await put((ev.RunFinished("", ""), b""))
 
         async with journal:
             await stream.run(produce, _nowhere)
 
     async def _stream(
-        self, run_input: RunInput, journal: Journal, options: Options, known: LogKnowledge
-    ) -> Stream:
+        self, run_input: RunInput, journal: RunJournal, options: Options, known: LogKnowledge
+    ) -> CitationStream:
         proofs = partial(self._links, run_input.thread_id)
         verifier = await self._citing.verifier()
         if self._has_jobs:
-            verifier = AfterCommit(verifier, journal.settled)
-        return Stream(run_input, replace(options, proofs=proofs), verifier, journal, known)
+            verifier = AfterCommitVerifier(verifier, journal.wait_written)
+        return CitationStream(run_input, replace(options, proofs=proofs), verifier, journal, known)
 
 
 def _may_start(event: AnyEvent) -> set[str]:
     """The ids one of which is that of the message that an event starts, whatever messages there are."""
-    return {started_message(event), started_message(event, lambda _: "user")}
+    return {started_message_id(event), started_message_id(event, lambda _: "user")}
 
 
 def _known(own: OwnRecord, news: tuple[AnyEvent, ...] = ()) -> LogKnowledge:
     said = own.messages.values()
     echoes = own.fingerprints - fingerprints(said) if own.fingerprints else frozenset[bytes]()
-    return LogKnowledge(own.posted, news, open_calls(said), echoes)
+    return LogKnowledge(own.posted, news, find_open_calls(said), echoes)
 
 
 def _warn_of_version(declared: str | UnsetType, whose: str) -> None:
@@ -280,8 +280,8 @@ def _warn_of_version(declared: str | UnsetType, whose: str) -> None:
 
 def _run_error(error: Exception) -> ev.RunError:
     """What a client is told of a run that failed. The log has the rest."""
-    return ev.run_error(report_error(error, _log, code="agent_failed", message="the agent failed"))
+    return ev.to_run_error(report_error(error, _log, code="agent_failed", message="the agent failed"))
 
 
-async def _nowhere(_: list[Sent]) -> None:
+async def _nowhere(_: list[OutgoingEvent]) -> None:
     """What is sent is read from the log."""

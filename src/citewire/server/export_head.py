@@ -9,11 +9,11 @@ from pathlib import Path
 from citewire.audit.heads import HeadWriter
 from citewire.audit.signing import AuditKey, key_id
 from citewire.audit.statements import SignedHead
-from citewire.channels.lease import Alone
+from citewire.channels.lease import SingleProcessLeases
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore, StoreError
 from citewire.server.audit_trail import AuditTrail
-from citewire.server.nodes import open_store, vault_of
+from citewire.server.nodes import open_store, open_configured_vault
 from citewire.server.settings import Settings
 
 __all__ = ["write_export_head"]
@@ -28,7 +28,7 @@ async def write_export_head(settings: Settings, key: AuditKey) -> SignedHead:
     heads = Path(settings.audit_heads) if settings.audit_heads else None
     async with _opened(settings) as store:
         _check_key(key, await HeadWriter(store, key).last_head())
-        return await AuditTrail(store, key, await vault_of(settings), Alone(), heads=heads).sign()
+        return await AuditTrail(store, key, await open_configured_vault(settings), SingleProcessLeases(), heads=heads).sign()
 
 
 def _check_key(key: AuditKey, last: SignedHead | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from citewire.bell import Bell
+from citewire.bell import Wakeup
 
 __all__ = ["Feed"]
 
@@ -26,19 +26,19 @@ class Feed(Generic[_T]):
     def __init__(self) -> None:
         self._last: deque[_T] = deque(maxlen=_KEPT)
         self._count = 0
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._closed = False
 
-    def tell(self, change: _T) -> None:
+    def publish(self, change: _T) -> None:
         """Something has changed."""
         self._last.append(change)
         self._count += 1
-        self._bell.ring()
+        self._bell.notify()
 
     def close(self) -> None:
         """End all who follow."""
         self._closed = True
-        self._bell.ring()
+        self._bell.notify()
 
     async def follow(self) -> AsyncGenerator[Sequence[_T] | None]:
         """The changes from now on; an empty list where there were none for a while.

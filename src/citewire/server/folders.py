@@ -12,42 +12,42 @@ from typing import IO, TypeAlias
 
 from msgspec import Struct
 
-from citewire.documents.load import LIMIT
+from citewire.documents.load import FILE_LIMIT
 
-__all__ = ["MOST_FILES", "Found", "Look", "Stamp", "look", "open_file", "stamp_of"]
+__all__ = ["MOST_FILES", "FoundFile", "FolderScan", "FileStamp", "scan_folders", "open_file", "stamp_of"]
 
 MOST_FILES = 10_000
 """The most files of one folder."""
 
-Stamp: TypeAlias = tuple[int, int, int]
+FileStamp: TypeAlias = tuple[int, int, int]
 """When a file was changed last, its size and its inode: what differs when the file does."""
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     """A file, what it is called, and its stamp; or what is wrong with it. `root` is where one looked."""
 
     path: Path
     root: Path
     name: str
-    stamp: Stamp | None = None
+    stamp: FileStamp | None = None
     problem: str | None = None
 
 
-class Look(Struct, frozen=True):
+class FolderScan(Struct, frozen=True):
     """What was found, each file once. Of the `unseen` roots, what was not found may be there all the same."""
 
-    found: tuple[Found, ...]
+    found: tuple[FoundFile, ...]
     unseen: frozenset[Path]
 
 
-def look(given: Iterable[Path]) -> Look:
+def scan_folders(given: Iterable[Path]) -> FolderScan:
     """All files at these paths, and in these folders those that are not hidden and not somewhere else."""
-    found: dict[Path, Found] = {}
+    found: dict[Path, FoundFile] = {}
     unseen: set[Path] = set()
     for root in (path.absolute() for path in given):
         for each in _files(root, lambda _, root=root: unseen.add(root)):
             found.setdefault(each.path, each)
-    return Look(tuple(found.values()), frozenset(unseen))
+    return FolderScan(tuple(found.values()), frozenset(unseen))
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -56,17 +56,17 @@ def open_file(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-def stamp_of(file: IO[bytes]) -> Stamp:
+def stamp_of(file: IO[bytes]) -> FileStamp:
     """The stamp of an open file."""
     return _stamp(os.fstat(file.fileno()))
 
 
-def _files(root: Path, failed: Callable[[OSError], object]) -> Iterator[Found]:
+def _files(root: Path, failed: Callable[[OSError], object]) -> Iterator[FoundFile]:
     try:
         info = root.stat()
     except OSError as exc:
         failed(exc)
-        yield Found(root, root, root.name, problem=f"it cannot be found: {exc.strerror}")
+        yield FoundFile(root, root, root.name, problem=f"it cannot be found: {exc.strerror}")
         return
     if not stat.S_ISDIR(info.st_mode):
         yield _file(str(root), root, root.name, info)
@@ -75,10 +75,10 @@ def _files(root: Path, failed: Callable[[OSError], object]) -> Iterator[Found]:
     yield from islice(files, MOST_FILES)
     if next(files, None):
         left_out = f"it has more than {MOST_FILES:,} files; the others are left out"
-        yield Found(root, root, root.name, problem=left_out)
+        yield FoundFile(root, root, root.name, problem=left_out)
 
 
-def _walk(root: Path, failed: Callable[[OSError], object]) -> Iterator[Found]:
+def _walk(root: Path, failed: Callable[[OSError], object]) -> Iterator[FoundFile]:
     # With texts for paths, which is several times as fast.
     home, start = Path(os.path.realpath(root)), len(os.path.join(root, ""))  # noqa: PTH118
     for folder, folders, files in os.walk(root, onerror=failed):
@@ -94,14 +94,14 @@ def _walk(root: Path, failed: Callable[[OSError], object]) -> Iterator[Found]:
                 yield _file(path, root, path[start:], info)
 
 
-def _file(given: str, root: Path, name: str, info: os.stat_result) -> Found:
+def _file(given: str, root: Path, name: str, info: os.stat_result) -> FoundFile:
     path = Path(given)
     if not stat.S_ISREG(info.st_mode):
-        return Found(path, root, name, problem="it is not a regular file")
-    if info.st_size > LIMIT:
-        return Found(path, root, name, problem=f"it has more than {LIMIT} bytes")
-    return Found(path, root, name, _stamp(info))
+        return FoundFile(path, root, name, problem="it is not a regular file")
+    if info.st_size > FILE_LIMIT:
+        return FoundFile(path, root, name, problem=f"it has more than {FILE_LIMIT} bytes")
+    return FoundFile(path, root, name, _stamp(info))
 
 
-def _stamp(info: os.stat_result) -> Stamp:
+def _stamp(info: os.stat_result) -> FileStamp:
     return info.st_mtime_ns, info.st_size, info.st_ino

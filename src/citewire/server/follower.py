@@ -18,7 +18,7 @@ from citewire import codec
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, CursorLost, Entry, Row, StoreError
 
-__all__ = ["Follower"]
+__all__ = ["ChannelFollower"]
 
 _log = logging.getLogger("citewire.server")
 _PAGE = 1000
@@ -26,7 +26,7 @@ _PAGE = 1000
 _AGAIN = 1.0
 
 
-class Follower:
+class ChannelFollower:
     """Has `apply` take in every row of a channel, once and in order, and tells when that is `done` for now.
 
     Where the log is another one, as when an older copy of the store was put back, all is to be forgotten,

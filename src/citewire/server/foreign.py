@@ -6,35 +6,35 @@ from typing import Any
 
 from msgspec import Struct
 
-from citewire.agui.records import Cited
+from citewire.agui.records import MessageCitation
 from citewire.channels.annotation import Annotation
 from citewire.channels.message import Message
-from citewire.channels.offsets import claim_of, object_of
+from citewire.channels.offsets import read_claimed_offsets, decode_json_object
 from citewire.dialects.deepcitation.entry import is_page
 from citewire.model import Pages, Source, SourceRef
 from citewire.text import Offsets
 
-__all__ = ["Foreign", "foreign_of"]
+__all__ = ["ForeignCitation", "read_foreign_citation"]
 
 # Characters of a title or an address that are looked at.
 _LONGEST = 2000
 
 
-class Foreign(Struct, frozen=True):
+class ForeignCitation(Struct, frozen=True):
     """What somebody says that a message of a thread cites: `by` is who, `annotation` the serial of where."""
 
     message_id: str
-    cited: Cited
+    cited: MessageCitation
     by: str | None
     annotation: str
 
 
-def foreign_of(annotation: Annotation, message: Message, message_id: str) -> Foreign:
+def read_foreign_citation(annotation: Annotation, message: Message, message_id: str) -> ForeignCitation:
     """The citation that an annotation makes of an answer, which goes by `message_id` in its thread.
 
     Whatever its data is, it is one; what gives nothing to look for is checked as that.
     """
-    data = object_of(annotation.data, annotation.encoding)
+    data = decode_json_object(annotation.data, annotation.encoding)
     url, title = _text(data, "url"), _text(data, "title")
     page = data.get("page")
     source = Source(
@@ -46,8 +46,8 @@ def foreign_of(annotation: Annotation, message: Message, message_id: str) -> For
     locator = Pages(page, page) if type(page) is int and is_page(page) else None
     quote = next((text for name in ("snippet", "quote") if (text := _text(data, name, None))), None)
     ref = SourceRef(source.id, locator, quote)
-    cited = Cited(ref, source, claim=_claim(annotation, message))
-    return Foreign(message_id, cited, annotation.client_id, annotation.serial)
+    cited = MessageCitation(ref, source, claim=_claim(annotation, message))
+    return ForeignCitation(message_id, cited, annotation.client_id, annotation.serial)
 
 
 def _text(data: dict[str, Any], name: str, most: int | None = _LONGEST) -> str | None:
@@ -57,7 +57,7 @@ def _text(data: dict[str, Any], name: str, most: int | None = _LONGEST) -> str |
 
 def _claim(annotation: Annotation, message: Message) -> str:
     """The words that the citation is about, where its offsets are within the message."""
-    claim, text = claim_of(annotation.type, annotation.data, annotation.encoding), message.text
+    claim, text = read_claimed_offsets(annotation.type, annotation.data, annotation.encoding), message.text
     if text is None or claim is None or claim.start is None or claim.end is None or claim.unit is None:
         return ""
     span = Offsets(text).span(claim.start, claim.end, claim.unit)

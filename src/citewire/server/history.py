@@ -14,20 +14,20 @@ from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.echoes import fingerprints
 from citewire.agui.events import Json
-from citewire.agui.posted import id_of, is_posted, mark_posted, posted_in, role_of, started_message
-from citewire.agui.settling import settling_patches
+from citewire.agui.posted import id_of, is_posted, mark_posted, find_posted_ids, role_of, started_message_id
+from citewire.agui.settling import unfinished_message_patches
 from citewire.agui.state import CITATIONS
 from citewire.agui.thread import Thread
 from citewire.channels.store import Cursor, Row, Store
 from citewire.dialects.base import is_object
 from citewire.errors import InputError
-from citewire.patch import PatchError, apply
-from citewire.server.authority import OwnRecord, accept_input, own_lists, withdraw
-from citewire.server.http import read
-from citewire.server.journal import Over, Started
-from citewire.server.reviews import Looks, with_reviews
+from citewire.patch import PatchError, apply_patch
+from citewire.server.authority import OwnRecord, accept_input, keep_own_lists, withdraw_citations
+from citewire.server.http import decode_as
+from citewire.server.journal import EndedRun, StartedRun
+from citewire.server.reviews import ReviewsByCitation, add_reviews
 
-__all__ = ["History", "Past"]
+__all__ = ["ThreadHistory", "ThreadAtCursor"]
 
 _PAGE = 1000
 # Events that a thread keeps while it is folded: only what comes of them is asked for.
@@ -35,7 +35,7 @@ _KEPT = 256
 _VERDICT = b'{"type":"verdict"'
 
 
-class Past(Struct, frozen=True):
+class ThreadAtCursor(Struct, frozen=True):
     """A thread after the row at `cursor`."""
 
     cursor: Cursor
@@ -71,18 +71,18 @@ class _Fold:
     def take(self, row: Row) -> None:
         match row.kind:
             case "input":
-                self._begin(read(row.data, Started))
+                self._begin(decode_as(row.data, StartedRun))
             case "event":
                 self._apply(ev.decode(row.data))
             case "late":
                 self._patch(ev.decode(row.data))
             case "record" if not row.data.startswith(_VERDICT):
-                self._note(codec.decode_cut(row.data))
+                self._note(codec.decode_with_surrogates(row.data))
             case "review":
                 review = codec.decode(row.data)
                 self._review(review["messageId"], review["key"], review["review"])
             case "over":
-                read(row.data, Over)
+                decode_as(row.data, EndedRun)
                 self._end()
             case _:  # what is only for the record
                 pass
@@ -91,11 +91,11 @@ class _Fold:
     def own(self) -> OwnRecord:
         """What the server itself said."""
         self._remember()
-        record, lists = withdraw(self._record, self._lists, self._withdrawn)
+        record, lists = withdraw_citations(self._record, self._lists, self._withdrawn)
         prints = frozenset(self._fingerprints)
         return OwnRecord(dict(self._said), frozenset(self._posted), record, lists, prints)
 
-    def _begin(self, started: Started) -> None:
+    def _begin(self, started: StartedRun) -> None:
         accepted = accept_input(started.input, self.own(), self._key).input
         self.run_id, self.context, self.is_running = accepted.run_id, accepted.context, True
         self._posted |= {
@@ -109,7 +109,7 @@ class _Fold:
         self.thread.open_stream()
 
     def _apply(self, event: ev.AnyEvent) -> None:
-        if (name := started_message(event, self._role)) in self._posted:
+        if (name := started_message_id(event, self._role)) in self._posted:
             # The server says something under this id now; what was posted under it is no part of that.
             self._posted.discard(name)
             self.thread.set_messages(each for each in self.thread.agui.messages if id_of(each) != name)
@@ -117,7 +117,7 @@ class _Fold:
             self._remember()  # it may leave out something
         if isinstance(event, ev.MessagesSnapshot):
             event = replace(event, messages=[each for each in event.messages if not self._is_forged(each)])
-        self._posted |= posted_in(event) - self._said.keys()
+        self._posted |= find_posted_ids(event) - self._said.keys()
         self.thread.apply(event)
 
     def _is_forged(self, message: Any) -> bool:
@@ -130,8 +130,8 @@ class _Fold:
     def _end(self) -> None:
         self.is_running = False
         state = self.state
-        if patches := settling_patches(state, self._key):
-            self.thread.set_state(apply(state, patches))
+        if patches := unfinished_message_patches(state, self._key):
+            self.thread.set_state(apply_patch(state, patches))
 
     def _remember(self) -> None:
         """Note what the server has said so far, before something replaces the messages or the state."""
@@ -149,7 +149,7 @@ class _Fold:
             self._lists = (
                 self._without_posted(view.state[CITATIONS])
                 if CITATIONS in view.state
-                else own_lists(self._lists, self._record)
+                else keep_own_lists(self._lists, self._record)
             )
 
     def _without_posted(self, lists: Any) -> Any:
@@ -165,7 +165,7 @@ class _Fold:
         state = self.thread.agui.state
         if self.is_running or not (state is None or is_object(state)):
             return state
-        ours = {self._key: self._record, CITATIONS: own_lists(self._lists, self._record)}
+        ours = {self._key: self._record, CITATIONS: keep_own_lists(self._lists, self._record)}
         missing = {name: value for name, value in ours.items() if value and name not in (state or {})}
         return {**(state or {}), **missing} if missing else state
 
@@ -176,7 +176,7 @@ class _Fold:
         elif isinstance(event, ev.StateDelta):
             # One of a state that a later run has replaced may fit no longer.
             with suppress(PatchError):
-                self.thread.set_state(apply(self.state, event.delta))
+                self.thread.set_state(apply_patch(self.state, event.delta))
 
     def _note(self, record: Json) -> None:
         match record["type"]:
@@ -196,27 +196,27 @@ class _Fold:
         if review not in known:
             known.append(review)
 
-    def past(self) -> Past:
+    def past(self) -> ThreadAtCursor:
         view = self.thread.agui
         status = "running" if self.is_running else "error" if view.run_error else "idle"
         messages = [mark_posted(each) if id_of(each) in self._posted else each for each in view.messages]
-        state = with_reviews(self.state, self._key, self.reviews)
-        return Past(self.cursor, status, self.run_id, view.run_error, messages, state, self.context)
+        state = add_reviews(self.state, self._key, self.reviews)
+        return ThreadAtCursor(self.cursor, status, self.run_id, view.run_error, messages, state, self.context)
 
 
-class History:
+class ThreadHistory:
     """The threads of a store. Those that were asked for last are kept folded, and only go on."""
 
     def __init__(self, store: Store, state_key: str, most: int = 64) -> None:
         self._store, self._key, self._most = store, state_key, most
         self._folds: OrderedDict[str, _Fold] = OrderedDict()
 
-    async def at(self, channel: str, n: int | None = None) -> Past | None:
+    async def snapshot_at(self, channel: str, n: int | None = None) -> ThreadAtCursor | None:
         """The thread after row `n`, or as it is now; None where there is no thread."""
         fold = await self._folded(channel, n)
         return fold and fold.past()
 
-    async def own(self, channel: str) -> tuple[OwnRecord, Looks]:
+    async def own_record(self, channel: str) -> tuple[OwnRecord, ReviewsByCitation]:
         """What the server itself said in a thread, and the reviews on record. Nothing where there is none."""
         fold = await self._folded(channel)
         return (OwnRecord(), {}) if fold is None else (fold.own(), fold.reviews)

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import InputError
-from citewire.server.folders import Stamp
-from citewire.verification.sources import Given
+from citewire.server.folders import FileStamp
+from citewire.verification.sources import SourceContent
 
 __all__ = [
-    "CHANNEL", "LONGEST_NAME", "Cited", "Holding", "Holdings", "Origin", "Removed", "Uncited", "Version",
-    "clean", "id_of", "now", "safe_name",
+    "CHANNEL", "LONGEST_NAME", "CitedBytes", "StoredSource", "StoredSources", "Origin", "RemovedSource", "ForgottenThread", "SourceVersion",
+    "clean_name", "source_id_of", "now_iso", "safe_name",
 ]  # fmt: skip
 
 CHANNEL = "sources"
@@ -39,7 +39,7 @@ _PARTS = re.compile(r"[/\\]")
 Origin: TypeAlias = Literal["upload", "url", "folder"]
 
 
-class Holding(Struct, frozen=True, omit_defaults=True):
+class StoredSource(Struct, frozen=True, omit_defaults=True):
     """A source. Without a `sha256` its bytes could not be had, for a `reason`.
 
     Without `by` the server has added it itself.
@@ -58,20 +58,20 @@ class Holding(Struct, frozen=True, omit_defaults=True):
     also: tuple[str, ...] = ()
     given: bool = False
     root: str | None = None
-    stamp: Stamp | None = None
+    stamp: FileStamp | None = None
     reason: str | None = None
     by: Actor | None = None
 
-    def is_like(self, other: Holding) -> bool:
+    def is_same_source(self, other: StoredSource) -> bool:
         """Whether it is the same source with the same bytes, whoever added it and when."""
         return replace(self, added_at=other.added_at, by=other.by) == other
 
-    def at(self, path: Path) -> Given:
+    def at_path(self, path: Path) -> SourceContent:
         """For the engine, with its bytes in this file."""
-        return Given(path, self.name, self.url, None, (self.id, *self.also), self.content_type)
+        return SourceContent(path, self.name, self.url, None, (self.id, *self.also), self.content_type)
 
 
-class Removed(Struct, frozen=True, omit_defaults=True):
+class RemovedSource(Struct, frozen=True, omit_defaults=True):
     """A source that was taken out at a time, by somebody."""
 
     id: str
@@ -79,7 +79,7 @@ class Removed(Struct, frozen=True, omit_defaults=True):
     by: Actor | None = None
 
 
-class Version(Struct, frozen=True, rename="camel"):
+class SourceVersion(Struct, frozen=True, rename="camel"):
     """What a source was from a time on, and who made it so. One that was `removed` has no bytes."""
 
     number: int
@@ -91,14 +91,14 @@ class Version(Struct, frozen=True, rename="camel"):
     removed: bool = False
 
 
-class Cited(Struct, frozen=True):
+class CitedBytes(Struct, frozen=True):
     """Bytes that a verdict refers to."""
 
     sha256: str
     thread: str
 
 
-class Uncited(Struct, frozen=True):
+class ForgottenThread(Struct, frozen=True):
     """A thread that is forgotten."""
 
     thread: str
@@ -108,13 +108,13 @@ class Uncited(Struct, frozen=True):
 _MOST_SETS = 1000
 
 
-class Holdings:
+class StoredSources:
     """The sources by their ids; and `known`, by the sha256 of bytes, which sources had them, as they were."""
 
     def __init__(self) -> None:
-        self.sources: dict[str, Holding] = {}
-        self.known: dict[str, dict[str, Holding]] = {}
-        self.versions: dict[str, list[Version]] = {}
+        self.sources: dict[str, StoredSource] = {}
+        self.known: dict[str, dict[str, StoredSource]] = {}
+        self.versions: dict[str, list[SourceVersion]] = {}
         """All that each source ever was, by its id."""
         self._names: dict[str, str] = {}
         self._held: dict[str, set[str]] = {}
@@ -127,19 +127,19 @@ class Holdings:
         """Take in what the log says; the id of the source that it is about, if it is about one."""
         match row.kind:
             case "added":
-                return self._add(json.decode(row.data, type=Holding))
+                return self._add(json.decode(row.data, type=StoredSource))
             case "removed":
-                gone = json.decode(row.data, type=Removed)
+                gone = json.decode(row.data, type=RemovedSource)
                 self._note(gone.id, gone.at, gone.by, None, removed=True)
                 return self._remove(gone.id)
             case "cited":
-                cited = json.decode(row.data, type=Cited)
+                cited = json.decode(row.data, type=CitedBytes)
                 # One string for each: what is decoded makes new ones.
                 sha256, thread = sys.intern(cited.sha256), cited.thread
                 self._cites.setdefault(sha256, set()).add(thread)
-                self._threads[thread] = self._shared(self.cites(thread) | {sha256})
+                self._threads[thread] = self._shared(self.bytes_cited_by(thread) | {sha256})
             case "uncited":
-                thread = json.decode(row.data, type=Uncited).thread
+                thread = json.decode(row.data, type=ForgottenThread).thread
                 for sha256 in self._threads.pop(thread, ()):
                     _discard(self._cites, sha256, thread)
             case _:
@@ -156,16 +156,16 @@ class Holdings:
         """Those that refer to any bytes."""
         return list(self._threads)
 
-    def cites(self, thread: str) -> frozenset[str]:
+    def bytes_cited_by(self, thread: str) -> frozenset[str]:
         """The bytes that a thread refers to."""
         return self._threads.get(thread, frozenset())
 
-    def citing(self, source_id: str) -> dict[str, frozenset[str]]:
+    def threads_citing(self, source_id: str) -> dict[str, frozenset[str]]:
         """The threads that refer to a source, by the sha256 of what it was when they did."""
         own = (sha256 for sha256, had in self.known.items() if source_id in had)
         return {sha256: frozenset(self._cites[sha256]) for sha256 in own if sha256 in self._cites}
 
-    def version_of(self, sha256: str, name: str | None) -> tuple[Holding, Holding | None] | None:
+    def version_of(self, sha256: str, name: str | None) -> tuple[StoredSource, StoredSource | None] | None:
         """A source when it had these bytes, and what it is now, None if it was removed.
 
         Of several that had them it is one called `name`, and one that still has them, if there is any.
@@ -176,7 +176,7 @@ class Holdings:
         still = (each for each in versions if each[1] and each[1].sha256 == sha256)
         return next(still, versions[-1] if versions else None)
 
-    def holds(self, sha256: str) -> bool:
+    def has_bytes(self, sha256: str) -> bool:
         """Whether a source has these bytes."""
         return sha256 in self._held
 
@@ -193,7 +193,7 @@ class Holdings:
             name = str(path.with_name(f"{path.stem} ({number}){path.suffix}"))
         return name
 
-    def _add(self, holding: Holding) -> str:
+    def _add(self, holding: StoredSource) -> str:
         self._remove(holding.id)
         self._note(holding.id, holding.added_at, holding.by, holding)
         # Two servers may have given a name at the same time. The log says who was first.
@@ -206,11 +206,11 @@ class Holdings:
         return holding.id
 
     def _note(
-        self, source_id: str, at: str, by: Actor | None, held: Holding | None, *, removed: bool = False
+        self, source_id: str, at: str, by: Actor | None, held: StoredSource | None, *, removed: bool = False
     ) -> None:
         versions = self.versions.setdefault(source_id, [])
         sha256, size, kind = (held.sha256, held.size, held.content_type) if held else (None, 0, "")
-        versions.append(Version(len(versions) + 1, at, by, sha256, size, kind, removed))
+        versions.append(SourceVersion(len(versions) + 1, at, by, sha256, size, kind, removed))
 
     def _remove(self, source_id: str) -> str:
         if before := self.sources.pop(source_id, None):
@@ -226,18 +226,18 @@ def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
         sets.pop(key, None)
 
 
-def id_of(origin: Origin, key: str | bytes) -> str:
+def source_id_of(origin: Origin, key: str | bytes) -> str:
     """The id of a source: whoever adds the same again finds it there."""
     raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
     return hashlib.sha256(b"%b:%b" % (origin.encode(), raw)).hexdigest()[:24]
 
 
-def now() -> str:
+def now_iso() -> str:
     """The time, as records have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def clean(text: str) -> str:
+def clean_name(text: str) -> str:
     """A name without anything that does not show, such as a control character or half a character."""
     shown = "".join(char if unicodedata.category(char)[0] != "C" else " " for char in text)
     return " ".join(unicodedata.normalize("NFC", shown).split())
@@ -245,7 +245,7 @@ def clean(text: str) -> str:
 
 def safe_name(given: str) -> str:
     """The name of a file that somebody sent, without folders it claims to be in. Raises `InputError`."""
-    name = clean(_PARTS.split(given)[-1])
+    name = clean_name(_PARTS.split(given)[-1])
     if not name.strip(". "):
         raise InputError("a source needs a name", "name")
     suffix = PurePath(name).suffix[:16]

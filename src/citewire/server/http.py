@@ -32,9 +32,9 @@ from citewire.server.keys import Caller
 from citewire.verification.readers import TooManyReads
 
 __all__ = [
-    "CALLER", "CHECK_KEY", "Authenticate", "Busy", "Bytes", "Call", "Conflict", "EventStream", "Form",
-    "NoSuchMethod", "NotFound", "Operation", "Overloaded", "Page", "Picture", "answer", "openapi", "read",
-    "refusal", "routes", "slashes",
+    "CALLER", "CHECK_KEY", "Authenticate", "ServerBusy", "Bytes", "ApiCall", "Conflict", "EventStream", "MultipartForm",
+    "NoSuchMethod", "NotFound", "Operation", "ServerOverloaded", "HtmlPage", "ImageFile", "json_response", "openapi", "decode_as",
+    "error_response", "routes", "keep_escaped_slashes",
 ]  # fmt: skip
 
 CALLER = "citewire.caller"
@@ -68,13 +68,13 @@ class Conflict(CitewireError):
     code = "conflict"
 
 
-class Busy(CitewireError):
+class ServerBusy(CitewireError):
     """Too much is going on already."""
 
     code = "busy"
 
 
-class Overloaded(Busy):
+class ServerOverloaded(ServerBusy):
     """The server has no room for more of this."""
 
     code = "overloaded"
@@ -92,7 +92,7 @@ _STATUS: tuple[tuple[type[CitewireError], int], ...] = (
     (DialectError, 400),
     (TransportError, 502),
     (StoreError, 503),
-    (Busy, 503),
+    (ServerBusy, 503),
 )
 
 _ERRORS = {
@@ -120,7 +120,7 @@ class EventStream:
     media = "text/event-stream"
 
 
-class Page:
+class HtmlPage:
     """The answer of an operation that gives a page for people."""
 
     media = "text/html"
@@ -132,13 +132,13 @@ class Bytes:
     media = "application/octet-stream"
 
 
-class Form:
+class MultipartForm:
     """A form with files, as browsers send it."""
 
     media = "multipart/form-data"
 
 
-class Picture:
+class ImageFile:
     """The answer of an operation that gives an image."""
 
     media = "image/*"
@@ -159,7 +159,7 @@ class ErrorAnswer(Struct, frozen=True):
     error: ErrorBody
 
 
-class Call(Struct, frozen=True):
+class ApiCall(Struct, frozen=True):
     """A request that was read, of a caller who may make it."""
 
     caller: Caller
@@ -169,7 +169,7 @@ class Call(Struct, frozen=True):
     request: Request
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
+Handler: TypeAlias = Callable[[ApiCall], Awaitable[Any]]
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -233,7 +233,7 @@ def _route(path: str, endpoint: ASGIApp, methods: list[str]) -> Route:
     return route
 
 
-def slashes(app: ASGIApp) -> ASGIApp:
+def keep_escaped_slashes(app: ASGIApp) -> ASGIApp:
     """A slash that was written %2F is a part of a name, and parts no path."""
 
     async def through(scope: Scope, receive: Receive, send: Send) -> None:
@@ -268,7 +268,7 @@ class _Endpoint:
         except ClientDisconnect:
             return
         except Exception as exc:  # noqa: BLE001  # the root of a request: whoever asked is told
-            response = refusal(exc)
+            response = error_response(exc)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
@@ -281,26 +281,26 @@ class _Endpoint:
         body = await _read_body(request, operation.body, is_session=caller.is_session)
         if operation.needs:
             caller.require(operation.needs[0], operation.resource(path, body))
-        result = await operation.handle(Call(caller, path, query, body, request))
-        return cast("ASGIApp", result) if callable(result) else answer(result)
+        result = await operation.handle(ApiCall(caller, path, query, body, request))
+        return cast("ASGIApp", result) if callable(result) else json_response(result)
 
 
-def answer(value: Any, status: int = 200) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """A value as JSON; None is no content."""
     if value is None:
         return Response(status_code=204)
     return Response(codec.encode(value), status, media_type="application/json")
 
 
-def refusal(error: Exception) -> Response:
+def error_response(error: Exception) -> Response:
     """An error as what the caller is told. What nobody expected is logged, and told without details."""
     known = (status for kind, status in _STATUS if isinstance(error, kind))
     status = getattr(error, "status", None) or next(known, 500)
     if status == 500 or not isinstance(error, CitewireError):
-        return answer(ErrorAnswer(_body(report_unexpected(error, _log))), 500)
+        return json_response(ErrorAnswer(_body(report_unexpected(error, _log))), 500)
     where = f"{error.path}: " if isinstance(error, InputError) and error.path != "$" else ""
     report = report_detail(error.detail, _log, code=error.code, message=where + error.message)
-    response = answer(ErrorAnswer(_body(report)), status)
+    response = json_response(ErrorAnswer(_body(report)), status)
     if status == 401:
         response.headers["www-authenticate"] = 'Bearer realm="citewire"'
     if isinstance(error, StoreError):
@@ -345,10 +345,10 @@ async def _read_body(request: Request, kind: type[Any] | None, *, is_session: bo
     content = request.headers.get("content-type", unsaid).partition(";")[0].strip().lower()
     if content != "application/json":
         raise InputError("the body is to be application/json")
-    return read(await request.body(), kind)
+    return decode_as(await request.body(), kind)
 
 
-def read(data: bytes, kind: type[Any]) -> Any:
+def decode_as(data: bytes, kind: type[Any]) -> Any:
     """The JSON in `data` as a value of that kind. Raises `InputError`."""
     value = codec.decode(data)
     try:
@@ -392,7 +392,7 @@ def _described(operation: Operation, refs: Mapping[Any, Any]) -> dict[str, Any]:
     errors = {*always, *operation.errors, *((404,) if "{" in operation.path else ())}
     answers: dict[str, Any] = {str(status): _error(status, refs) for status in sorted(errors)}
     for status in operation.errors if operation.shows_errors else ():
-        answers[str(status)] = {"description": _ERRORS[status], **_content((Page,), refs)}
+        answers[str(status)] = {"description": _ERRORS[status], **_content((HtmlPage,), refs)}
     content = _content((operation.gives, *operation.also), refs) if operation.gives else {}
     if operation.redirects:
         answers["303"] = {"description": "done; `location` has a page"}

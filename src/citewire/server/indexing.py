@@ -10,11 +10,11 @@ from functools import partial
 from msgspec import Struct
 
 from citewire.error_reports import report_error
-from citewire.librarian import Index
+from citewire.librarian import PassageIndex
 from citewire.verification.engine import Engine
-from citewire.verification.reading import Reading
+from citewire.verification.reading import SourceReading
 
-__all__ = ["Indexing"]
+__all__ = ["IndexQueue"]
 
 _log = logging.getLogger("citewire.sources")
 
@@ -23,18 +23,18 @@ class _Job(Struct, frozen=True):
     """A source that was read, and who is told what became of it; without one, a source that is gone."""
 
     source_id: str
-    reading: Reading | None = None
+    reading: SourceReading | None = None
     done: Callable[[str | None], object] = lambda _: None
 
 
-class Indexing:
+class IndexQueue:
     """What is asked of it is done in that order, so that what was removed stays out."""
 
-    def __init__(self, index: Index, engine: Engine) -> None:
+    def __init__(self, index: PassageIndex, engine: Engine) -> None:
         self._index, self._engine = index, engine
         self._jobs: asyncio.Queue[_Job | None] = asyncio.Queue()
 
-    def add(self, source_id: str, reading: Reading, done: Callable[[str | None], object]) -> None:
+    def add(self, source_id: str, reading: SourceReading, done: Callable[[str | None], object]) -> None:
         """Take in a source that was read. `done` is told of a problem, or of None."""
         self._jobs.put_nowait(_Job(source_id, reading, done))
 
@@ -50,7 +50,7 @@ class Indexing:
 
     async def run(self, known: Collection[str]) -> None:
         """Forget all but the known ones, then do what is asked until it is stopped."""
-        for source_id in await asyncio.to_thread(self._index.sources) - {*known}:
+        for source_id in await asyncio.to_thread(self._index.source_ids) - {*known}:
             self.remove(source_id)
         while job := await self._jobs.get():
             problem = None
@@ -63,7 +63,7 @@ class Indexing:
     def _do(self, job: _Job) -> None:
         if job.reading is None:
             self._index.remove(job.source_id)
-        elif document := self._engine.document(job.reading, boxes=False):
+        elif document := self._engine.get_document(job.reading, boxes=False):
             self._index.add(job.source_id, document)
         else:
             raise LookupError("what was read is not in the cache any more")

@@ -24,22 +24,22 @@ from msgspec import Struct, to_builtins
 
 from citewire import codec
 from citewire.agui import events as ev
-from citewire.agui.events import AnyEvent, Event, Malformed, RunInput, Unknown
-from citewire.agui.ledger import CitationSeen, Record, ReviewGiven, VerdictReached
+from citewire.agui.events import AnyEvent, Event, MalformedEvent, RunInput, UnknownEvent
+from citewire.agui.ledger import CitationSeen, AuditRecord, ReviewGiven, VerdictReached
 from citewire.channels.hub import Hub
 from citewire.channels.store import Entry, Row, StoreError
 from citewire.errors import CitewireError, InputError
-from citewire.server.authority import Ignored
+from citewire.server.authority import IgnoredPart
 
 __all__ = [
     "TERMINAL",
-    "Journal",
-    "Over",
-    "Started",
+    "RunJournal",
+    "EndedRun",
+    "StartedRun",
     "annotation_id",
     "channel_of",
-    "frame",
-    "framed",
+    "encode_frame",
+    "encode_frames",
     "input_id",
     "proof_id",
     "thread_of",
@@ -53,19 +53,19 @@ _AHEAD = 256
 _SOON, _LATER = 0.1, 1.0
 # The address of a proof, in the verdict that it proves.
 _PROOF = re.compile(rb'"proof":"[^"]*/proofs/[\w-]+\.([0-9a-f]{32})')
-_RECORDS: dict[type[Record], str] = {
+_RECORDS: dict[type[AuditRecord], str] = {
     CitationSeen: "citation",
     ReviewGiven: "review",
     VerdictReached: "verdict",
 }
 TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
-_EVENTS = Event | Unknown | Malformed
+_EVENTS = Event | UnknownEvent | MalformedEvent
 
-Reached: TypeAlias = Callable[[Sequence[VerdictReached]], Awaitable[None]]
+OnVerdicts: TypeAlias = Callable[[Sequence[VerdictReached]], Awaitable[None]]
 Outcome = Literal["finished", "failed", "stopped", "abandoned", "superseded", "interrupted", "timed_out"]
 
 
-class Started(Struct, frozen=True, rename="camel"):
+class StartedRun(Struct, frozen=True, rename="camel"):
     """A run that was asked for, and by whom.
 
     `input` is what counts of what was posted; `ignored` says where the client posted something else than the
@@ -75,10 +75,10 @@ class Started(Struct, frozen=True, rename="camel"):
     input: RunInput
     key: str | None = None
     client_id: str | None = None
-    ignored: tuple[Ignored, ...] = ()
+    ignored: tuple[IgnoredPart, ...] = ()
 
 
-class Over(Struct, frozen=True, rename="camel"):
+class EndedRun(Struct, frozen=True, rename="camel"):
     """A run that has ended, and how."""
 
     run_id: str
@@ -120,7 +120,7 @@ def annotation_id(serial: str) -> str:
     return f"annotation:{serial}"
 
 
-class Journal:
+class RunJournal:
     """A `RunSink` that writes one run into the log of its thread.
 
     What comes while something is being written is written together after it, so that a run waits for the log
@@ -134,7 +134,7 @@ class Journal:
         self,
         hub: Hub,
         channel: str,
-        reached: Reached,
+        reached: OnVerdicts,
         kept: Callable[[], None] = lambda: None,
         *,
         goes_on: bool = False,
@@ -157,7 +157,7 @@ class Journal:
     async def __aexit__(self, *_: object) -> None:
         await self._written()
 
-    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | Record]) -> None:
+    async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | AuditRecord]) -> None:
         """See `RunSink`: whoever reads the log gets them once they are kept. Raises also for those before."""
         del thread_id, run_id
         if self._is_closed:
@@ -196,7 +196,7 @@ class Journal:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LATER)
 
-    async def settled(self) -> None:
+    async def wait_written(self) -> None:
         """Wait until all that was put is kept, or it is known that it cannot be."""
         if self._writing:
             await asyncio.wait([self._writing])
@@ -219,11 +219,11 @@ class Journal:
         self.is_ended = True
         told = () if self.is_over else [*map(self._entry, events)]
         entries = [entry for entry in told if entry is not None]
-        entries.append(self._numbered("over", codec.encode(Over(run_id, outcome))))
+        entries.append(self._numbered("over", codec.encode(EndedRun(run_id, outcome))))
         await self._append(entries)
         self._kept()
 
-    def _entry(self, item: AnyEvent | Record) -> Entry | None:
+    def _entry(self, item: AnyEvent | AuditRecord) -> Entry | None:
         if not isinstance(item, _EVENTS):
             return self._record(item)
         if isinstance(item, ev.RunStarted):
@@ -237,7 +237,7 @@ class Journal:
             return None
         return self._numbered(self._kind, ev.encode(item))
 
-    def _record(self, record: Record) -> Entry:
+    def _record(self, record: AuditRecord) -> Entry:
         name = _RECORDS[type(record)]
         data = ev.write_json({"type": name, **to_builtins(record)})
         entry = self._numbered("record", data)
@@ -251,11 +251,11 @@ class Journal:
         return Entry(f"{self._attempt}.{self._count}", kind, data)
 
 
-def frame(row: Row) -> bytes:
+def encode_frame(row: Row) -> bytes:
     """An event of the log as a frame of a stream, under the cursor with which to go on after it."""
     return b"id: %b\ndata: %b\n\n" % (str(row.cursor).encode(), row.data)
 
 
-def framed(rows: Sequence[Row]) -> bytes:
+def encode_frames(rows: Sequence[Row]) -> bytes:
     """The events among the rows, as frames."""
-    return b"".join(frame(row) for row in rows if row.kind == "event")
+    return b"".join(encode_frame(row) for row in rows if row.kind == "event")

@@ -8,36 +8,36 @@ from hashlib import sha256
 from pathlib import Path
 
 from citewire.audit.findings import Findings
-from citewire.audit.record import chain_of, rows_of
+from citewire.audit.record import read_chain, read_rows
 from citewire.audit.statements import ApiKey
 from citewire.channels.store import Log
 from citewire.server.audit_trail import api_key_of
 from citewire.server.blobs import Blobs
-from citewire.server.holdings import CHANNEL, Holdings
+from citewire.server.holdings import CHANNEL, StoredSources
 from citewire.server.keys import read_keys
-from citewire.server.nodes import vault_of
+from citewire.server.nodes import open_configured_vault
 from citewire.server.settings import Settings
 
-__all__ = ["check_bytes", "check_keys"]
+__all__ = ["check_source_bytes", "check_api_keys"]
 
 _PIECE = 1 << 20
 
 
-async def check_bytes(log: Log, settings: Settings, findings: Findings) -> None:
+async def check_source_bytes(log: Log, settings: Settings, findings: Findings) -> None:
     """Hash the bytes of every source that somebody needs, and compare that with what the log says."""
-    holdings, chain = Holdings(), await chain_of(log, CHANNEL)
+    holdings, chain = StoredSources(), await read_chain(log, CHANNEL)
     if chain is None:
         return
-    async for row in rows_of(log, chain):
+    async for row in read_rows(log, chain):
         holdings.apply(row)
     for digest, sources in holdings.known.items():
         if holdings.needs(digest):
             name = next(iter(sources.values())).name
             found = await _digest(_pieces(settings, digest))
             if found is None:
-                findings.broken(f"source {name}", f"its bytes {digest[:16]}… are gone")
+                findings.add_break(f"source {name}", f"its bytes {digest[:16]}… are gone")
             elif found != digest:
-                findings.broken(f"source {name}", f"its bytes are not {digest[:16]}…, as were added")
+                findings.add_break(f"source {name}", f"its bytes are not {digest[:16]}…, as were added")
 
 
 async def _digest(pieces: AsyncIterator[bytes]) -> str | None:
@@ -64,32 +64,32 @@ async def _pieces(settings: Settings, digest: str) -> AsyncIterator[bytes]:
 
 
 async def _database_pieces(dsn: str, digest: str) -> AsyncIterator[bytes]:
-    from citewire.channels.database import connect, failures  # noqa: PLC0415  # needs the extra `postgres`
+    from citewire.channels.database import connect, translate_errors  # noqa: PLC0415  # needs the extra `postgres`
 
     db = await connect(dsn)
     try:
-        with failures("read"):
+        with translate_errors("read"):
             named = "FROM citewire.{} WHERE room = 'sources' AND sha256 = $1"
             if not await db.fetchval(f"SELECT count(*) {named.format('blob')}", digest):
                 return
             count = await db.fetchval(f"SELECT count(*) {named.format('blob_part')}", digest)
         yield b""
         for part in range(count):
-            with failures("read"):
+            with translate_errors("read"):
                 sql = f"SELECT data {named.format('blob_part')} AND part = $2"
                 yield await db.fetchval(sql, digest, part) or b""
     finally:
         db.terminate()
 
 
-async def check_keys(settings: Settings, recorded: Mapping[str, ApiKey], findings: Findings) -> None:
+async def check_api_keys(settings: Settings, recorded: Mapping[str, ApiKey], findings: Findings) -> None:
     """Compare the API keys with what the audit log says of them."""
-    rows = await asyncio.to_thread(read_keys, await vault_of(settings))
+    rows = await asyncio.to_thread(read_keys, await open_configured_vault(settings))
     kept = {row.name: api_key_of(row) for row in rows}
     for name, key in recorded.items():
         if name not in kept:
-            findings.broken(f"key {name}", "the audit log has it, and it is gone")
+            findings.add_break(f"key {name}", "the audit log has it, and it is gone")
         elif not key.may_become(kept[name]):
-            findings.broken(f"key {name}", "it is not what the audit log says")
+            findings.add_break(f"key {name}", "it is not what the audit log says")
     for name in sorted(kept.keys() - recorded.keys()):
-        findings.note(f"the key {name} is not in the audit log yet")
+        findings.add_note(f"the key {name} is not in the audit log yet")

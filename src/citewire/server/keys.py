@@ -31,9 +31,9 @@ from citewire.server.capability import FULL, Capability
 from citewire.server.origins import is_loopback
 from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials
 from citewire.server.secret import Secret
-from citewire.server.vault import Files, KeyringError, Mark, Vault
+from citewire.server.vault import FileVault, KeyringError, VaultVersion, Vault
 
-__all__ = ["Caller", "Holder", "Key", "Keyring", "NoKeys", "check_binding", "has_none", "read_keys"]
+__all__ = ["Caller", "KeyGrant", "Key", "Keyring", "NoKeys", "check_binding", "has_no_keys", "read_keys"]
 
 LONGEST_TOKEN = 24 * 3600
 
@@ -91,7 +91,7 @@ class Key(Struct, frozen=True, omit_defaults=True):
     revoked_by: Actor | None = None
 
 
-class _Known(NamedTuple):
+class _LoadedKey(NamedTuple):
     """A key as it is in memory. `issuing` signs the tokens that the server itself gives out for it."""
 
     capability: Capability
@@ -103,7 +103,7 @@ class _Known(NamedTuple):
         return "_Known(…)"
 
 
-class Holder(NamedTuple):
+class KeyGrant(NamedTuple):
     """What a key may do, and a mark that no other key has, also not one of the same name elsewhere."""
 
     capability: Capability
@@ -121,16 +121,16 @@ class Keyring:
         longest_token: float = LONGEST_TOKEN,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        vault = self.vault = Files(kept) if isinstance(kept, Path) else kept
-        self._secret = Secret.kept_in(vault) if secret is None else Secret(secret)
+        vault = self.vault = FileVault(kept) if isinstance(kept, Path) else kept
+        self._secret = Secret.from_vault(vault) if secret is None else Secret(secret)
         self._longest, self._clock = longest_token, clock
-        self._seen: tuple[Mark, Mapping[str, _Known]] = (None, {})
+        self._seen: tuple[VaultVersion, Mapping[str, _LoadedKey]] = (None, {})
         # What no caller can be, so that an unknown name takes as long as a wrong secret.
         nothing = secrets.token_urlsafe(32)
-        self._nobody = _Known(Capability(), _hash(nothing), nothing, nothing)
+        self._nobody = _LoadedKey(Capability(), _hash(nothing), nothing, nothing)
 
     @classmethod
-    def kept_in(cls, vault: Vault) -> Keyring:
+    def from_vault(cls, vault: Vault) -> Keyring:
         """The keys of a vault, with the secret of the environment (`CITEWIRE_SECRET`) if it has one."""
         return cls(vault, secret=os.environ.get("CITEWIRE_SECRET") or None)
 
@@ -139,17 +139,17 @@ class Keyring:
         name = f"citewire.{secrets.token_hex(4)}" if name is None else name
         if not _NAME.fullmatch(name):
             raise KeyringError("a key is named app.key, in letters, digits, - and _")
-        with self.vault.alone():
+        with self.vault.lock():
             return self._add(name, capability, by)
 
-    def development(self) -> str | None:
+    def create_development_key(self) -> str | None:
         """A key that may do everything, if there is no key yet; else None."""
-        with self.vault.alone():
+        with self.vault.lock():
             return None if self.has_keys() else self._add(f"citewire.{secrets.token_hex(4)}", FULL, SERVER)
 
     def revoke(self, name: str, by: Actor = SERVER) -> None:
         """From now on the key, and every token signed with it, is refused."""
-        with self.vault.alone():
+        with self.vault.lock():
             keys = {key.name: key for key in self.rows()}
             if name not in keys:
                 raise KeyringError(f"there is no key {name!r}")
@@ -167,15 +167,15 @@ class Keyring:
 
     def check_key(self, name: str) -> None:
         """Raises `BadCredentials` unless there is a key of this name that is not revoked."""
-        self.holder(name)
+        self.grant_of(name)
 
-    def holder(self, name: str) -> Holder:
+    def grant_of(self, name: str) -> KeyGrant:
         """What there is to know of a key that is not revoked, without its secret. Raises `BadCredentials`."""
         if (known := self._known().get(name)) is None:
             raise BadCredentials
-        return Holder(known.capability, known.hash[:_MARK])
+        return KeyGrant(known.capability, known.hash[:_MARK])
 
-    def widest(self) -> str:
+    def widest_key(self) -> str:
         """The oldest key that may do everything, else the oldest. Raises `KeyringError` if there is none."""
         known = self._known()
         if not known:
@@ -194,7 +194,7 @@ class Keyring:
             raise NoCredentials
         return self._by_key(text) if ":" in text else self._by_token(text)
 
-    def signer(self, name: str, text: bytes, mac: str) -> Caller:
+    def caller_by_signature(self, name: str, text: bytes, mac: str) -> Caller:
         """Who signed `text` with the secret of this key, as Ably's clients sign requests for a token.
 
         Raises `BadCredentials`.
@@ -205,7 +205,7 @@ class Keyring:
             raise BadCredentials
         return Caller(name, known.capability, "*")
 
-    def token(self, key: str, capability: Capability, seconds: float, client_id: str | None = None) -> str:
+    def issue_token(self, key: str, capability: Capability, seconds: float, client_id: str | None = None) -> str:
         """A token of the key, issued by the server, for what of `capability` the key has.
 
         It is signed with a secret that the holder of the key does not have, so that it can be told from the
@@ -267,22 +267,22 @@ class Keyring:
     def _write(self, *keys: Key) -> None:
         self.vault.write(_KEYS, codec.pretty(keys).encode() + b"\n")
 
-    def _known(self) -> Mapping[str, _Known]:
+    def _known(self) -> Mapping[str, _LoadedKey]:
         """The keys that are not revoked, read again whenever others were written."""
-        mark = self.vault.mark(_KEYS)
+        mark = self.vault.version(_KEYS)
         if self._seen[0] != mark:
             self._seen = (mark, {key.name: self._intact(key) for key in self.rows() if key.revoked is None})
         return self._seen[1]
 
-    def _intact(self, key: Key) -> _Known:
+    def _intact(self, key: Key) -> _LoadedKey:
         secret = self._secret_of(key)
         if _hash(secret) != key.hash:
             raise KeyringError(
-                f"the key {key.name} in {self.vault.where(_KEYS)} was changed there, or made with another "
+                f"the key {key.name} in {self.vault.location(_KEYS)} was changed there, or made with another "
                 "secret of the server; put that back, or revoke the key"
             )
         issuing = self._secret.derive("issued token", secret.encode())
-        return _Known(Capability.of(key.capability), key.hash, secret, issuing)
+        return _LoadedKey(Capability.of(key.capability), key.hash, secret, issuing)
 
     def _secret_of(self, key: Key) -> str:
         row = [key.name, key.capability, key.created, key.salt]
@@ -296,12 +296,12 @@ def read_keys(vault: Vault) -> tuple[Key, ...]:
     try:
         return msgspec.convert(codec.decode(data), tuple[Key, ...])
     except (InputError, msgspec.ValidationError) as exc:
-        raise KeyringError(f"{vault.where(_KEYS)} is damaged: {exc}") from exc
+        raise KeyringError(f"{vault.location(_KEYS)} is damaged: {exc}") from exc
 
 
-def has_none(vault: Vault) -> bool:
+def has_no_keys(vault: Vault) -> bool:
     """Whether a vault never had a key: to look at it must not make a secret there."""
-    return vault.mark(_KEYS) is None
+    return vault.version(_KEYS) is None
 
 
 def check_binding(host: str, keyring: Keyring) -> None:

@@ -11,27 +11,27 @@ from msgspec.structs import replace
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
-from citewire.agui.posted import id_of, is_posted, role_of, started_message
-from citewire.agui.protocol import Gate, ProtocolError
-from citewire.agui.shapes import sendable
+from citewire.agui.posted import id_of, is_posted, role_of, started_message_id
+from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
+from citewire.agui.shapes import filter_sendable
 from citewire.agui.state import CITATIONS, INITIAL_DEEPCITATION_STATE
 from citewire.channels.store import Cursor, Row, Store
 from citewire.dialects.base import is_object
-from citewire.server.asks import asked
-from citewire.server.http import read
-from citewire.server.journal import TERMINAL, Started
+from citewire.server.asks import read_request
+from citewire.server.http import decode_as
+from citewire.server.journal import TERMINAL, StartedRun
 
-__all__ = ["Left", "before", "how_left", "is_unfinished", "rows_after"]
+__all__ = ["UnfinishedRun", "cursor_before", "find_unfinished_run", "has_unfinished_run", "read_rows_after"]
 
 _PAGE = 1000
 # Rows that are looked at from the end to know how a thread was left.
 _BACK = 64
 
 
-class Left(Struct, frozen=True):
+class UnfinishedRun(Struct, frozen=True):
     """A run that has no end. It lies between `after` and `end`; it `was_stopped` if that was asked for."""
 
-    started: Started
+    started: StartedRun
     after: Cursor
     end: Cursor
     sent: list[AnyEvent]
@@ -42,7 +42,7 @@ class Left(Struct, frozen=True):
         """Whether its last event told of its end, which only was not written down."""
         return bool(self.sent) and self.sent[-1].type in TERMINAL
 
-    def restarted(self) -> Started:
+    def restarted(self) -> StartedRun:
         """What the run starts with when the agent is asked again.
 
         The input without posted messages whose ids the agent has taken for its own: they were withdrawn, and
@@ -50,34 +50,34 @@ class Left(Struct, frozen=True):
         """
         return replace(self.started, input=_without_taken(self.started.input, self.sent))
 
-    def anew(self, state_key: str) -> list[AnyEvent] | None:
+    def restart_events(self, state_key: str) -> list[AnyEvent] | None:
         """What a client that was sent this has to be told before it can take the run from its start again."""
         return _anew(self.restarted().input, self.sent, state_key) if self.sent else None
 
 
-async def how_left(store: Store, channel: str) -> Left | None:
+async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | None:
     """The run of a thread that has no end; None where all have."""
     rows = await _since(store, channel, {"input", "over"})
     if not rows or rows[0].kind == "over":
         return None
-    started: Started = read(rows[0].data, Started)
-    asks = [asked(row) for row in rows if row.kind == "ask"]
-    return Left(
+    started: StartedRun = decode_as(rows[0].data, StartedRun)
+    asks = [read_request(row) for row in rows if row.kind == "ask"]
+    return UnfinishedRun(
         started,
-        before(rows[0]),
+        cursor_before(rows[0]),
         rows[-1].cursor,
         [ev.decode(row.data) for row in rows if row.kind == "event"],
         any(ask.what == "stopped" and ask.run_id == started.input.run_id for ask in asks),
     )
 
 
-async def is_unfinished(store: Store, channel: str) -> bool:
+async def has_unfinished_run(store: Store, channel: str) -> bool:
     """Whether a run of a thread has no end, without all that was said in it."""
     rows = await _since(store, channel, {"input", "event", "over"})
     return bool(rows) and rows[0].kind != "over"
 
 
-async def rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:
+async def read_rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:
     """All rows that are there by now."""
     while rows := await store.read(channel, after, _PAGE):
         for row in rows:
@@ -85,7 +85,7 @@ async def rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerato
         after = rows[-1].cursor
 
 
-def before(row: Row) -> Cursor:
+def cursor_before(row: Row) -> Cursor:
     """The cursor after which this row comes."""
     return Cursor(row.epoch, row.n - 1)
 
@@ -98,7 +98,7 @@ async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
     back = _BACK
     while True:
         start = max(0, head.n - back)
-        rows = [row async for row in rows_after(store, channel, Cursor(head.epoch, start))]
+        rows = [row async for row in read_rows_after(store, channel, Cursor(head.epoch, start))]
         for at in range(len(rows) - 1, -1, -1):
             if rows[at].kind in kinds:
                 return rows[at:]
@@ -110,7 +110,7 @@ async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
 def _without_taken(run_input: RunInput, sent: list[AnyEvent]) -> RunInput:
     """The input without messages that a client posted under the ids of messages that were started since."""
     roles = {id_of(each): role_of(each) for each in run_input.messages}
-    started = {started_message(event, roles.get) for event in sent}
+    started = {started_message_id(event, roles.get) for event in sent}
     taken = {
         id_of(each)
         for each in run_input.messages
@@ -126,11 +126,11 @@ def _without_taken(run_input: RunInput, sent: list[AnyEvent]) -> RunInput:
 
 
 def _anew(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[AnyEvent]:
-    gate = Gate()
+    gate = ProtocolEnforcer()
     with suppress(ProtocolError):
         for event in sent:
             deque(gate.admit(event), maxlen=0)
     state = run_input.state
     if is_object(state):  # what the first attempt put on record does not count any more
         state = {state_key: INITIAL_DEEPCITATION_STATE, **state}
-    return [*gate.closings(), ev.MessagesSnapshot(sendable(run_input.messages)), ev.StateSnapshot(state)]
+    return [*gate.closing_events(), ev.MessagesSnapshot(filter_sendable(run_input.messages)), ev.StateSnapshot(state)]

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire import codec
 from citewire.server.settings import Settings
-from citewire.verification.lanes import ACCOUNT
+from citewire.verification.lanes import CURRENT_ACCOUNT
 
-__all__ = ["BUSY", "LARGE_HEAD", "Buckets", "Limits", "Refusal", "address"]
+__all__ = ["BUSY", "LARGE_HEAD", "TokenBuckets", "RequestLimits", "Refusal", "client_address"]
 
 # Bytes per second. A body that comes slower than this takes longer than its deadline.
 _SLOWEST = 16 << 10
@@ -73,7 +73,7 @@ def _too_large(limit: int) -> Refusal:
     return Refusal(413, "too_large", f"the body of the request is larger than {limit} bytes")
 
 
-def address(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
     """Where a request comes from. Of IPv6, the network that one customer is given."""
     host = (scope.get("client") or ("",))[0]
     try:
@@ -85,7 +85,7 @@ def address(scope: Scope) -> str:
     return host
 
 
-class Limits:
+class RequestLimits:
     """Middleware: refuses requests that are too many, too large or too slow, in our one error shape.
 
     `client` says on whose account a request goes; it must not believe a key that it has not checked, or
@@ -98,7 +98,7 @@ class Limits:
         app: ASGIApp,
         settings: Settings,
         *,
-        client: Callable[[Scope], str] = address,
+        client: Callable[[Scope], str] = client_address,
         uploads: Collection[str] = (),
         free: Collection[str] = ("/healthz", "/readyz"),
         clock: Callable[[], float] = time.monotonic,
@@ -106,7 +106,7 @@ class Limits:
         self.app = app
         self._settings, self._client = settings, client
         self._uploads, self._free = frozenset(uploads), frozenset(free)
-        self._buckets = Buckets(settings.rate, settings.burst, clock)
+        self._buckets = TokenBuckets(settings.rate, settings.burst, clock)
         self._active: dict[str, int] = {}
         self._count = 0
 
@@ -129,7 +129,7 @@ class Limits:
         self._count += 1
         self._active[client] = self._active.get(client, 0) + 1
         # What the request has read is on the same account.
-        ACCOUNT.set(client)
+        CURRENT_ACCOUNT.set(client)
         try:
             await self._pass_on(scope, receive, send)
         finally:
@@ -173,7 +173,7 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
-class Buckets:
+class TokenBuckets:
     """A bucket of tokens for each client, which fills at `rate` up to `burst`.
 
     Whoever finds one in it may take more than there are: the bucket then fills from below zero.

@@ -15,21 +15,21 @@ from citewire.errors import InputError
 from citewire.server.keys import Keyring
 from citewire.server.refusals import BadToken
 
-__all__ = ["Cursors", "Listed", "list_visible"]
+__all__ = ["SealedCursors", "ListPage", "list_visible"]
 
 _T = TypeVar("_T")
 # Entries that are read at once, and that one request looks at, whether its caller may see them or not.
 _BATCH, _MOST = 1000, 10_000
 
 
-class Listed(Struct, Generic[_T], frozen=True):
+class ListPage(Struct, Generic[_T], frozen=True):
     """The entries of a page, and the name after which the list goes on; None where it has ended."""
 
     items: list[_T]
     after: str | None
 
 
-class Cursors:
+class SealedCursors:
     """The cursors of one list."""
 
     def __init__(self, keyring: Keyring, name: str) -> None:
@@ -54,7 +54,7 @@ async def list_visible(
     is_visible: Callable[[_T], bool],
     after: str,
     limit: int,
-) -> Listed[_T]:
+) -> ListPage[_T]:
     """The first `limit` visible entries after a name.
 
     `read` gives so many entries with their names, in order, and fewer only at the end of the list. Where very
@@ -65,8 +65,8 @@ async def list_visible(
         entries = await read(last, _BATCH)
         found += (entry for entry in entries if is_visible(entry[1]))
         if len(found) > limit:
-            return Listed([item for _, item in found[:limit]], found[limit - 1][0])
+            return ListPage([item for _, item in found[:limit]], found[limit - 1][0])
         if len(entries) < _BATCH:
-            return Listed([item for _, item in found], None)
+            return ListPage([item for _, item in found], None)
         last, looked = entries[-1][0], looked + len(entries)
-    return Listed([item for _, item in found], last)
+    return ListPage([item for _, item in found], last)

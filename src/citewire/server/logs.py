@@ -22,11 +22,11 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire import codec
-from citewire.redaction import HIDDEN, is_secret, redact
+from citewire.redaction import HIDDEN, is_secret_name, redact
 from citewire.server.keys import Caller
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["Access", "AccessLog", "Formatter", "configure"]
+__all__ = ["AccessRecord", "AccessLog", "Formatter", "configure"]
 
 _access = logging.getLogger("citewire.access")
 _request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
@@ -79,18 +79,18 @@ class Formatter(logging.Formatter):
 
 def _clean(value: object, limit: int) -> str:
     # Without its escape sequences a text may show a name that it hid, so secrets are looked for after that.
-    return redact(for_log(value, limit))
+    return redact(one_line(value, limit))
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  what others pass may fail in any way, and the record is not lost for it
-        return f"{for_log(record.msg)} {for_log(record.args)}"
+        return f"{one_line(record.msg)} {one_line(record.args)}"
 
 
 def _field(name: str, value: object) -> Any:
-    if is_secret(name):
+    if is_secret_name(name):
         return HIDDEN
     return value if value is None or isinstance(value, bool | int | float) else _clean(value, _FIELD)
 
@@ -114,7 +114,7 @@ def _quoted(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else codec.encode(text).decode()
 
 
-class Access(Struct, frozen=True):
+class AccessRecord(Struct, frozen=True):
     """A request that is over. `route` is its template, None where none fits."""
 
     method: str
@@ -136,7 +136,7 @@ _GONE = 499
 class AccessLog:
     """Middleware, the outermost: gives each request an id, and logs it and tells `done` when it is over."""
 
-    def __init__(self, app: ASGIApp, done: Callable[[Access], None]) -> None:
+    def __init__(self, app: ASGIApp, done: Callable[[AccessRecord], None]) -> None:
         self.app = app
         self._done = done
 
@@ -146,7 +146,7 @@ class AccessLog:
             await self.app(scope, receive, send)
             return
         token = _request_id.set(_given_id(scope) or token_hex(8))
-        answer = _Answer(send, _request_id.get() or "")
+        answer = _ResponseWatch(send, _request_id.get() or "")
         began = time.monotonic()
         try:
             await self.app(scope, receive, answer.send)
@@ -159,7 +159,7 @@ class AccessLog:
             self._done(access)
             _request_id.reset(token)
 
-    def _log(self, access: Access) -> None:
+    def _log(self, access: AccessRecord) -> None:
         fields = {
             "status": access.status,
             "ms": round(access.seconds * 1000, 1),
@@ -171,7 +171,7 @@ class AccessLog:
         _access.log(level, "%s %s", access.method, access.path, extra={"fields": fields})
 
 
-class _Answer:
+class _ResponseWatch:
     """What goes out for one request."""
 
     def __init__(self, send: Send, name: str) -> None:
@@ -201,9 +201,9 @@ def _given_id(scope: Scope) -> str | None:
     return given.decode() if _ID.fullmatch(given) else None
 
 
-def _access_of(scope: Scope, answer: _Answer, seconds: float) -> Access:
+def _access_of(scope: Scope, answer: _ResponseWatch, seconds: float) -> AccessRecord:
     route, caller = scope.get("route"), scope.get("citewire.caller")
-    return Access(
+    return AccessRecord(
         scope.get("method", "WEBSOCKET"),
         _shown_path(scope),
         route.path if isinstance(route, Route | WebSocketRoute) else None,
@@ -218,5 +218,5 @@ def _access_of(scope: Scope, answer: _Answer, seconds: float) -> Access:
 def _shown_path(scope: Scope) -> str:
     """The path, with what of the query is no secret."""
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    shown = urlencode([(name, value) for name, value in query if not is_secret(name)])
+    shown = urlencode([(name, value) for name, value in query if not is_secret_name(name)])
     return scope["path"] + (f"?{shown}" if shown else "")

@@ -13,24 +13,24 @@ from starlette.responses import Response, StreamingResponse
 from citewire import __version__, codec
 from citewire.agui import events as ev
 from citewire.audit import record
-from citewire.audit.chain import export
-from citewire.audit.citation import Citation
-from citewire.audit.page import page
-from citewire.audit.sheet import sheet
+from citewire.audit.chain import export_jsonl
+from citewire.audit.citation import RecordedCitation
+from citewire.audit.page import export_html
+from citewire.audit.sheet import export_csv
 from citewire.audit.signing import AuditKey
 from citewire.audit.spool import Pieces, pieces_of, spool
 from citewire.audit.thread import AGENT, ThreadFold, date_of
-from citewire.audit.which import Which
+from citewire.audit.which import AuditFilter
 from citewire.channels.store import CursorLost, Log, Row
 from citewire.documents.document import Box
 from citewire.documents.errors import DocumentError
 from citewire.server.audit_trail import AuditTrail
 from citewire.server.catalog import Catalog
-from citewire.server.http import Call, Conflict, NotFound, Operation, Page
+from citewire.server.http import ApiCall, Conflict, NotFound, Operation, HtmlPage
 from citewire.server.journal import channel_of
-from citewire.server.proof_page import Record
+from citewire.server.proof_page import VerdictRecord
 
-__all__ = ["LookingBack"]
+__all__ = ["RecordApi"]
 
 # Threads that one request about a source looks into: each is read from its first row to its last.
 _THREADS = 20
@@ -44,7 +44,7 @@ _HARMLESS = {
 _Word = Annotated[str, Meta(max_length=2048)]
 
 
-class Step(Struct, frozen=True):
+class RecordStep(Struct, frozen=True):
     """A time of a thread: what happened, after which it was as row `n` has left it."""
 
     n: int
@@ -56,8 +56,8 @@ class ThreadRecord(Struct, frozen=True, rename="camel"):
     """What happened in a thread, step by step; its citations with all verdicts, and who looked at them."""
 
     thread_id: str
-    steps: list[Step]
-    citations: list[Citation]
+    steps: list[RecordStep]
+    citations: list[RecordedCitation]
 
 
 class Mention(Struct, frozen=True, rename="camel"):
@@ -108,7 +108,7 @@ class AuditQuery(Struct, frozen=True):
     until: _Word | None = None
 
 
-class LookingBack:
+class RecordApi:
     """The operations on what is on record. `agent` is the client id of what the agent says.
 
     `trail` signs a head for every export.
@@ -132,15 +132,15 @@ class LookingBack:
             ),
             Operation(
                 method="GET", path="/audit", query=AuditQuery, gives="application/jsonl",
-                also=("text/csv", Page), summary="The record as a file, see `citewire audit export`",
+                also=("text/csv", HtmlPage), summary="The record as a file, see `citewire audit export`",
                 handle=self.audit, needs=("export", "audit"),
             ),
         ]  # fmt: skip
 
-    async def thread(self, call: Call) -> ThreadRecord:
+    async def thread(self, call: ApiCall) -> ThreadRecord:
         """The log of a thread, for people."""
         name = call.path["thread"]
-        fold, steps = ThreadFold(name), list[Step]()
+        fold, steps = ThreadFold(name), list[RecordStep]()
         async for row in self._rows(name):
             fold.take(row)
             if (step := _step(row)) is None:
@@ -152,10 +152,10 @@ class LookingBack:
             raise NotFound("there is no such thread")
         return ThreadRecord(name, steps, [*fold.citations()])
 
-    async def source(self, call: Call) -> Mentions:
+    async def source(self, call: ApiCall) -> Mentions:
         """The verdicts that refer to a source, of threads that the caller may read."""
         source_id, after = call.path["source"], call.query.after
-        versions = self._catalog.citing(source_id)
+        versions = self._catalog.threads_citing(source_id)
         current = self._catalog.record(source_id).sha256
         names = sorted({name for threads in versions.values() for name in threads if name > after})
         names = [name for name in names if call.caller.may("read", f"thread:{name}")]
@@ -166,11 +166,11 @@ class LookingBack:
         pages = {box.page for mention in found for box in mention.boxes}
         return Mentions(found, await self._sizes(source_id, pages) if pages else [], more)
 
-    async def audit(self, call: Call) -> Response:
+    async def audit(self, call: ApiCall) -> Response:
         """The record, as it is read."""
         query: AuditQuery = call.query
         client = AGENT if query.client == self._agent else query.client
-        which = Which.of(
+        which = AuditFilter.parse(
             thread=query.thread, source=query.source, status=query.status, client=client, since=query.since,
             until=query.until,
         )  # fmt: skip
@@ -185,10 +185,10 @@ class LookingBack:
 
     async def _rows(self, thread_id: str) -> AsyncIterator[Row]:
         """The rows of a thread; none where there is none, or it goes meanwhile."""
-        chain = await record.chain_of(self._log, channel_of(thread_id))
+        chain = await record.read_chain(self._log, channel_of(thread_id))
         try:
             if chain:
-                async for row in record.rows_of(self._log, chain):
+                async for row in record.read_rows(self._log, chain):
                     yield row
         except CursorLost:
             return
@@ -197,7 +197,7 @@ class LookingBack:
         self, thread_id: str, versions: set[str], current: str | None
     ) -> AsyncIterator[Mention]:
         """The last verdicts of a thread, where they refer to one of these."""
-        last: dict[tuple[str, str], Record] = {}
+        last: dict[tuple[str, str], VerdictRecord] = {}
         async for row in self._rows(thread_id):
             if row.kind == "record" and (judged := _verdict(row)):
                 last[judged.message_id, judged.key] = judged
@@ -220,7 +220,7 @@ class LookingBack:
         ]
 
 
-def _step(row: Row) -> Step | None:
+def _step(row: Row) -> RecordStep | None:
     """What a row did that could be seen."""
     match row.kind:
         case "event" | "late":
@@ -229,25 +229,25 @@ def _step(row: Row) -> Step | None:
             what = row.kind
         case _:
             return None
-    return Step(row.n, date_of(row.tick), what)
+    return RecordStep(row.n, date_of(row.tick), what)
 
 
-def _verdict(row: Row) -> Record | None:
-    value = codec.decode_cut(row.data)
-    return msgspec.convert(value, Record) if value.get("type") == "verdict" else None
+def _verdict(row: Row) -> VerdictRecord | None:
+    value = codec.decode_with_surrogates(row.data)
+    return msgspec.convert(value, VerdictRecord) if value.get("type") == "verdict" else None
 
 
-def _csv(log: Log, which: Which, _made: str, _by: str, _key: AuditKey) -> AsyncIterator[str]:
-    return sheet(log, which)
+def _csv(log: Log, which: AuditFilter, _made: str, _by: str, _key: AuditKey) -> AsyncIterator[str]:
+    return export_csv(log, which)
 
 
-def _html(log: Log, which: Which, made: str, by: str, _key: AuditKey) -> AsyncIterator[str]:
-    return page(log, which, made, by)
+def _html(log: Log, which: AuditFilter, made: str, by: str, _key: AuditKey) -> AsyncIterator[str]:
+    return export_html(log, which, made, by)
 
 
-_Form: TypeAlias = Callable[[Log, Which, str, str, AuditKey], Pieces]
+_Form: TypeAlias = Callable[[Log, AuditFilter, str, str, AuditKey], Pieces]
 _FORMS: dict[str, tuple[str, _Form]] = {
-    "jsonl": ("application/jsonl", export),
+    "jsonl": ("application/jsonl", export_jsonl),
     "csv": ("text/csv", _csv),
     "html": ("text/html", _html),
 }

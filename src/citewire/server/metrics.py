@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from citewire.server.logs import Access
+from citewire.server.logs import AccessRecord
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -48,7 +48,7 @@ class Metrics:
         self._jobs = gauge("jobs_waiting", "Jobs that no worker has taken yet.")
         self._workers = gauge("workers_alive", "Workers that live.")
 
-    def request(self, access: Access) -> None:
+    def request(self, access: AccessRecord) -> None:
         """Count a request; one that fits no route is counted under the empty one, whatever its path."""
         method = access.method if access.method in _METHODS else "OTHER"
         route = access.route or ""

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from citewire.channels.lease import Leases
-from citewire.channels.store import ChannelStore, Log, StoreError, StoreInUse, steps_for
+from citewire.channels.store import ChannelStore, Log, StoreError, StoreInUse, load_migrations
 from citewire.server.blobs import Blobs
 from citewire.server.settings import SettingError, Settings
-from citewire.server.vault import Files, Vault
+from citewire.server.vault import FileVault, Vault
 
 if TYPE_CHECKING:
     from citewire.channels.postgres import PostgresStore
 
 _T = TypeVar("_T")
 
-__all__ = ["Home", "open_log", "open_store", "own_folder", "vault_of"]
+__all__ = ["StorageBackend", "open_log", "open_store", "lock_folder", "open_configured_vault"]
 
 # Seconds for which a server that starts waits for its database, and from one try to the next.
 _PATIENCE, _AGAIN = 10.0, 0.5
 
 
-class Home(NamedTuple):
+class StorageBackend(NamedTuple):
     """Where a server keeps what it has: the log, the bytes by their room; and who else does so."""
 
     store: ChannelStore
@@ -37,7 +37,7 @@ class Home(NamedTuple):
 
 
 @contextmanager
-def own_folder(folder: Path) -> Generator[None]:
+def lock_folder(folder: Path) -> Generator[None]:
     """Have a data folder for this process alone. Raises `StoreInUse`, and `StoreError` where it cannot be."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,25 +65,25 @@ async def open_store(dsn: str) -> PostgresStore:
 async def open_log(dsn: str) -> Log:
     """What can be read of the store at this address, and nothing is made there. Raises as `open_store`."""
     _need_extra()
-    from citewire.channels.database import Database, connect, failures, version  # noqa: PLC0415
+    from citewire.channels.database import Database, connect, translate_errors, schema_version  # noqa: PLC0415
     from citewire.channels.postgres_log import PostgresLog  # noqa: PLC0415
-    from citewire.channels.postgres_writer import Seen  # noqa: PLC0415
+    from citewire.channels.postgres_writer import SeenHeads  # noqa: PLC0415
 
     db = await connect(dsn)
     try:
-        with failures("read"):
+        with translate_errors("read"):
             is_ours = await db.fetchval("SELECT to_regclass('citewire.version')") is not None
-            if not is_ours or await version(db) != len(steps_for("postgres")):
+            if not is_ours or await schema_version(db) != len(load_migrations("postgres")):
                 raise StoreError("the database has no log of this version of citewire")
     finally:
         db.terminate()
-    return PostgresLog(await Database.open(dsn), Seen())
+    return PostgresLog(await Database.open(dsn), SeenHeads())
 
 
-async def vault_of(settings: Settings) -> Vault:
+async def open_configured_vault(settings: Settings) -> Vault:
     """Where the keys and the secret are. Raises as `open_store`, and `KeyringError`."""
     if settings.dsn is None:
-        return Files(Path(settings.data))
+        return FileVault(Path(settings.data))
     dsn = settings.dsn
     await _reach(dsn)
     from citewire.server.vault_postgres import PostgresVault  # noqa: PLC0415
@@ -94,9 +94,9 @@ async def vault_of(settings: Settings) -> Vault:
 async def _reach(dsn: str) -> None:
     """Have the tables there."""
     _need_extra()
-    from citewire.channels.database import prepare  # noqa: PLC0415
+    from citewire.channels.database import prepare_schema  # noqa: PLC0415
 
-    await _patiently(lambda: prepare(dsn))
+    await _patiently(lambda: prepare_schema(dsn))
 
 
 async def _patiently(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

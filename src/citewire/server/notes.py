@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from citewire import codec
 from citewire.agui.events import Json
-from citewire.channels.annotation import AnnotationAction, Note
-from citewire.channels.fold import VERDICTS
+from citewire.channels.annotation import AnnotationAction, AnnotationDraft
+from citewire.channels.fold import VERDICT_TYPE
 from citewire.channels.message import NAME_BYTES
 
-__all__ = ["CITATIONS", "CITEWIRE", "citation_note", "name_of", "uncited", "verdict_note", "verdicts_left"]
+__all__ = ["CITATIONS", "CITEWIRE", "make_citation_note", "name_of", "make_citation_delete", "make_verdict_note", "make_remaining_verdicts"]
 
 CITATIONS = "citations:multiple.v1"
 CITEWIRE = "citewire"
@@ -36,7 +36,7 @@ def _host(url: str) -> str:
     return (host or "").removeprefix("www.")
 
 
-def citation_note(citation: Json, key: str, claim: tuple[int, int] | None, client_id: str) -> Note:
+def make_citation_note(citation: Json, key: str, claim: tuple[int, int] | None, client_id: str) -> AnnotationDraft:
     """The annotation that tells of a citation; `claim` is what it supports, in UTF-16 units of the answer."""
     start, end = claim or (None, None)
     data = {
@@ -51,12 +51,12 @@ def citation_note(citation: Json, key: str, claim: tuple[int, int] | None, clien
     return _note(CITATIONS, name_of(citation, key), client_id, data)
 
 
-def uncited(name: str, client_id: str) -> Note:
+def make_citation_delete(name: str, client_id: str) -> AnnotationDraft:
     """What takes all citations under a name back."""
     return _note(CITATIONS, name, client_id, action=AnnotationAction.DELETE)
 
 
-def verdict_note(verification: Json, key: str, annotation: str | None) -> Note:
+def make_verdict_note(verification: Json, key: str, annotation: str | None) -> AnnotationDraft:
     """The annotation that tells of a verdict; `annotation` is the citation that it is on, if not ours."""
     said: Json = verification["citewire"]
     proof = said.get("proof")
@@ -71,19 +71,19 @@ def verdict_note(verification: Json, key: str, annotation: str | None) -> Note:
         # A signed link would not last.
         "proof": proof.partition("?")[0] if isinstance(proof, str) else None,
     }
-    return _note(VERDICTS, said["status"], CITEWIRE, data)
+    return _note(VERDICT_TYPE, said["status"], CITEWIRE, data)
 
 
-def verdicts_left(status: str, count: int) -> list[Note]:
+def make_remaining_verdicts(status: str, count: int) -> list[AnnotationDraft]:
     """What makes the verdicts under a status so many: all are taken back at once, and the rest told anew."""
-    gone = _note(VERDICTS, status, CITEWIRE, action=AnnotationAction.DELETE)
-    return [gone, _note(VERDICTS, status, CITEWIRE, count=count)] if count else [gone]
+    gone = _note(VERDICT_TYPE, status, CITEWIRE, action=AnnotationAction.DELETE)
+    return [gone, _note(VERDICT_TYPE, status, CITEWIRE, count=count)] if count else [gone]
 
 
-def _note(kind: str, name: str, client_id: str, data: Json | None = None, **more: Any) -> Note:
+def _note(kind: str, name: str, client_id: str, data: Json | None = None, **more: Any) -> AnnotationDraft:
     known = data and {field: value for field, value in data.items() if value is not None}
     sent = {"data": codec.encode(known).decode(), "encoding": "json"} if known else {}
-    return Note(message_serial="", type=kind, name=name, client_id=client_id, **sent, **more)
+    return AnnotationDraft(message_serial="", type=kind, name=name, client_id=client_id, **sent, **more)
 
 
 def _cut(text: Any) -> str | None:

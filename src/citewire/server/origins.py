@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 __all__ = [
-    "cookie_allowed", "cookie_name", "host_known", "is_loopback", "origin_allowed", "own_scheme", "port_of",
+    "cookie_allowed", "cookie_name", "is_known_host", "is_loopback", "origin_allowed", "own_scheme", "port_of",
     "session_cookie",
 ]  # fmt: skip
 
@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def host_known(host: str, names: Sequence[str]) -> bool:
+def is_known_host(host: str, names: Sequence[str]) -> bool:
     """Whether a `Host` header names this server: by an address, as localhost, or by one of its `names`.
 
     Any other name may be one that somebody made lead here (DNS rebinding), and its pages would count as ours.

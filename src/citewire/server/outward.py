@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
-from citewire.channels.fold import OURS
-from citewire.channels.mark import Mark
-from citewire.channels.message import Action, Draft
+from citewire.channels.fold import SERVER_CONNECTION_ID
+from citewire.channels.mark import ProjectionMark
+from citewire.channels.message import Action, MessageDraft
 from citewire.channels.refusal import ChannelError
 from citewire.channels.store import Cursor, Store
-from citewire.server.projection import Projection, Step
+from citewire.server.projection import Projection, ProjectionStep
 from citewire.server.tied import SERVER
 
-__all__ = ["Outward", "together"]
+__all__ = ["ThreadToChannel", "group_steps"]
 
 _log = logging.getLogger("citewire.bridge")
 _PAGE = 256
@@ -29,14 +29,14 @@ _MOST_NOTES = 200
 _IMMUTABLE = 93002
 
 
-class Outward:
+class ThreadToChannel:
     """The way from the log `channel` of a thread into the channel `ai`, where all up to `mark` is told.
 
     The log is folded up to `cursor`. After an error it has to be folded anew.
     """
 
     def __init__(
-        self, store: Store, channel: str, channels: Channels, ai: str, projection: Projection, mark: Mark
+        self, store: Store, channel: str, channels: Channels, ai: str, projection: Projection, mark: ProjectionMark
     ) -> None:
         self._store, self._channel, self._channels, self._ai = store, channel, channels, ai
         self.projection, self.mark = projection, mark
@@ -46,16 +46,16 @@ class Outward:
     async def catch_up(self) -> None:
         """Tell all that is in the log."""
         while rows := await self._store.read(self._channel, self.cursor, _PAGE):
-            steps = (step for row in rows for step in self.projection.take(row))
-            for group in together([step for step in steps if not self.mark.covers(step.mark)]):
+            steps = (step for row in rows for step in self.projection.apply_row(row))
+            for group in group_steps([step for step in steps if not self.mark.covers(step.mark)]):
                 await self._tell(group)
             self.cursor = rows[-1].cursor
 
-    async def _tell(self, steps: Sequence[Step]) -> None:
+    async def _tell(self, steps: Sequence[ProjectionStep]) -> None:
         """Take the steps. What the channel refuses it would refuse again, so it is left out."""
         mark = steps[-1].mark
         try:
-            if isinstance(steps[0].sent, Note):
+            if isinstance(steps[0].sent, AnnotationDraft):
                 await self._annotate(steps, mark)
             else:
                 await self._publish(steps, mark)
@@ -69,9 +69,9 @@ class Outward:
                 _log.warning("something cannot be told in %s: %s", self._ai, exc)
         self.mark = mark
 
-    async def _publish(self, steps: Sequence[Step], mark: Mark) -> None:
+    async def _publish(self, steps: Sequence[ProjectionStep], mark: ProjectionMark) -> None:
         """The first draft, with what the others put behind its text."""
-        drafts = [step.sent for step in steps if isinstance(step.sent, Draft)]
+        drafts = [step.sent for step in steps if isinstance(step.sent, MessageDraft)]
         draft = drafts[0]
         if len(drafts) > 1:
             texts = (each.data for each in drafts)
@@ -81,11 +81,11 @@ class Outward:
         if draft.action is Action.CREATE or draft.serial:
             await self._channels.publish(self._ai, SERVER, [draft], mark)
 
-    async def _annotate(self, steps: Sequence[Step], mark: Mark) -> None:
+    async def _annotate(self, steps: Sequence[ProjectionStep], mark: ProjectionMark) -> None:
         notes = [
             replace(step.sent, message_serial=serial)
             for step in steps
-            if isinstance(step.sent, Note) and (serial := await self._serial(step.answer))
+            if isinstance(step.sent, AnnotationDraft) and (serial := await self._serial(step.answer))
         ]
         if notes:
             await self._channels.annotate(self._ai, SERVER, notes, mark)
@@ -99,17 +99,17 @@ class Outward:
         return self._serials[answer]
 
     async def _own(self, answer: str) -> str | None:
-        serial = await self._channels.serial(self._ai, answer)
+        serial = await self._channels.serial_by_id(self._ai, answer)
         try:
             message = await self._channels.message(self._ai, serial) if serial else None
         except ChannelError:
             return None
-        return message.serial if message and message.connection_id == OURS else None
+        return message.serial if message and message.connection_id == SERVER_CONNECTION_ID else None
 
 
-def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def group_steps(steps: Sequence[ProjectionStep]) -> Iterator[list[ProjectionStep]]:
     """The steps in groups that can be taken at once: what goes behind one text, and notes."""
-    group: list[Step] = []
+    group: list[ProjectionStep] = []
     size = 0
     for step in steps:
         weight = len(step.sent.data or "") * _WIDEST
@@ -122,11 +122,11 @@ def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield group
 
 
-def _go_together(group: list[Step], step: Step) -> bool:
+def _go_together(group: list[ProjectionStep], step: ProjectionStep) -> bool:
     match group[0].sent, step.sent:
-        case Note(), Note():
+        case AnnotationDraft(), AnnotationDraft():
             return len(group) < _MOST_NOTES
-        case Draft(data=str()), Draft(action=Action.APPEND, extras=None):
+        case MessageDraft(data=str()), MessageDraft(action=Action.APPEND, extras=None):
             return group[0].answer == step.answer
         case _:
             return False

@@ -16,16 +16,16 @@ from starlette.types import ASGIApp
 from citewire import codec
 from citewire.agui.sse import PING
 from citewire.audit.thread import date_of
-from citewire.audit.which import Which
+from citewire.audit.which import AuditFilter
 from citewire.channels.store import Head
 from citewire.server.feed import Feed
-from citewire.server.http import Call, EventStream, Operation
+from citewire.server.http import ApiCall, EventStream, Operation
 from citewire.server.keys import Caller
-from citewire.server.streams import Streamed
-from citewire.server.tied import thread_in
-from citewire.server.told import PREFIX, SPACE, Answer, Filter, Place, Told
+from citewire.server.streams import EventStreamResponse
+from citewire.server.tied import thread_of_ai_channel
+from citewire.server.told import PREFIX, SPACE, AnswerSummary, AnswerFilter, IndexPosition, AnswerIndex
 
-__all__ = ["Overview"]
+__all__ = ["AnswerApi"]
 
 # Threads that one request looks into, and answers of one thread that it shows.
 _LOOKED, _SHOWN = 500, 50
@@ -64,7 +64,7 @@ class ThreadAnswers(Struct, frozen=True, rename="camel"):
 
     thread_id: str
     updated_at: str | None
-    answers: list[Answer]
+    answers: list[AnswerSummary]
     more: int
 
 
@@ -90,15 +90,15 @@ class VerdictCounts(Struct, frozen=True):
     next: str | None
 
 
-class _Look:
+class _ThreadScan:
     """What one request looks at: the threads that a caller may read, up to a number of them."""
 
-    def __init__(self, told: Told, caller: Caller, query: AnswersQuery | VerdictsQuery) -> None:
+    def __init__(self, told: AnswerIndex, caller: Caller, query: AnswersQuery | VerdictsQuery) -> None:
         self._told, self._caller, self._filter = told, caller, _filter(query)
-        self._after = Place.parse(query.cursor) if query.cursor else None
+        self._after = IndexPosition.parse(query.cursor) if query.cursor else None
         self.next: str | None = None
 
-    async def threads(self) -> AsyncIterator[tuple[str, Head, list[Answer]]]:
+    async def threads(self) -> AsyncIterator[tuple[str, Head, list[AnswerSummary]]]:
         """Those with answers that are asked for. Whoever stops goes on from `next`."""
         looked = 0
         async for thread_id, head in self._told.heads(self._after, self._filter.which.since):
@@ -107,22 +107,22 @@ class _Look:
             if not self._caller.may("read", f"thread:{thread_id}"):
                 continue
             looked += 1
-            self.next = str(Place(head.tick, head.channel))
-            if wanted := [each for each in await self._told.answers(head) if self._filter.wants(each)]:
+            self.next = str(IndexPosition(head.tick, head.channel))
+            if wanted := [each for each in await self._told.answers(head) if self._filter.matches(each)]:
                 yield thread_id, head, wanted
         self.next = None
 
 
-class Overview:
+class AnswerApi:
     """The operations on all answers."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: AnswerIndex) -> None:
         self._told, self._feed = told, Feed[str]()
 
-    def heard(self, channel: str) -> None:
+    def notify_channel_changed(self, channel: str) -> None:
         """Something happened in a channel."""
         if channel.startswith(PREFIX):
-            self._feed.tell(channel)
+            self._feed.publish(channel)
 
     def end_events(self) -> None:
         """End all who follow."""
@@ -145,19 +145,19 @@ class Overview:
             ),
         ]  # fmt: skip
 
-    async def list(self, call: Call) -> AnswerPage:
+    async def list(self, call: ApiCall) -> AnswerPage:
         """A page of the threads that the caller may read."""
-        look, found = _Look(self._told, call.caller, call.query), list[ThreadAnswers]()
+        look, found = _ThreadScan(self._told, call.caller, call.query), list[ThreadAnswers]()
         async for thread_id, head, answers in look.threads():
             found.append(_shown(thread_id, head, answers))
             if len(found) == call.query.limit:
                 break
         return AnswerPage(found, look.next)
 
-    async def verdicts(self, call: Call) -> VerdictCounts:
+    async def verdicts(self, call: ApiCall) -> VerdictCounts:
         """What a plot shows."""
         look, size = (
-            _Look(self._told, call.caller, call.query),
+            _ThreadScan(self._told, call.caller, call.query),
             _HOUR if call.query.bucket == "hour" else _DAY,
         )
         answers, verdicts = Counter[str](), dict[str, Counter[str]]()
@@ -170,35 +170,35 @@ class Overview:
             [Bucket(_begin(at), answers[at], dict(verdicts[at])) for at in sorted(answers)], look.next
         )
 
-    async def events(self, call: Call) -> ASGIApp:
+    async def events(self, call: ApiCall) -> ASGIApp:
         """What changes from now on, of what is asked for."""
-        return Streamed(self._frames(call.caller, _filter(call.query)))
+        return EventStreamResponse(self._frames(call.caller, _filter(call.query)))
 
-    async def _frames(self, caller: Caller, wanted: Filter) -> AsyncGenerator[bytes]:
+    async def _frames(self, caller: Caller, wanted: AnswerFilter) -> AsyncGenerator[bytes]:
         async for channels in self._feed.follow():
             if channels is None:
                 yield _frame("reset", {})
             elif not channels:
                 yield PING
             for channel in dict.fromkeys(channels or ()):
-                thread_id = thread_in(channel.removeprefix(SPACE))
+                thread_id = thread_of_ai_channel(channel.removeprefix(SPACE))
                 if thread_id is not None and caller.may("read", f"thread:{thread_id}"):
                     yield _frame("thread", await self._thread(thread_id, channel, wanted))
             await asyncio.sleep(_TOGETHER)
 
-    async def _thread(self, thread_id: str, channel: str, wanted: Filter) -> ThreadAnswers:
+    async def _thread(self, thread_id: str, channel: str, wanted: AnswerFilter) -> ThreadAnswers:
         if (head := await self._told.head(channel)) is None:
             return ThreadAnswers(thread_id, None, [], 0)
         answers = await self._told.answers(head)
-        return _shown(thread_id, head, [each for each in answers if wanted.wants(each)])
+        return _shown(thread_id, head, [each for each in answers if wanted.matches(each)])
 
 
-def _filter(query: AnswersQuery | VerdictsQuery) -> Filter:
-    which = Which.of(status=query.status, source=query.source, since=query.since, until=query.until)
-    return Filter(which, query.agent)
+def _filter(query: AnswersQuery | VerdictsQuery) -> AnswerFilter:
+    which = AuditFilter.parse(status=query.status, source=query.source, since=query.since, until=query.until)
+    return AnswerFilter(which, query.agent)
 
 
-def _shown(thread_id: str, head: Head, answers: list[Answer]) -> ThreadAnswers:
+def _shown(thread_id: str, head: Head, answers: list[AnswerSummary]) -> ThreadAnswers:
     return ThreadAnswers(thread_id, date_of(head.tick), answers[:_SHOWN], max(0, len(answers) - _SHOWN))
 
 

@@ -13,33 +13,33 @@ from msgspec import UNSET, Struct
 
 from citewire import codec
 from citewire.agui import events as ev
-from citewire.agui.chunks import Chunks, ProtocolError, tag_of
+from citewire.agui.chunks import ChunkExpander, ProtocolError, subagent_of
 from citewire.agui.events import Event, Json
-from citewire.agui.posted import id_of, is_posted, posted_in, started_message
+from citewire.agui.posted import id_of, is_posted, find_posted_ids, started_message_id
 from citewire.agui.records import read_record
-from citewire.channels.annotation import Note
-from citewire.channels.mark import Mark
-from citewire.channels.message import Action, Draft, Operation
+from citewire.channels.annotation import AnnotationDraft
+from citewire.channels.mark import ProjectionMark
+from citewire.channels.message import Action, MessageDraft, MessageOperation
 from citewire.channels.store import Row
 from citewire.dialects.base import is_object
-from citewire.server.claims import Text
-from citewire.server.foreign import Foreign
-from citewire.server.http import read
-from citewire.server.journal import Started
-from citewire.server.notes import CITEWIRE, citation_note, name_of, uncited, verdict_note, verdicts_left
+from citewire.server.claims import AnswerText
+from citewire.server.foreign import ForeignCitation
+from citewire.server.http import decode_as
+from citewire.server.journal import StartedRun
+from citewire.server.notes import CITEWIRE, make_citation_note, name_of, make_citation_delete, make_verdict_note, make_remaining_verdicts
 
-__all__ = ["Projection", "Step"]
+__all__ = ["Projection", "ProjectionStep"]
 
 _RESPONSE = "response"
 _NAME_BYTES = 512
 
 
-class Step(Struct, frozen=True):
+class ProjectionStep(Struct, frozen=True):
     """A draft or a note about the message `answer`; `mark` stands for it and all steps before."""
 
-    mark: Mark
+    mark: ProjectionMark
     answer: str
-    sent: Draft | Note
+    sent: MessageDraft | AnnotationDraft
 
 
 class _Citation:
@@ -62,8 +62,8 @@ class _Answer:
     def __init__(self, message_id: str, name: str, run_id: str, client_id: str) -> None:
         self.message_id, self.name = message_id, name
         self.run_id, self.client_id = run_id, client_id
-        self.editor = Operation(client_id=client_id)
-        self.text = Text()
+        self.editor = MessageOperation(client_id=client_id)
+        self.text = AnswerText()
         self.is_open = self.is_gone = False
         self.citations: dict[str, _Citation] = {}
         # Those of which the channel does not know all.
@@ -76,7 +76,7 @@ class Projection:
     def __init__(self, thread_id: str, series: str, agent: str) -> None:
         self._thread_id, self._series, self._agent = thread_id, series, agent
         self.run_id = ""
-        self._chunks = Chunks()
+        self._chunks = ChunkExpander()
         self._subagents: dict[str, str] = {}
         self._answers: dict[str, _Answer] = {}
         self._names: set[str] = set()
@@ -85,17 +85,17 @@ class Projection:
         self._earlier: set[str] = set()
         self._listed: frozenset[str] = frozenset()
         self._early: dict[str, list[Json]] = {}
-        self._steps: list[tuple[str, Draft | Note]] = []
+        self._steps: list[tuple[str, MessageDraft | AnnotationDraft]] = []
 
-    def take(self, row: Row) -> list[Step]:
+    def apply_row(self, row: Row) -> list[ProjectionStep]:
         """What the channel is to be told of a row."""
         match row.kind:
             case "event":
                 self._event(ev.decode(row.data))
             case "input":
-                self._begin(read(row.data, Started))
+                self._begin(decode_as(row.data, StartedRun))
             case "record":
-                self._record(codec.decode_cut(row.data))
+                self._record(codec.decode_with_surrogates(row.data))
             case "over":
                 for answer in self._answers.values():
                     self._end(answer)
@@ -104,7 +104,7 @@ class Projection:
         if not self._steps:
             return []
         steps, self._steps = self._steps, []
-        return [Step(Mark(self._series, row.n, at), *step) for at, step in enumerate(steps, 1)]
+        return [ProjectionStep(ProjectionMark(self._series, row.n, at), *step) for at, step in enumerate(steps, 1)]
 
     def message_id(self, name: str) -> str | None:
         """The id that the answer with the message `name` goes by in the thread; None where there is none."""
@@ -112,21 +112,21 @@ class Projection:
             return name
         return next((each.message_id for each in self._answers.values() if each.name == name), None)
 
-    def foreign(self) -> Iterator[tuple[Foreign, bool]]:
+    def foreign_citations(self) -> Iterator[tuple[ForeignCitation, bool]]:
         """The citations of others, and whether there is a verdict on each."""
         for answer in self._answers.values():
             for each in answer.citations.values():
                 cited = read_record(each.cited) if each.annotation else None
                 if cited and each.annotation:
                     yield (
-                        Foreign(answer.message_id, cited, each.by, each.annotation),
+                        ForeignCitation(answer.message_id, cited, each.by, each.annotation),
                         each.verification is not None,
                     )
 
     # --- what was said ------------------------------------------------------------------------------------
 
-    def _begin(self, started: Started) -> None:
-        self.run_id, self._chunks = started.input.run_id, Chunks()
+    def _begin(self, started: StartedRun) -> None:
+        self.run_id, self._chunks = started.input.run_id, ChunkExpander()
         self._listed = frozenset(map(id_of, started.input.messages))
         self._earlier |= self._listed - self._answers.keys()
 
@@ -134,10 +134,10 @@ class Projection:
         if not isinstance(event, Event):
             return
         try:
-            steps = self._chunks.expand(event) if self._chunks.concern(event) else [event]
+            steps = self._chunks.expand(event) if self._chunks.affects(event) else [event]
         except ProtocolError:
             return
-        self._earlier.discard(started_message(event))
+        self._earlier.discard(started_message_id(event))
         for step in steps:
             if handler := self._HANDLERS.get(type(step)):
                 handler(self, step)
@@ -147,7 +147,7 @@ class Projection:
             return
         answer = self._answers.get(event.message_id)
         if answer is None:
-            answer = self._new(event.message_id, tag_of(event))
+            answer = self._new(event.message_id, subagent_of(event))
             answer.is_open = True
             self._create(answer, "")
         elif answer.is_gone or (answer.run_id != self.run_id and answer.message_id not in self._listed):
@@ -176,7 +176,7 @@ class Projection:
     def _on_messages(self, event: ev.MessagesSnapshot) -> None:
         """The messages are replaced: answers may be new, changed, gone, or go by another id."""
         said = {id_of(each): each for each in event.messages if _is_answer(each) and not is_posted(each)}
-        self._earlier |= posted_in(event) - self._answers.keys()
+        self._earlier |= find_posted_ids(event) - self._answers.keys()
         new = {
             name: message
             for name, message in said.items()
@@ -187,7 +187,7 @@ class Projection:
         }
         for answer in [each for each in self._answers.values() if each.message_id not in said]:
             if answer.run_id == self.run_id and not (answer.is_open or answer.is_gone):
-                same = next((name for name, each in new.items() if answer.text.is_of(each["content"])), None)
+                same = next((name for name, each in new.items() if answer.text.matches(each["content"])), None)
                 if same is None:
                     answer.is_gone = True
                     self._edit(answer, Action.DELETE)
@@ -215,7 +215,7 @@ class Projection:
         self._edit(answer, Action.APPEND, "", self._extras(answer))
 
     def _replace(self, answer: _Answer, content: str) -> None:
-        if answer.is_gone or not answer.text.is_of(content):
+        if answer.is_gone or not answer.text.matches(content):
             answer.is_gone = False
             self._update(answer, content)
             self._tell(answer)
@@ -226,7 +226,7 @@ class Projection:
         self._update(answer, "")
         own = [each for each in answer.citations.values() if each.annotation is None]
         for name in dict.fromkeys(name_of(each.cited, each.key) for each in own if each.is_told):
-            self._note(answer, uncited(name, answer.client_id))
+            self._note(answer, make_citation_delete(name, answer.client_id))
         self._drop(answer, own)
         self._tell(answer)
 
@@ -238,7 +238,7 @@ class Projection:
         self._steps.append(
             (
                 answer.name,
-                Draft(
+                MessageDraft(
                     id=answer.name,
                     name=_RESPONSE,
                     data=first,
@@ -269,14 +269,14 @@ class Projection:
     def _edit(
         self, answer: _Answer, action: Action, data: str | None = None, extras: Json | None = None
     ) -> None:
-        draft = Draft(action=action, data=data, extras=extras, version=answer.editor)
+        draft = MessageDraft(action=action, data=data, extras=extras, version=answer.editor)
         self._steps.append((answer.name, draft))
 
     def _extras(self, answer: _Answer) -> Json:
         headers = {"threadId": self._thread_id, "runId": answer.run_id, "messageId": answer.message_id}
         return {"headers": {**headers, "truncated": True} if answer.text.is_cut else headers}
 
-    def _note(self, answer: _Answer, note: Note) -> None:
+    def _note(self, answer: _Answer, note: AnnotationDraft) -> None:
         self._steps.append((answer.name, note))
 
     # --- what it cites ------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Projection:
                 if not (claim or is_whole):
                     continue
                 each.is_told = True
-                self._note(answer, citation_note(each.cited, each.key, claim, answer.client_id))
+                self._note(answer, make_citation_note(each.cited, each.key, claim, answer.client_id))
             del answer.untold[each.key]
             if each.verification:
                 self._tell_verdict(answer, each, each.verification)
@@ -321,7 +321,7 @@ class Projection:
         before, citation.told = citation.told, verification["citewire"]["status"]
         if before != citation.told:
             self._tell_left(answer, [before])
-            self._note(answer, verdict_note(verification, citation.key, citation.annotation))
+            self._note(answer, make_verdict_note(verification, citation.key, citation.annotation))
 
     def _drop(self, answer: _Answer, citations: list[_Citation]) -> None:
         for each in citations:
@@ -333,7 +333,7 @@ class Projection:
         """Some verdicts are not any more what they were: those that are left are told anew."""
         for status in dict.fromkeys(filter(None, before)):
             left = sum(each.told == status for each in answer.citations.values())
-            for note in verdicts_left(status, left):
+            for note in make_remaining_verdicts(status, left):
                 self._note(answer, note)
 
     _HANDLERS: ClassVar[dict[type[Event], Callable[[Projection, Any], None]]] = {

@@ -15,10 +15,10 @@ from hashlib import sha256
 import msgspec
 
 from citewire.agui.events import write_json
-from citewire.agui.records import Links
+from citewire.agui.records import ProofUrls
 from citewire.server.keys import Keyring
-from citewire.server.refusals import BadLink, BadToken, LinkExpired, Refused, TokenExpired
-from citewire.verification.library import Checked
+from citewire.server.refusals import BadLink, BadToken, LinkExpired, AccessRefused, TokenExpired
+from citewire.verification.library import CheckResult
 
 __all__ = ["ProofLinks"]
 
@@ -44,12 +44,12 @@ class ProofLinks:
         self._lifetime = int(lifetime)
         self.part = max(1, min(self._lifetime // _PARTS, _LONGEST_PART))
 
-    def make(self, thread_id: str, message_id: str, key: str, checked: Checked) -> Links:
+    def make(self, thread_id: str, message_id: str, key: str, checked: CheckResult) -> ProofUrls:
         """The links to the proof that a verdict will have."""
         about = write_json([message_id, key, msgspec.structs.replace(checked, id=None)])
         name = f"{_token(thread_id)}.{sha256(about).hexdigest()[:32]}"
         picture = self._address + self.sign(name, ".avif") if checked.boxes else None
-        return Links(self._address + self.sign(name), picture)
+        return ProofUrls(self._address + self.sign(name), picture)
 
     def sign(self, name: str, ending: str = "", latest: float | None = None) -> str:
         """The path of a proof, or with an `ending` of its picture, signed for a lifetime from now.
@@ -92,7 +92,7 @@ class ProofLinks:
             self.check(name, ending, signature)
         except LinkExpired:
             return True
-        except Refused:
+        except AccessRefused:
             return False
         return True
 

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from citewire import __version__
 from citewire.documents.document import Box, Document
-from citewire.rendering.safety import clean
+from citewire.rendering.safety import clean_text
 from citewire.server.versions import CheckedVersion, VersionState
-from citewire.verification.proof import links, snippet
+from citewire.verification.proof import make_links, make_snippet
 
-__all__ = ["Place", "Record", "Verdict", "has_looks", "render_proof"]
+__all__ = ["VerdictPlace", "VerdictRecord", "ProofVerdict", "has_picture", "render_proof"]
 
 _PAGE = Template((files("citewire.server") / "pages" / "proof.html").read_text("utf-8"))
 _WORDS = {
@@ -42,7 +42,7 @@ _STATES: dict[VersionState, str] = {
 }
 
 
-class Place(Struct, frozen=True):
+class VerdictPlace(Struct, frozen=True):
     """What of a verdict says where the quote stands, and what became of it."""
 
     status: str
@@ -57,30 +57,30 @@ class Place(Struct, frozen=True):
     text_sha256: str | None = None
 
 
-class Verdict(Struct, frozen=True, rename="camel"):
+class ProofVerdict(Struct, frozen=True, rename="camel"):
     """A verdict as the state has it, as far as a proof needs it."""
 
-    citewire: Place
+    citewire: VerdictPlace
     verified_at: str = ""
     verified_match_snippet: str | None = None
 
 
-class Record(Struct, frozen=True):
+class VerdictRecord(Struct, frozen=True):
     """A verdict as the log has it."""
 
     message_id: str
     key: str
     quote: str
-    verification: Verdict
+    verification: ProofVerdict
 
 
-def has_looks(place: Place, version: CheckedVersion) -> bool:
+def has_picture(place: VerdictPlace, version: CheckedVersion) -> bool:
     """Whether there is a picture of the place to show."""
     document = version.document
     return bool(place.boxes) and document is not None and document.kind in {"pdf", "image"}
 
 
-def render_proof(record: Record, version: CheckedVersion, picture: str) -> str:
+def render_proof(record: VerdictRecord, version: CheckedVersion, picture: str) -> str:
     """The page, with the picture at this address if there is any.
 
     It may take a while: a link to words that a page has often takes long to find.
@@ -109,20 +109,20 @@ def render_proof(record: Record, version: CheckedVersion, picture: str) -> str:
     return _PAGE.substitute(filled | {"found": _found(record, version) if is_proved else ""})
 
 
-def _found(record: Record, version: CheckedVersion) -> str:
+def _found(record: VerdictRecord, version: CheckedVersion) -> str:
     marked = _marked(version.document, record.verification.citewire) if version.document else None
     return marked or _text(record.verification.verified_match_snippet or "")
 
 
-def _marked(document: Document, place: Place) -> str | None:
+def _marked(document: Document, place: VerdictPlace) -> str | None:
     """The words among those around them, and a link to them; None where the verdict says no place."""
     if place.start is None or place.end is None or place.end > len(document.text):
         return None
-    marked = snippet(document, place.start, place.end)
-    to = next(iter(links(document, place.start, place.end)), None)
+    marked = make_snippet(document, place.start, place.end)
+    to = next(iter(make_links(document, place.start, place.end)), None)
     return f'{marked} <a href="{escape(to)}" rel="noreferrer">in the source</a>' if to else marked
 
 
 def _text(text: str) -> str:
     """Text of others as a page may show it."""
-    return escape(clean(text))
+    return escape(clean_text(text))

@@ -10,10 +10,10 @@ from string import Template
 from starlette.responses import Response
 
 from citewire.errors import CitewireError
-from citewire.rendering.safety import clean
-from citewire.server.http import Call, NotFound, refusal
+from citewire.rendering.safety import clean_text
+from citewire.server.http import ApiCall, NotFound, error_response
 from citewire.server.refusals import BadLink, LinkExpired, NoCredentials
-from citewire.server.site import SAFE
+from citewire.server.site import SECURITY_HEADERS
 
 __all__ = ["refuse"]
 
@@ -21,12 +21,12 @@ _PAGE = Template((files("citewire.server") / "pages" / "proof_refused.html").rea
 _ASK = "Ask whoever sent it to you for a new one: everybody who may read the conversation gets new links."
 
 
-def refuse(error: CitewireError, call: Call) -> Response:
+def refuse(error: CitewireError, call: ApiCall) -> Response:
     """The answer to a request for a proof or its picture that failed.
 
     Whoever asks for HTML gets a page, or for a picture a line of plain text; everybody else gets JSON.
     """
-    response = refusal(error)
+    response = error_response(error)
     response.headers.update({"cache-control": "no-store", "vary": "accept"})
     if not _wants_html(call.request.headers.get("accept", "")):
         return response
@@ -36,7 +36,7 @@ def refuse(error: CitewireError, call: Call) -> Response:
     else:
         body, media = _PAGE.substitute(title=_text(title), advice=_text(advice)), "text/html"
     kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
-    return Response(body, response.status_code, kept | SAFE, media)
+    return Response(body, response.status_code, kept | SECURITY_HEADERS, media)
 
 
 def _words(error: CitewireError) -> tuple[str, str]:
@@ -74,4 +74,4 @@ def _quality(options: list[str]) -> float:
 
 
 def _text(text: str) -> str:
-    return escape(clean(text))
+    return escape(clean_text(text))

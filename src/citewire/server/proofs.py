@@ -20,26 +20,26 @@ from starlette.responses import Response
 
 from citewire import codec
 from citewire.channels.store import Store
-from citewire.documents.draw import Crop, Format
+from citewire.documents.draw import Crop, ImageFormat
 from citewire.errors import CitewireError, InputError
-from citewire.server.http import Authenticate, Call, NotFound, Operation, Page, Picture
+from citewire.server.http import Authenticate, ApiCall, NotFound, Operation, HtmlPage, ImageFile
 from citewire.server.journal import channel_of, proof_id
 from citewire.server.proof_links import ProofLinks
-from citewire.server.proof_page import Place, Record, has_looks, render_proof
+from citewire.server.proof_page import VerdictPlace, VerdictRecord, has_picture, render_proof
 from citewire.server.proof_refusal import refuse
-from citewire.server.site import SAFE
+from citewire.server.site import SECURITY_HEADERS
 from citewire.server.versions import CheckedVersion
-from citewire.verification.pictures import MARGIN
+from citewire.verification.pictures import QUOTE_MARGIN
 
-__all__ = ["Proofs", "Shelves"]
+__all__ = ["ProofApi", "VersionFinder"]
 
-_FORMATS: dict[str, Format] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
+_FORMATS: dict[str, ImageFormat] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
 _NAME = re.compile(rf"([\w-]+)\.([0-9a-f]{{32}})(?:\.({'|'.join(_FORMATS)}))?", re.ASCII)
 # Bytes of pictures that are kept drawn.
 _DRAWN = 64 << 20
 
 
-class Shelves(Protocol):
+class VersionFinder(Protocol):
     """**Protocol:** where the sources are that verdicts refer to."""
 
     async def find(self, sha256: str, name: str | None, text_sha256: str | None) -> CheckedVersion:
@@ -58,14 +58,14 @@ class ProofQuery(Struct, frozen=True):
     whole: bool = False
 
 
-class Proofs:
+class ProofApi:
     """The proofs in `store`, opened by `links`."""
 
     def __init__(
         self,
         links: ProofLinks,
         store: Store,
-        shelves: Shelves,
+        shelves: VersionFinder,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.links, self._store, self._shelves, self._clock = links, store, shelves, clock
@@ -75,7 +75,7 @@ class Proofs:
     def operations(self, authenticate: Authenticate) -> list[Operation]:
         """What can be asked of proofs: whoever has the link needs nothing else."""
 
-        async def show(call: Call) -> Response:
+        async def show(call: ApiCall) -> Response:
             try:
                 return await self._show(call, authenticate)
             except CitewireError as exc:
@@ -84,11 +84,11 @@ class Proofs:
         return [
             Operation(
                 method="GET", path="/proofs/{name}", summary="The proof of a verdict, as a page or a picture",
-                handle=show, query=ProofQuery, gives=Page, also=(Picture,), errors=(401, 403, 410, 422),
+                handle=show, query=ProofQuery, gives=HtmlPage, also=(ImageFile,), errors=(401, 403, 410, 422),
             )
         ]  # fmt: skip
 
-    async def _show(self, call: Call, authenticate: Authenticate) -> Response:
+    async def _show(self, call: ApiCall, authenticate: Authenticate) -> Response:
         match = _NAME.fullmatch(call.path["name"])
         if match is None:
             raise NotFound("there is no such proof")
@@ -99,7 +99,7 @@ class Proofs:
         row = await self._store.get(channel, proof_id(proof))
         if row is None:
             raise NotFound("there is no such proof, or its thread was deleted")
-        record = msgspec.convert(codec.decode_cut(row.data), Record)
+        record = msgspec.convert(codec.decode_with_surrogates(row.data), VerdictRecord)
         if not ending:
             return await self._page(record, name, end)
         picture = await self._picture(record.verification.citewire, _FORMATS[ending], call.query.whole)
@@ -107,7 +107,7 @@ class Proofs:
         return picture
 
     def _authorize(
-        self, call: Call, authenticate: Authenticate, name: str, ending: str, thread_id: str
+        self, call: ApiCall, authenticate: Authenticate, name: str, ending: str, thread_id: str
     ) -> float | None:
         """When the right to see the proof ends: with the link, or with the token of the caller."""
         if call.query.sig is not None:
@@ -121,14 +121,14 @@ class Proofs:
         seconds = self.links.part if end is None else min(self.links.part, int(end - self._clock()))
         return f"private, max-age={max(0, seconds)}, must-revalidate"
 
-    async def _picture(self, place: Place, form: Format, whole: bool) -> Response:
+    async def _picture(self, place: VerdictPlace, form: ImageFormat, whole: bool) -> Response:
         if not place.boxes or place.sha256 is None:
             raise NotFound("this source has no looks; the page of the proof shows its words")
         page = place.boxes[0].page
         boxes = tuple((box.left, box.top, box.right, box.bottom) for box in place.boxes if box.page == page)
-        crop = Crop(page, boxes, whole=whole, format=form, margin=MARGIN)
+        crop = Crop(page, boxes, whole=whole, format=form, margin=QUOTE_MARGIN)
         image = await self._draw(place.sha256, crop)
-        return Response(image, media_type=f"image/{form}", headers=SAFE)
+        return Response(image, media_type=f"image/{form}", headers=SECURITY_HEADERS)
 
     def forget(self, sha256: str) -> None:
         """The source with these bytes is gone, and so are the pictures of it."""
@@ -144,14 +144,14 @@ class Proofs:
             self._size -= len(self._drawn.popitem(last=False)[1])
         return image
 
-    async def _page(self, record: Record, name: str, end: float | None) -> Response:
+    async def _page(self, record: VerdictRecord, name: str, end: float | None) -> Response:
         place = record.verification.citewire
         version = CheckedVersion("not_kept")
         if place.sha256:
             version = await self._shelves.find(place.sha256, place.source, place.text_sha256)
-        picture = self.links.sign(name, ".avif", end) if has_looks(place, version) else ""
+        picture = self.links.sign(name, ".avif", end) if has_picture(place, version) else ""
         body = await asyncio.to_thread(render_proof, record, version, picture)
-        return Response(body, media_type="text/html", headers={**SAFE, "cache-control": "private, no-cache"})
+        return Response(body, media_type="text/html", headers={**SECURITY_HEADERS, "cache-control": "private, no-cache"})
 
 
 def _thread(token: str) -> tuple[str, str]:

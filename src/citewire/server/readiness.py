@@ -17,16 +17,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from citewire.channels.store import StoreError
-from citewire.server.http import Busy
+from citewire.server.http import ServerBusy
 
-__all__ = ["Disk", "DiskFull", "Readiness", "look_at"]
+__all__ = ["Disk", "DiskFull", "Readiness", "read_disk"]
 
 _PROBE = bytes(4096)
 # Seconds from one probe to the next.
 _EVERY = 1.0
 
 
-class DiskFull(Busy):
+class DiskFull(ServerBusy):
     """The disk of the data folder is full, or nearly so."""
 
     code = "disk_full"
@@ -40,7 +40,7 @@ class Disk(Struct, frozen=True):
     is_read_only: bool = False
 
 
-def look_at(folder: Path) -> Disk:
+def read_disk(folder: Path) -> Disk:
     """What the system says of the disk of a folder. Raises `OSError`."""
     found = os.statvfs(folder)
     names = found.f_favail if found.f_files else None
@@ -56,7 +56,7 @@ class Readiness:
         folders: Sequence[Path],
         least: int,
         failure: Callable[[], Exception | None] = lambda: None,
-        look: Callable[[Path], Disk] = look_at,
+        look: Callable[[Path], Disk] = read_disk,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folders, self._least, self._failure = folders, least, failure

@@ -18,18 +18,18 @@ from typing import ClassVar
 from citewire.errors import CitewireError
 
 __all__ = [
-    "BadCredentials", "BadLink", "BadToken", "Forbidden", "LinkExpired", "NoCredentials", "Refused",
+    "BadCredentials", "BadLink", "BadToken", "Forbidden", "LinkExpired", "NoCredentials", "AccessRefused",
     "TokenExpired",
 ]  # fmt: skip
 
 
-class Refused(CitewireError):
+class AccessRefused(CitewireError):
     """The caller may not. `status` is what HTTP calls it."""
 
     status: ClassVar[int] = 401
 
 
-class NoCredentials(Refused):
+class NoCredentials(AccessRefused):
     """A request without key, token or session."""
 
     code = "no_credentials"
@@ -38,7 +38,7 @@ class NoCredentials(Refused):
         super().__init__("a key or a token is needed")
 
 
-class BadCredentials(Refused):
+class BadCredentials(AccessRefused):
     """Not a key of this server: unknown, revoked and wrong secret are all the same."""
 
     code = "bad_credentials"
@@ -47,19 +47,19 @@ class BadCredentials(Refused):
         super().__init__("this is no valid key")
 
 
-class BadToken(Refused):
+class BadToken(AccessRefused):
     """A token or a link that this server does not take."""
 
     code = "bad_token"
 
 
-class TokenExpired(Refused):
+class TokenExpired(AccessRefused):
     """A token or a link whose time has passed; a new one will do."""
 
     code = "token_expired"
 
 
-class BadLink(Refused):
+class BadLink(AccessRefused):
     """A signed link that this server did not make, or not for this."""
 
     code = "bad_link"
@@ -69,7 +69,7 @@ class BadLink(Refused):
         super().__init__("this link is incomplete, or was changed")
 
 
-class LinkExpired(Refused):
+class LinkExpired(AccessRefused):
     """A signed link whose time has passed: it worked until `end`, in seconds since 1970."""
 
     code = "link_expired"
@@ -80,7 +80,7 @@ class LinkExpired(Refused):
         self.end = end
 
 
-class Forbidden(Refused):
+class Forbidden(AccessRefused):
     """The caller is known, and not allowed to do this."""
 
     code = "forbidden"

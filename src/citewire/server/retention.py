@@ -7,11 +7,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from citewire.channels.channels import PAGE_ITEMS, Channels
-from citewire.channels.lease import Alone, Leases
+from citewire.channels.lease import SingleProcessLeases, Leases
 from citewire.channels.store import Store
 from citewire.errors import CitewireError
 from citewire.server.periodic import repeat
-from citewire.server.runs import Runs
+from citewire.server.runs import RunManager
 
 __all__ = ["Retention"]
 
@@ -28,13 +28,13 @@ class Retention:
         self,
         store: Store,
         channels: Channels,
-        runs: Runs,
+        runs: RunManager,
         threads: int | None = None,
         clock: Callable[[], float] = time.time,
         leases: Leases | None = None,
     ) -> None:
         self._store, self._channels, self._runs = store, channels, runs
-        self._threads, self._clock, self._leases = threads, clock, leases or Alone()
+        self._threads, self._clock, self._leases = threads, clock, leases or SingleProcessLeases()
 
     async def run(self) -> None:
         """Sweep at the start and at regular intervals."""
@@ -44,13 +44,13 @@ class Retention:
         """Look once, unless another server does. What fails is tried again with the next look."""
         if not await self._leases.take(_SWEEP):
             return
-        if self._channels.rules.any_end:
+        if self._channels.rules.has_retention:
             async for channel in self._names():
-                if (seconds := self._channels.rules.keeps(channel)) is not None:
+                if (seconds := self._channels.rules.retention_seconds(channel)) is not None:
                     await _tried(channel, self._channels.trim(channel, self._before(seconds)))
         if self._threads is not None:
             async for thread in self._idle(self._before(self._threads)):
-                await _tried(thread, self._runs.expire(thread, self._before(self._threads)))
+                await _tried(thread, self._runs.expire_thread(thread, self._before(self._threads)))
 
     def _before(self, seconds: int) -> int:
         return max(0, int((self._clock() - seconds) * 1000))

@@ -18,16 +18,16 @@ from citewire.channels.actor import Actor
 from citewire.channels.store import Entry
 from citewire.dialects.base import is_list, is_object
 
-__all__ = ["Look", "Looks", "PostedReview", "new_reviews", "review_entry", "with_reviews"]
+__all__ = ["ReviewEvent", "ReviewsByCitation", "PostedReview", "find_new_reviews", "make_review_entry", "add_reviews"]
 
-Looks: TypeAlias = Mapping[tuple[str, str], list[Json]]
+ReviewsByCitation: TypeAlias = Mapping[tuple[str, str], list[Json]]
 """The reviews that are on record, by message and citation."""
 
 # Reviews that one run takes, and bytes of the names of a message and a citation.
 _MOST, _LONGEST = 1000, 512
 
 
-class Look(Struct, frozen=True, rename="camel"):
+class ReviewEvent(Struct, frozen=True, rename="camel"):
     """What somebody did. On record, `at` is the time of the server and `claimed_at` what the client said."""
 
     event: Literal["popover_opened", "popover_closed", "citation_reviewed"]
@@ -41,10 +41,10 @@ class PostedReview(NamedTuple):
 
     message_id: str
     key: str
-    look: Look
+    look: ReviewEvent
 
 
-def new_reviews(state: Any, state_key: str, known: Looks) -> list[PostedReview]:
+def find_new_reviews(state: Any, state_key: str, known: ReviewsByCitation) -> list[PostedReview]:
     """The reviews in a posted state that are not on record yet, each once. What is no review is left out."""
     found: dict[PostedReview, None] = {}
     for review in islice(_posted(state, state_key), _MOST):
@@ -54,7 +54,7 @@ def new_reviews(state: Any, state_key: str, known: Looks) -> list[PostedReview]:
     return [*found]
 
 
-def review_entry(review: PostedReview, by: Actor) -> Entry:
+def make_review_entry(review: PostedReview, by: Actor) -> Entry:
     """The row of a review, under an id of its own: a look that happened twice is there twice.
 
     Its time is the server's; what the client says of the time stands beside it.
@@ -76,7 +76,7 @@ def review_entry(review: PostedReview, by: Actor) -> Entry:
     return Entry(uuid4().hex, "review", codec.encode(row))
 
 
-def with_reviews(state: Any, state_key: str, looks: Looks) -> Any:
+def add_reviews(state: Any, state_key: str, looks: ReviewsByCitation) -> Any:
     """The state with the reviews where a client notes them."""
     if not looks or not (state is None or is_object(state)):
         return state
@@ -106,14 +106,14 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
             yield name, member
 
 
-def _read(review: Any) -> Look | None:
+def _read(review: Any) -> ReviewEvent | None:
     try:
-        return msgspec.convert(review, Look)
+        return msgspec.convert(review, ReviewEvent)
     except msgspec.ValidationError:
         return None
 
 
-def _is_same(posted: Look, known: Look) -> bool:
+def _is_same(posted: ReviewEvent, known: ReviewEvent) -> bool:
     """Whether they tell of the same look. One without a time is the same as any like it."""
     is_then = posted.at is None or _time(posted.at) in (_time(known.at), _time(known.claimed_at))
     return is_then and (posted.event, posted.dwell_ms) == (known.event, known.dwell_ms)

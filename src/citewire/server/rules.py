@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
-from citewire.channels.rules import BUILT_IN, Rule, Rules, is_pattern
+from citewire.channels.rules import BUILT_IN_RULES, Rule, Rules, is_pattern
 from citewire.channels.store import Row
 from citewire.errors import InputError
-from citewire.server.follower import Follower
-from citewire.server.http import Call, NotFound, Operation, read
-from citewire.server.settings import RuleFor
+from citewire.server.follower import ChannelFollower
+from citewire.server.http import ApiCall, NotFound, Operation, decode_as
+from citewire.server.settings import PatternRule
 
-__all__ = ["RuleBook"]
+__all__ = ["RuleApi"]
 
 _LOG = "rules:"
 
@@ -40,7 +40,7 @@ class RuleList(Struct, frozen=True):
     rules: list[RuleView]
 
 
-class _Said(Struct, frozen=True, rename="camel"):
+class _RuleRow(Struct, frozen=True, rename="camel"):
     """A row of the log: a rule, or None where it was deleted; and who said so."""
 
     pattern: str
@@ -50,14 +50,14 @@ class _Said(Struct, frozen=True, rename="camel"):
     person: str | None = None
 
 
-class RuleBook:
+class RuleApi:
     """The rules of these channels, which have them at once."""
 
-    def __init__(self, hub: Hub, channels: Channels, settings: Iterable[RuleFor] = ()) -> None:
+    def __init__(self, hub: Hub, channels: Channels, settings: Iterable[PatternRule] = ()) -> None:
         self._channels = channels
         self._settings = {each.pattern: each.rule for each in settings}
         self._said: dict[str, Rule] = {}
-        self._log = Follower(hub, _LOG, self._apply, self._said.clear, self._settle)
+        self._log = ChannelFollower(hub, _LOG, self._apply, self._said.clear, self._settle)
 
     async def catch_up(self) -> None:
         """Have what the log says by now."""
@@ -68,7 +68,7 @@ class RuleBook:
         await self._log.run()
 
     def _apply(self, row: Row) -> None:
-        said: _Said = read(row.data, _Said)
+        said: _RuleRow = decode_as(row.data, _RuleRow)
         self._said.pop(said.pattern, None)
         if said.rule is not None:
             self._said[said.pattern] = said.rule
@@ -98,22 +98,22 @@ class RuleBook:
             ),
         ]  # fmt: skip
 
-    async def list(self, call: Call) -> RuleList:
+    async def list(self, call: ApiCall) -> RuleList:
         """The rules that the caller may read."""
-        patterns = sorted({*BUILT_IN, *self._settings, *self._said})
+        patterns = sorted({*BUILT_IN_RULES, *self._settings, *self._said})
         return RuleList([self._view(each) for each in patterns if call.caller.may("read", f"rule:{each}")])
 
-    async def show(self, call: Call) -> RuleView:
+    async def show(self, call: ApiCall) -> RuleView:
         """One rule, with nothing left open."""
         return self._view(_pattern(call.path))
 
-    async def put(self, call: Call) -> RuleView:
+    async def put(self, call: ApiCall) -> RuleView:
         """Keep a rule."""
         pattern = _pattern(call.path)
         await self._say(call, pattern, call.body)
         return self._view(pattern)
 
-    async def delete(self, call: Call) -> None:
+    async def delete(self, call: ApiCall) -> None:
         """Forget a rule that a call has made."""
         pattern = _pattern(call.path)
         await self._log.catch_up()
@@ -121,9 +121,9 @@ class RuleBook:
             raise NotFound("no call has made a rule for this")
         await self._say(call, pattern, None)
 
-    async def _say(self, call: Call, pattern: str, rule: Rule | None) -> None:
+    async def _say(self, call: ApiCall, pattern: str, rule: Rule | None) -> None:
         caller = call.caller
-        said = _Said(pattern, rule, caller.key, caller.client_id, caller.person)
+        said = _RuleRow(pattern, rule, caller.key, caller.client_id, caller.person)
         await self._log.write([("rule", said)])
 
     def _view(self, pattern: str) -> RuleView:

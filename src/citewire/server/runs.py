@@ -16,23 +16,23 @@ from weakref import WeakValueDictionary
 
 from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
-from citewire.agui.middleware import Stream
+from citewire.agui.middleware import CitationStream
 from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone, Leases
+from citewire.channels.lease import SingleProcessLeases, Leases
 from citewire.channels.store import Cursor, Entry, Row, StoreError
 from citewire.errors import CitewireError
-from citewire.server.asks import Ask, Asks, What
-from citewire.server.driver import Driver, Observer
-from citewire.server.foreign import Foreign
-from citewire.server.http import Conflict, NotFound, Overloaded, read
-from citewire.server.journal import Over, Started, channel_of, input_id, thread_of
+from citewire.server.asks import NodeRequest, NodeRequests, RequestKind
+from citewire.server.driver import RunDriver, RunObserver
+from citewire.server.foreign import ForeignCitation
+from citewire.server.http import Conflict, NotFound, ServerOverloaded, decode_as
+from citewire.server.journal import EndedRun, StartedRun, channel_of, input_id, thread_of
 from citewire.server.keys import Caller
-from citewire.server.late import Late, late_lease
-from citewire.server.left import before, how_left, is_unfinished
-from citewire.server.live import Live, after_first, ended_run, follow, logged, watch
+from citewire.server.late import DeferredVerdicts, deferred_lease
+from citewire.server.left import cursor_before, find_unfinished_run, has_unfinished_run
+from citewire.server.live import LiveRun, insert_after_first, read_ended_run, follow_run, read_logged_frames, watch_thread
 
-__all__ = ["Runs"]
+__all__ = ["RunManager"]
 
 _log = logging.getLogger("citewire.runs")
 _WATCHED = "a run of this thread is going on, and somebody is watching it"
@@ -45,7 +45,7 @@ _QUIET, _UNWATCHED = 2.0, 10.0
 _LOOK = 0.5
 
 
-class Runs:
+class RunManager:
     """The runs of a server. `resumes` says that the agent may be asked the same again after a restart.
 
     Without `leases` no other node shares the store. `cited` is told of threads in whose channels somebody
@@ -55,8 +55,8 @@ class Runs:
     def __init__(
         self,
         hub: Hub,
-        driver: Driver,
-        observer: Observer,
+        driver: RunDriver,
+        observer: RunObserver,
         *,
         linger: float,
         most: int,
@@ -65,28 +65,28 @@ class Runs:
     ) -> None:
         self._hub, self._driver, self._observer = hub, driver, observer
         self._linger, self._most, self._resumes = linger, most, resumes
-        self.leases: Leases = leases or Alone()
-        self.is_shared = not isinstance(self.leases, Alone)
+        self.leases: Leases = leases or SingleProcessLeases()
+        self.is_shared = not isinstance(self.leases, SingleProcessLeases)
         self.cited: Callable[[str], None] = lambda _: None
         self.untied: Callable[[str], None] = lambda _: None
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveRun] = {}
         # Runs that go on elsewhere and are watched here; when something was last heard of other threads.
-        self._away: dict[str, Live] = {}
+        self._away: dict[str, LiveRun] = {}
         self._heard: dict[str, float] = {}
-        self._asks = Asks(hub, self._hear if self.is_shared else None)
+        self._asks = NodeRequests(hub, self._handle_request if self.is_shared else None)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._late = Late(driver, self.leases, self._asks, self._leave)
+        self._late = DeferredVerdicts(driver, self.leases, self._asks, self._leave)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
         self.leases.on_lost(self._lost)
 
     @property
-    def active(self) -> int:
+    def active_count(self) -> int:
         """How many are going on here."""
         return len(self._live)
 
     @property
-    def watched(self) -> int:
+    def watcher_count(self) -> int:
         """How many streams of them, and of those elsewhere, are open."""
         return sum(live.watchers for live in (*self._live.values(), *self._away.values()))
 
@@ -94,7 +94,7 @@ class Runs:
         """Whether a run of this thread is going on here."""
         return channel in self._live
 
-    def stream(self, channel: str) -> Stream | None:
+    def stream(self, channel: str) -> CitationStream | None:
         """The stream of the run of this thread that is going on here."""
         live = self._live.get(channel)
         return live and live.stream
@@ -104,37 +104,37 @@ class Runs:
         channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
         other = self._live.get(channel) or self._away.get(channel)
         if other and other.run_id != run_input.run_id:
-            await other.let_leave()
-        async with self._turn(channel):
-            is_ours = await self._obtain(channel, "superseded", unless=name)
+            await other.wait_unwatched()
+        async with self._lock_thread(channel):
+            is_ours = await self._acquire_thread(channel, "superseded", unless=name)
             if is_ours:
                 await self._settle(channel)
-            live = self._live.get(channel) if is_ours else await self._going(channel)
+            live = self._live.get(channel) if is_ours else await self._find_live_run(channel)
             if live is None or live.run_id != run_input.run_id:
                 if known := await self._hub.store.get(channel, name):
-                    return ended_run(self._hub.store, channel, before(known))
+                    return read_ended_run(self._hub.store, channel, cursor_before(known))
                 if not is_ours:
                     raise Conflict("the thread is being forgotten")
                 live = await self._begin(channel, name, run_input, caller)
             return self._frames(channel, live.after, live)
 
-    async def _begin(self, channel: str, name: str, posted: RunInput, caller: Caller) -> Live:
+    async def _begin(self, channel: str, name: str, posted: RunInput, caller: Caller) -> LiveRun:
         if other := self._live.get(channel):
             if other.watchers:
                 raise Conflict(_WATCHED)
             other.end("superseded")
             await self._ended(other)
         if len(self._live) >= self._most or self._closing:
-            raise Overloaded("the server has no room for another run")
+            raise ServerOverloaded("the server has no room for another run")
         # The run asks for all that is undecided, and nobody else may change the record meanwhile.
-        await self._late.leave(channel)
-        await self._late.obtain(channel)
-        begun = await self._driver.accept(channel, posted, caller)
+        await self._late.stop(channel)
+        await self._late.acquire_lease(channel)
+        begun = await self._driver.prepare_run(channel, posted, caller)
         entries = [Entry(name, "input", ev.write_json(begun.started)), *begun.reviews]
         row, *_ = await self._hub.append(channel, entries)
-        return self._run(Live(begun.started, channel, before(row), begun.news), row.cursor)
+        return self._run(LiveRun(begun.started, channel, cursor_before(row), begun.news), row.cursor)
 
-    def _run(self, live: Live, end: Cursor, goes_on: list[AnyEvent] | None = None) -> Live:
+    def _run(self, live: LiveRun, end: Cursor, goes_on: list[AnyEvent] | None = None) -> LiveRun:
         """Have it go on here. What is asked after `end` is heard."""
         self._live[live.channel] = live
         self._away.pop(live.channel, None)
@@ -144,106 +144,106 @@ class Runs:
         self._asks.listen(live.channel, end)
         return live
 
-    async def _drive(self, live: Live, goes_on: list[AnyEvent] | None) -> None:
+    async def _drive(self, live: LiveRun, goes_on: list[AnyEvent] | None) -> None:
         channel = live.channel
         try:
             await self._driver.drive(live, goes_on)
         finally:
             if self._live.get(channel) is live:
                 del self._live[channel]
-            self._observer.written(channel)
+            self._observer.on_log_written(channel)
             self._leave(channel)
-        if live.stream is None or live.stream.is_undecided:
-            self._own(self._late.decide(channel))
+        if live.stream is None or live.stream.has_undecided_checks:
+            self._own(self._late.start(channel))
 
-    async def cite(self, channel: str, citations: Sequence[Foreign]) -> bool:
+    async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> bool:
         """Have citations of others taken in: by the run that is open, or else for whoever comes back.
 
         False where that cannot be done now: a run has not begun or is about to end, or is another node's.
         Once each, however often.
         """
-        async with self._turn(channel):
+        async with self._lock_thread(channel):
             if live := self._live.get(channel):
                 stream = live.stream
                 return stream is not None and all(
                     [
-                        await stream.cite(each.message_id, each.cited, each.by, each.annotation)
+                        await stream.add_foreign_citation(each.message_id, each.cited, each.by, each.annotation)
                         for each in citations
                     ]
                 )
-            if self._closing or not await self.leases.take(channel) or not await self._late.obtain(channel):
+            if self._closing or not await self.leases.take(channel) or not await self._late.acquire_lease(channel):
                 return False
-            await self._late.cite(channel, citations)
-            self._own(self._late.decide(channel))
+            await self._late.add_citations(channel, citations)
+            self._own(self._late.start(channel))
             return True
 
     def _own(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def tell_cited(self, channel: str) -> None:
+    async def notify_cited(self, channel: str) -> None:
         """Tell the node on which a run of this thread goes on that there are citations of others."""
-        await self._asks.ask(channel, "cited")
+        await self._asks.send(channel, "cited")
 
     # --- reading ------------------------------------------------------------------------------------------
 
     async def join(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
         """The frames of a thread's events after the cursor, up to the end of the run that is going on."""
         channel = channel_of(thread_id)
-        return self._frames(channel, after, await self._going(channel))
+        return self._frames(channel, after, await self._find_live_run(channel))
 
-    async def join_anew(self, thread_id: str) -> AsyncGenerator[bytes] | None:
+    async def join_current_run(self, thread_id: str) -> AsyncGenerator[bytes] | None:
         """For a client that knows nothing: only the run that is going on, and what came before it."""
         channel = channel_of(thread_id)
-        live = await self._going(channel)
+        live = await self._find_live_run(channel)
         if live is None:
             return None
-        return after_first(self._frames(channel, live.after, live), live.started.input)
+        return insert_after_first(self._frames(channel, live.after, live), live.started.input)
 
-    async def watch(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+    async def watch_thread(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
         """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
         channel = channel_of(thread_id)
-        await self._going(channel)
-        async with aclosing(watch(channel, self._hub, after, partial(self._present, channel))) as frames:
+        await self._find_live_run(channel)
+        async with aclosing(watch_thread(channel, self._hub, after, partial(self._live_run_after, channel))) as frames:
             async for each in frames:
                 yield each
 
-    def _frames(self, channel: str, after: Cursor | None, live: Live | None) -> AsyncGenerator[bytes]:
-        return follow(live, self._hub, after) if live else logged(self._hub.store, channel, after)
+    def _frames(self, channel: str, after: Cursor | None, live: LiveRun | None) -> AsyncGenerator[bytes]:
+        return follow_run(live, self._hub, after) if live else read_logged_frames(self._hub.store, channel, after)
 
     # --- ending -------------------------------------------------------------------------------------------
 
-    async def stop(self, thread_id: str, run_id: str) -> None:
+    async def stop_run(self, thread_id: str, run_id: str) -> None:
         """End a run at once. One that has ended already stays as it is."""
         channel = channel_of(thread_id)
-        live = await self._going(channel)
+        live = await self._find_live_run(channel)
         if live is None or live.run_id != run_id:
             if await self._hub.store.get(channel, input_id(run_id)) is None:
                 raise NotFound("there is no such run")
         elif live.task:
             live.end("stopped")
             await self._ended(live)
-        elif not await self._asks.ended(channel, "stopped", run_id) and await self._is_elsewhere(channel):
-            raise Overloaded("the node on which the run goes on does not answer")
+        elif not await self._asks.request_end(channel, "stopped", run_id) and await self._is_elsewhere(channel):
+            raise ServerOverloaded("the node on which the run goes on does not answer")
 
-    async def drop(self, thread_id: str, by: Actor = SERVER) -> None:
+    async def delete_thread(self, thread_id: str, by: Actor = SERVER) -> None:
         """Delete a thread, with all that was said in it."""
         channel = channel_of(thread_id)
-        async with self._turn(channel):
-            await self._obtain(channel, "stopped")
+        async with self._lock_thread(channel):
+            await self._acquire_thread(channel, "stopped")
             if live := self._live.get(channel):
                 live.end("stopped")
                 await self._ended(live)
             if await self._hub.store.head(channel) is None:
                 raise NotFound("there is no such thread")
-            if not await self._late.obtain(channel):
+            if not await self._late.acquire_lease(channel):
                 raise Conflict(_BUSY)
             await self._forget(channel, by)
 
-    async def expire(self, channel: str, before_ms: int) -> None:
+    async def expire_thread(self, channel: str, before_ms: int) -> None:
         """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
-        async with self._turn(channel):
-            if not (await self.leases.take(channel) and await self.leases.take(late_lease(channel))):
+        async with self._lock_thread(channel):
+            if not (await self.leases.take(channel) and await self.leases.take(deferred_lease(channel))):
                 return
             await self._settle(channel)
             head = await self._hub.store.head(channel)
@@ -251,29 +251,29 @@ class Runs:
                 await self._forget(channel, SERVER)
 
     async def _forget(self, channel: str, by: Actor) -> None:
-        await self._late.leave(channel)
+        await self._late.stop(channel)
         await self._hub.drop(channel, by)
-        await self._observer.forgotten(thread_of(channel))
+        await self._observer.on_thread_deleted(thread_of(channel))
 
-    def _unwatched(self, live: Live) -> None:
+    def _unwatched(self, live: LiveRun) -> None:
         """Nobody has watched a run for long enough; not here."""
         if self.is_shared:
             self._own(asyncio.create_task(self._ask_whether_left(live)))
         else:
             live.end("abandoned")
 
-    async def _ask_whether_left(self, live: Live) -> None:
+    async def _ask_whether_left(self, live: LiveRun) -> None:
         try:
-            await self._asks.ask(live.channel, "abandoned", live.run_id)
+            await self._asks.send(live.channel, "abandoned", live.run_id)
         except CitewireError:
-            live.wait()
+            live.restart_linger()
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no run is going on here, and nothing is being decided late."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    async def _ended(self, live: Live) -> None:
+    async def _ended(self, live: LiveRun) -> None:
         if live.task:
             await asyncio.wait([live.task])
 
@@ -294,7 +294,7 @@ class Runs:
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.idle()
+                await self.wait_idle()
 
     # --- after a restart, and after the end of another node -----------------------------------------------
 
@@ -305,10 +305,10 @@ class Runs:
             for head in heads:
                 with suppress(CitewireError):
                     if await self._is_elsewhere(head.channel):
-                        self.heard(head.channel)
+                        self.note_activity(head.channel)
             after = heads[-1].channel
 
-    async def settle(self, channel: str) -> None:
+    async def settle_run(self, channel: str) -> None:
         """Have a run that was cut short ended, or gone on with.
 
         Where there are other nodes, not at once: one that has lost its way to the database for a moment will
@@ -317,13 +317,13 @@ class Runs:
         if not self.is_shared:
             await self._is_elsewhere(channel)
         elif channel not in self._heard:
-            self.heard(channel)
+            self.note_activity(channel)
 
     async def _is_elsewhere(self, channel: str) -> bool:
         """Whether a run goes on at another node; if it goes on nowhere, it is settled."""
-        if channel in self._live or not await is_unfinished(self._hub.store, channel):
+        if channel in self._live or not await has_unfinished_run(self._hub.store, channel):
             return False
-        async with self._turn(channel):
+        async with self._lock_thread(channel):
             if not await self.leases.take(channel):
                 return True
             await self._settle(channel)
@@ -332,29 +332,29 @@ class Runs:
     async def _settle(self, channel: str) -> None:
         if channel in self._live or self._closing:
             return
-        left = await how_left(self._hub.store, channel)
+        left = await find_unfinished_run(self._hub.store, channel)
         if left is None:
             return
         if self._resumes and not left.was_stopped and not left.has_ended:
-            live = self._see(channel, left.started, left.after)
+            live = self._track_run(channel, left.started, left.after)
             live.started = left.restarted()
-            self._run(live, left.end, left.anew(self._driver.state_key))
+            self._run(live, left.end, left.restart_events(self._driver.state_key))
         else:
-            await self._driver.end(channel, left)
-            self._own(self._late.decide(channel))
+            await self._driver.end_unfinished_run(channel, left)
+            self._own(self._late.start(channel))
 
-    def heard(self, channel: str) -> None:
+    def note_activity(self, channel: str) -> None:
         """Something has happened in a channel. If it is a thread of another node, that is looked after."""
         if self.is_shared and channel.startswith("run:") and channel not in self._live:
             self._heard[channel] = asyncio.get_running_loop().time()
 
-    async def look_after(self) -> None:
+    async def watch_other_nodes(self) -> None:
         """Again and again see whether the nodes of runs that go on elsewhere are still there."""
         while self.is_shared:
             await asyncio.sleep(_LOOK)
-            await self.look()
+            await self.settle_dead_nodes()
 
-    async def look(self) -> None:
+    async def settle_dead_nodes(self) -> None:
         """Settle what is left of threads that were silent for a while and whose nodes have died."""
         for channel, heard in list(self._heard.items()):
             live, now = self._away.get(channel), asyncio.get_running_loop().time()
@@ -376,66 +376,66 @@ class Runs:
 
     # --- several nodes ------------------------------------------------------------------------------------
 
-    async def _going(self, channel: str) -> Live | None:
+    async def _find_live_run(self, channel: str) -> LiveRun | None:
         """The run of a thread that is going on, here or elsewhere."""
         here = self._live.get(channel)
         if here or not self.is_shared:
             return here
-        left = await how_left(self._hub.store, channel)
+        left = await find_unfinished_run(self._hub.store, channel)
         if left is None:
             return None
-        live = self._see(channel, left.started, left.after)
+        live = self._track_run(channel, left.started, left.after)
         self._asks.listen(channel, left.end)
         return live
 
-    def _present(self, channel: str, rows: Sequence[Row]) -> Live | None:
+    def _live_run_after(self, channel: str, rows: Sequence[Row]) -> LiveRun | None:
         """The run of a thread that is going on after these rows, the last that there are."""
         ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
         if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
-            self._see(channel, read(row.data, Started), before(row))
+            self._track_run(channel, decode_as(row.data, StartedRun), cursor_before(row))
             self._asks.listen(channel, row.cursor)
         return self._live.get(channel) or self._away.get(channel)
 
-    def _see(self, channel: str, started: Started, after: Cursor) -> Live:
+    def _track_run(self, channel: str, started: StartedRun, after: Cursor) -> LiveRun:
         """A run that has no end: the one that is known, so that all who watch it are counted together."""
         known = self._live.get(channel) or self._away.get(channel)
         if known is None or known.run_id != started.input.run_id:
-            known = self._away[channel] = Live(started, channel, after)
-            self.heard(channel)
+            known = self._away[channel] = LiveRun(started, channel, after)
+            self.note_activity(channel)
         return known
 
-    async def _hear(self, channel: str, said: Ask | Over) -> None:
+    async def _handle_request(self, channel: str, said: NodeRequest | EndedRun) -> None:
         """Do what is asked in a thread that we have to do with."""
         live = self._live.get(channel) or self._away.get(channel)
-        if isinstance(said, Over):
+        if isinstance(said, EndedRun):
             if live and live.run_id == said.run_id:
                 self._away.pop(channel, None)
                 if live.journal and not live.journal.is_ended:  # another node had the lease meanwhile
                     self._lost(channel)
             self._leave(channel)
         elif said.what == "left":
-            await self._late.leave(channel)
+            await self._late.stop(channel)
         elif said.what == "cited":
             self.cited(channel)
         elif live and live.run_id == said.run_id:
-            await self._hear_of(live, said.what)
+            await self._handle_run_request(live, said.what)
 
-    async def _hear_of(self, live: Live, what: What) -> None:
+    async def _handle_run_request(self, live: LiveRun, what: RequestKind) -> None:
         if what == "superseded" and live.task:
-            await live.let_leave()
+            await live.wait_unwatched()
         match what:
             case "watched":
-                live.wait()
+                live.restart_linger()
             case "stopped" if live.task:
                 live.end("stopped")
             case "superseded" | "abandoned" if live.watchers:
-                await self._asks.ask(live.channel, "watched", live.run_id)
+                await self._asks.send(live.channel, "watched", live.run_id)
             case "superseded" | "abandoned" if live.task:
                 live.end_soon(what)
             case _:  # it is another node's
                 pass
 
-    async def _obtain(self, channel: str, what: What, unless: str = "") -> bool:
+    async def _acquire_thread(self, channel: str, what: RequestKind, unless: str = "") -> bool:
         """Have a thread to ourselves, once the run that goes on elsewhere was ended; True when it is so.
 
         False if there is a row with the id `unless`. Raises `Conflict` where that run is watched, or the
@@ -447,18 +447,18 @@ class Runs:
                 return False
             if await self.leases.take(channel):
                 return True
-            live = await self._going(channel)
+            live = await self._find_live_run(channel)
             if live and input_id(live.run_id) == unless:  # it has just begun
                 return False
             if live is None and asyncio.get_running_loop().time() < until:
                 await asyncio.sleep(_SHORTLY)
             elif live is None or (what == "superseded" and live.watchers):
                 raise Conflict(_WATCHED if live else _BUSY)
-            elif not await self._asks.ended(channel, what, live.run_id):
+            elif not await self._asks.request_end(channel, what, live.run_id):
                 raise Conflict(_WATCHED if what == "superseded" else _BUSY)
 
     @asynccontextmanager
-    async def _turn(self, channel: str) -> AsyncGenerator[None]:
+    async def _lock_thread(self, channel: str) -> AsyncGenerator[None]:
         """A thread to one task, and to one node if that takes the lease, until nothing is left to be done.
 
         The lock is there as long as somebody has it or waits for it.
@@ -471,22 +471,22 @@ class Runs:
                     await self._let_go(channel)
 
     async def _let_go(self, channel: str) -> None:
-        is_live, is_late = channel in self._live, self._late.is_at(channel)
-        for name, is_held in ((channel, is_live), (late_lease(channel), is_late)):
+        is_live, is_late = channel in self._live, self._late.is_deciding(channel)
+        for name, is_held in ((channel, is_live), (deferred_lease(channel), is_late)):
             if not is_held:
                 with suppress(StoreError):  # without the database it is nobody's
                     await self.leases.release(name)
         if not (is_live or is_late or channel in self._away):
-            self._asks.ignore(channel)
+            self._asks.stop_listening(channel)
 
     def _leave(self, channel: str) -> None:
         """Let go of a thread in its turn."""
         if self.is_shared:
-            self.heard(channel)
+            self.note_activity(channel)
             self._own(asyncio.create_task(self._left(channel)))
 
     async def _left(self, channel: str) -> None:
-        async with self._turn(channel):
+        async with self._lock_thread(channel):
             pass
 
     def _lost(self, name: str) -> None:
@@ -496,4 +496,4 @@ class Runs:
         elif name.startswith("tie:"):
             self.untied(name)
         elif live := self._live.pop(name, None):
-            live.forsake()
+            live.hand_over()

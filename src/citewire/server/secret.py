@@ -27,17 +27,17 @@ class Secret:
         self._key = text.encode()
 
     @classmethod
-    def kept_in(cls, vault: Vault) -> Secret:
+    def from_vault(cls, vault: Vault) -> Secret:
         """The secret in the vault, made at random when it is first asked for."""
         if (data := vault.read(_NAME, secret=True)) is None:
-            with vault.alone():
+            with vault.lock():
                 if (data := vault.read(_NAME, secret=True)) is None:
                     data = secrets.token_urlsafe(32).encode()
                     vault.write(_NAME, data)
         try:
             return cls(data.decode("ascii").strip())
         except UnicodeDecodeError as exc:
-            raise KeyringError(f"{vault.where(_NAME)} is not a secret of citewire") from exc
+            raise KeyringError(f"{vault.location(_NAME)} is not a secret of citewire") from exc
 
     def derive(self, purpose: str, message: bytes) -> str:
         """A 43-character secret for `purpose`. Different purposes give unrelated results."""

@@ -21,17 +21,17 @@ from typing import Any
 import uvicorn
 
 from citewire.server import logs
-from citewire.server.app import Server, opened
+from citewire.server.app import Server, open_server
 from citewire.server.browser import has_browser, open_browser
 from citewire.server.catalog import Catalog
-from citewire.server.connections import guarded, guarded_websocket
+from citewire.server.connections import make_http_protocol, make_websocket_protocol
 from citewire.server.data_folder import keep_private, restrict_new_files
 from citewire.server.keys import Keyring, check_binding
-from citewire.server.nodes import vault_of
+from citewire.server.nodes import open_configured_vault
 from citewire.server.origins import is_loopback
 from citewire.server.settings import SettingError, Settings
 from citewire.server.sign_in import ADDRESS, LINK_SECONDS
-from citewire.text import for_log
+from citewire.text import one_line
 
 __all__ = ["run", "serve", "uvicorn_config"]
 
@@ -63,13 +63,13 @@ async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
     restrict_new_files()
     for folder in {Path(settings.data), *([] if settings.dsn else [settings.store_folder])}:
         keep_private(folder)
-    keyring = Keyring.kept_in(await vault_of(settings))
+    keyring = Keyring.from_vault(await open_configured_vault(settings))
     check_binding(settings.host, keyring)
     _raise_limit(settings)
     with _bound(settings) as listening:
-        async with opened(settings, keyring, listening.getsockname()[1], questions) as server:
+        async with open_server(settings, keyring, listening.getsockname()[1], questions) as server:
             # Not before: a server that could not begin would have kept its key to itself.
-            made = keyring.development() if is_loopback(settings.host) else None
+            made = keyring.create_development_key() if is_loopback(settings.host) else None
             with _address_told(server):
                 _say(server, made, questions)
                 _tune()
@@ -98,8 +98,8 @@ def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
     """How uvicorn serves our app."""
     return uvicorn.Config(
         server.app,
-        http=guarded(server.settings),
-        ws=guarded_websocket(server.settings),
+        http=make_http_protocol(server.settings),
+        ws=make_websocket_protocol(server.settings),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -219,7 +219,7 @@ async def _tell_progress(catalog: Catalog) -> None:
     failed = [record for record in catalog.records() if record.state == "failed"]
     _write(f"{chr(13) if is_looking else ''}Read: {total - len(failed)} of {total} sources         \n")
     for record in failed:
-        _write(f"  not {for_log(record.name, 80)}: {for_log(record.reason, 200)}\n")
+        _write(f"  not {one_line(record.name, 80)}: {one_line(record.reason, 200)}\n")
 
 
 def _write(text: str) -> None:

@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from citewire.server.capability import Capability
 from citewire.server.keys import Caller, Keyring
-from citewire.server.origins import cookie_name, host_known, port_of, session_cookie
+from citewire.server.origins import cookie_name, is_known_host, port_of, session_cookie
 from citewire.server.refusals import BadToken, Forbidden, NoCredentials, TokenExpired
 from citewire.server.settings import Settings
 
@@ -94,7 +94,7 @@ class Sessions:
         # A key may speak for anybody: each of its browsers has a name of its own.
         client_id = f"browser-{token_hex(8)}" if caller.client_id == "*" else caller.client_id
         session = _Session(
-            caller.key, self._keyring.holder(caller.key).mark, capability.plain(), client_id, expires, page,
+            caller.key, self._keyring.grant_of(caller.key).mark, capability.plain(), client_id, expires, page,
             self._server(request), caller.person,
         )  # fmt: skip
         return session_cookie(self._name(request), self._seal(session), seconds, secure=self._is_tls(request))
@@ -109,7 +109,7 @@ class Sessions:
         if not text or not self.is_own_host(request):
             raise NoCredentials
         session = self._unseal(text)
-        holder = self._keyring.holder(session.key)
+        holder = self._keyring.grant_of(session.key)
         if (session.mark, session.server) != (holder.mark, self._server(request)):
             raise BadToken("this is a session of another server")
         if session.expires <= self._clock():
@@ -122,7 +122,7 @@ class Sessions:
 
     def is_own_host(self, request: Request) -> bool:
         """Whether the request was sent to an address, or to a name of this server. See `host_known`."""
-        return host_known(_host(request), [self._own_name] if self._own_name else [])
+        return is_known_host(_host(request), [self._own_name] if self._own_name else [])
 
     def _check_start(self, caller: Caller, request: Request) -> None:
         if caller.is_session:

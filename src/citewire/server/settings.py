@@ -23,7 +23,7 @@ from citewire.errors import CitewireError
 from citewire.redaction import redact
 from citewire.server.proxies import is_network
 
-__all__ = ["Option", "RuleFor", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
+__all__ = ["Option", "PatternRule", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
 
 _PREFIX = "CITEWIRE_"
 # Names with our prefix that are read elsewhere, or by the tests.
@@ -45,7 +45,7 @@ class SettingError(CitewireError):
     code = "bad_setting"
 
 
-class RuleFor(Struct, frozen=True):
+class PatternRule(Struct, frozen=True):
     """A rule, and the channel or pattern that it is for."""
 
     pattern: str
@@ -184,7 +184,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         Meta(description="Whose runs are asked again when a restart cut them off."),
     ] = "librarian"
     rules: Annotated[
-        tuple[RuleFor, ...],
+        tuple[PatternRule, ...],
         Meta(
             description="What is so in a channel, a namespace as `support:*`, or all as `*`: `mutable`, "
             "`retention=30d`, or both with a comma between. May be repeated.",

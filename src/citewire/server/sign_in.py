@@ -39,7 +39,7 @@ def sign_in_link(
     keyring: Keyring, address: str, key: str, page: PageName = "chat", seconds: float = LINK_SECONDS
 ) -> str:
     """A link to a page of the server at `address`, which signs one browser in with the rights of a key."""
-    link = _Link(key, keyring.holder(key).mark, page, token_urlsafe(16), time.time() + seconds)
+    link = _Link(key, keyring.grant_of(key).mark, page, token_urlsafe(16), time.time() + seconds)
     token = keyring.seal(_PURPOSE, msgspec.json.encode(link))
     return f"{address.rstrip('/')}/sign-in?token={token}"
 
@@ -57,7 +57,7 @@ class SignInLinks:
         none, or its key was revoked.
         """
         link = msgspec.json.decode(self._keyring.unseal(_PURPOSE, token), type=_Link)
-        holder = self._keyring.holder(link.key)
+        holder = self._keyring.grant_of(link.key)
         if link.mark != holder.mark:
             raise BadToken("this is a link of another server")
         if link.expires <= self._clock():

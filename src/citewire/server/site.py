@@ -15,16 +15,16 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from citewire.server.http import Authenticate, Bytes, Call, NotFound, Operation, Page
+from citewire.server.http import Authenticate, Bytes, ApiCall, NotFound, Operation, HtmlPage
 from citewire.server.keys import Caller
-from citewire.server.refusals import Forbidden, NoCredentials, Refused
+from citewire.server.refusals import Forbidden, NoCredentials, AccessRefused
 from citewire.server.sessions import PageName, Sessions
 from citewire.server.sign_in import SignInLinks
-from citewire.text import for_log
+from citewire.text import one_line
 
-__all__ = ["SAFE", "Site"]
+__all__ = ["SECURITY_HEADERS", "Site"]
 
-SAFE = {
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'",
     "x-content-type-options": "nosniff",
@@ -51,7 +51,7 @@ class _File(Struct, frozen=True):
         return cls(_TYPES[name.rpartition(".")[2]], data, packed, f'W/"{sha256(data).hexdigest()[:32]}"')
 
     def answer(self, request: Request) -> Response:
-        headers = {**SAFE, "cache-control": "no-cache", "etag": self.etag, "vary": "accept-encoding"}
+        headers = {**SECURITY_HEADERS, "cache-control": "no-cache", "etag": self.etag, "vary": "accept-encoding"}
         if self.etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if not _GZIP.search(request.headers.get("accept-encoding", "")):
@@ -111,12 +111,12 @@ class Site:
         """What a browser asks for."""
         return [
             Operation(
-                method="GET", path="/", summary="A page that asks the agent", handle=self.home, gives=Page,
+                method="GET", path="/", summary="A page that asks the agent", handle=self.home, gives=HtmlPage,
                 errors=(401, 403), shows_errors=True,
             ),
             Operation(
                 method="GET", path="/console", summary="A page that shows all answers", handle=self.console,
-                gives=Page, errors=(401, 403), shows_errors=True,
+                gives=HtmlPage, errors=(401, 403), shows_errors=True,
             ),
             Operation(
                 method="GET", path="/sign-in", summary="Sign a browser in by a one-time link",
@@ -139,11 +139,11 @@ class Site:
             ),
         ]  # fmt: skip
 
-    async def home(self, call: Call) -> Response:
+    async def home(self, call: ApiCall) -> Response:
         """The page that asks the agent."""
         return self._page(call.request, "chat")
 
-    async def console(self, call: Call) -> Response:
+    async def console(self, call: ApiCall) -> Response:
         """The page that shows all answers."""
         return self._page(call.request, "console")
 
@@ -151,7 +151,7 @@ class Site:
         """A page, for who has a session, or with a new one for who sends a key or a token."""
         try:
             cookie = self._checked(request, page)
-        except Refused as exc:
+        except AccessRefused as exc:
             return _refused(exc, page, request)
         response = _FILES[_PAGES[page][1]].answer(request)
         if cookie:
@@ -166,7 +166,7 @@ class Site:
         self._sessions.caller(request, page)
         return None
 
-    async def sign_in(self, call: Call) -> Response:
+    async def sign_in(self, call: ApiCall) -> Response:
         """Start a session by a link and go on to its page, at an address without the secret."""
         query: LinkQuery = call.query
         request = call.request
@@ -176,18 +176,18 @@ class Site:
             caller, page = await self._link(query.token, request)
             # A link is printed for whoever runs the server: it opens both pages.
             cookie = self._sessions.start(caller, "console", request)
-        except Refused as exc:
+        except AccessRefused as exc:
             return _refused(exc, query.page, request, is_link=query.token is not None)
         return _go_on(page, cookie)
 
-    async def sign_in_with_key(self, call: Call) -> Response:
+    async def sign_in_with_key(self, call: ApiCall) -> Response:
         """Start a session with the key that the browser asks for, and go on to a page."""
         request, page = call.request, call.query.page
         try:
             if not request.headers.get("authorization"):
                 raise NoCredentials
             cookie = self._sessions.start(self._authenticate(request), page, request)
-        except Refused as exc:
+        except AccessRefused as exc:
             return _refused(exc, page, request, asks=True)
         return _go_on(page, cookie)
 
@@ -199,24 +199,24 @@ class Site:
             raise Forbidden("the server was called by a name that it does not know: set --public-url")
         return await self._links.use(token)
 
-    async def file(self, call: Call) -> Response:
+    async def file(self, call: ApiCall) -> Response:
         """One of our own files."""
         if (found := _FILES.get(call.path["file"])) is None:
             raise NotFound("there is no such file")
         return found.answer(call.request)
 
-    async def questions(self, _: Call) -> list[str]:
+    async def questions(self, _: ApiCall) -> list[str]:
         """What a newcomer may ask."""
         return list(self._questions)
 
 
 def _go_on(page: PageName, cookie: str) -> Response:
-    headers = {**SAFE, "location": _PAGES[page][0], "set-cookie": cookie, "cache-control": "no-store"}
+    headers = {**SECURITY_HEADERS, "location": _PAGES[page][0], "set-cookie": cookie, "cache-control": "no-store"}
     return Response(status_code=303, headers=headers)
 
 
 def _refused(
-    error: Refused, page: PageName, request: Request, *, is_link: bool = False, asks: bool = False
+    error: AccessRefused, page: PageName, request: Request, *, is_link: bool = False, asks: bool = False
 ) -> Response:
     """The sign-in page. With `asks`, the browser asks for a key, as a name and a password."""
     # Where another site has sent the browser here, it keeps the cookie back (SameSite) until it asks again.
@@ -229,7 +229,7 @@ def _refused(
         "again": "again" if is_sent and not asks else "",
     }
     scheme = "Basic" if asks and not is_sent else "Bearer"
-    headers = {**SAFE, "cache-control": "no-store", "vary": "cookie, sec-fetch-site"}
+    headers = {**SECURITY_HEADERS, "cache-control": "no-store", "vary": "cookie, sec-fetch-site"}
     if error.status == 401:
         headers["www-authenticate"] = f'{scheme} realm="citewire"'
     text = _SIGN_IN.substitute({name: escape(value) for name, value in shown.items()})
@@ -237,5 +237,5 @@ def _refused(
 
 
 def _sentence(message: str) -> str:
-    shown = for_log(message, 500)
+    shown = one_line(message, 500)
     return f"{shown[:1].upper()}{shown[1:]}."

@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from citewire.documents.document import Kind
+from citewire.documents.document import DocumentKind
 from citewire.documents.errors import DocumentError
-from citewire.server.holdings import Holding, Origin
+from citewire.server.holdings import StoredSource, Origin
 from citewire.server.http import Conflict
-from citewire.verification.library import NO_TEXT
-from citewire.verification.reading import Reading
+from citewire.verification.library import NO_TEXT_LAYER
+from citewire.verification.reading import SourceReading
 
-__all__ = ["Change", "Live", "SourceList", "SourceRecord", "State"]
+__all__ = ["SourceChange", "LiveSource", "SourceList", "SourceRecord", "SourceState"]
 
-State = Literal["waiting", "reading", "ready", "failed"]
+SourceState = Literal["waiting", "reading", "ready", "failed"]
 
 
 class SourceRecord(Struct, frozen=True, rename="camel"):
@@ -24,12 +24,12 @@ class SourceRecord(Struct, frozen=True, rename="camel"):
     id: str
     name: str
     origin: Origin = field(name="from")
-    state: State
+    state: SourceState
     reason: str | None
     added_at: str
     size: int
     sha256: str | None
-    kind: Kind | None
+    kind: DocumentKind | None
     pages: int | None
     title: str | None
     url: str | None
@@ -44,19 +44,19 @@ class SourceList(Struct, frozen=True):
     next: str | None = None
 
 
-class Change(Struct, frozen=True):
+class SourceChange(Struct, frozen=True):
     """A source that is new or has changed, by its id; without a record it is gone."""
 
     id: str
     record: SourceRecord | None
 
 
-class Live:
+class LiveSource:
     """A source as it is now: held, read as far as `reading` says, and in the index or not."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: StoredSource) -> None:
         self.holding = holding
-        self.reading: Reading | None = None
+        self.reading: SourceReading | None = None
         self.is_indexed = False
         self.problem = holding.reason
 
@@ -69,11 +69,11 @@ class Live:
         if reading.problem:
             return reading.problem.message
         if reading.is_read and not reading.key:
-            return reading.notes[0].message if reading.notes else NO_TEXT
+            return reading.notes[0].message if reading.notes else NO_TEXT_LAYER
         return None
 
     @property
-    def state(self) -> State:
+    def state(self) -> SourceState:
         """How far it is."""
         if self.reason is not None:
             return "failed"
@@ -82,7 +82,7 @@ class Live:
         return "reading" if self.reading and self.reading.begun else "waiting"
 
     @property
-    def read(self) -> Reading:
+    def read(self) -> SourceReading:
         """How it was read. Raises `DocumentError` where it was not, and `Conflict` where it is not yet."""
         reading = self.reading
         if reading is None or reading.problem:
@@ -91,7 +91,7 @@ class Live:
             raise Conflict("it is still being read")
         return reading
 
-    def reads(self, held: Holding) -> bool:
+    def is_read_as(self, held: StoredSource) -> bool:
         """Whether it is, or was, read just as `held` has to be."""
         return self.reading is not None and _as_read(self.holding) == _as_read(held)
 
@@ -104,6 +104,6 @@ class Live:
         )  # fmt: skip
 
 
-def _as_read(held: Holding) -> tuple[Any, ...]:
+def _as_read(held: StoredSource) -> tuple[Any, ...]:
     """All that reading it depends on."""
     return held.sha256, held.content_type, held.name, held.url, held.also

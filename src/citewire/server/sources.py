@@ -18,21 +18,21 @@ from starlette.types import ASGIApp
 from citewire import codec
 from citewire.agui.sse import PING
 from citewire.documents.document import Document, Page
-from citewire.documents.draw import Crop, Format
+from citewire.documents.draw import Crop, ImageFormat
 from citewire.errors import InputError
 from citewire.server.catalog import Catalog
-from citewire.server.holdings import Version, safe_name
-from citewire.server.http import Bytes, Call, EventStream, Form, NotFound, Operation, Picture, answer, read
+from citewire.server.holdings import SourceVersion, safe_name
+from citewire.server.http import Bytes, ApiCall, EventStream, MultipartForm, NotFound, Operation, ImageFile, json_response, decode_as
 from citewire.server.keys import Caller
 from citewire.server.source import SourceList, SourceRecord
-from citewire.server.streams import Streamed
+from citewire.server.streams import EventStreamResponse
 
-__all__ = ["TYPES", "Sources", "form_of", "pieces", "short_body"]
+__all__ = ["MEDIA_TYPES", "SourceApi", "read_form", "read_upload", "read_short_body"]
 
 # Files of one form, and bytes of a body that only names a URL.
 _MOST_FILES, _LONGEST_BODY = 100, 64 << 10
-_FORMATS: dict[str, Format] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
-TYPES: dict[str, str] = {
+_FORMATS: dict[str, ImageFormat] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
+MEDIA_TYPES: dict[str, str] = {
     "pdf": "application/pdf",
     "html": "text/html",
     "markdown": "text/markdown",
@@ -45,13 +45,13 @@ TYPES: dict[str, str] = {
 _HARMLESS = {"content-security-policy": "default-src 'none'; sandbox", "x-content-type-options": "nosniff"}
 
 
-class FromUrl(Struct, frozen=True):
+class AddUrlRequest(Struct, frozen=True):
     """The address of a source."""
 
     url: Annotated[str, Meta(min_length=1, max_length=8192)]
 
 
-class Added(Struct, frozen=True):
+class AddedSources(Struct, frozen=True):
     """The sources that were sent, as they are now."""
 
     sources: list[SourceRecord]
@@ -60,7 +60,7 @@ class Added(Struct, frozen=True):
 class VersionList(Struct, frozen=True):
     """The versions of a source, the oldest first."""
 
-    versions: list[Version]
+    versions: list[SourceVersion]
 
 
 class SourceText(Struct, frozen=True):
@@ -78,7 +78,7 @@ class NameQuery(Struct, frozen=True):
     name: Annotated[str, Meta(max_length=4096)] | None = None
 
 
-class ListQuery(Struct, frozen=True):
+class SourceListQuery(Struct, frozen=True):
     """After which name a list begins, and how long it is."""
 
     after: str = ""
@@ -91,7 +91,7 @@ class ScaleQuery(Struct, frozen=True):
     scale: Annotated[float, Meta(ge=0.1, le=4)] = 2.0
 
 
-class Sources:
+class SourceApi:
     """The operations on sources."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -105,12 +105,12 @@ class Sources:
                 method="POST", path="/sources",
                 summary="Add sources: a file as the body with ?name=, files of a form, or a URL. Other bytes "
                 "in the place of a source need the operation `replace` on it",
-                handle=self.add, needs=("add", every), query=NameQuery, body=bytes, takes=(Form, FromUrl),
-                gives=Added, creates=True, errors=(422,),
+                handle=self.add, needs=("add", every), query=NameQuery, body=bytes, takes=(MultipartForm, AddUrlRequest),
+                gives=AddedSources, creates=True, errors=(422,),
             ),
             Operation(
                 method="GET", path="/sources", summary="The sources by name, and how many are being read",
-                handle=self.list, needs=("list", every), query=ListQuery, gives=SourceList,
+                handle=self.list, needs=("list", every), query=SourceListQuery, gives=SourceList,
             ),
             Operation(
                 method="GET", path="/sources/events", summary="All sources, then each one that changes",
@@ -135,72 +135,72 @@ class Sources:
             ),
             Operation(
                 method="GET", path="/sources/{source}/content", summary="A source as it was added",
-                handle=self.content, needs=("read", one), gives=Bytes, also=(*TYPES.values(),),
+                handle=self.content, needs=("read", one), gives=Bytes, also=(*MEDIA_TYPES.values(),),
             ),
             Operation(
                 method="GET", path="/sources/{source}/pages/{number}.{format}",
                 summary="A page of a PDF or an image: png, jpg, webp or avif",
-                handle=self.page, needs=("read", one), query=ScaleQuery, gives=Picture, errors=(409, 422),
+                handle=self.page, needs=("read", one), query=ScaleQuery, gives=ImageFile, errors=(409, 422),
             ),
         ]  # fmt: skip
 
-    async def add(self, call: Call) -> Response:
+    async def add(self, call: ApiCall) -> Response:
         """Keep what is sent; it is read afterwards. Raises `TooManyReads`."""
         self._catalog.check_room()
         request, name = call.request, call.query.name
         whole = request.headers.get("content-type", "")
         kind = whole.partition(";")[0].strip().lower()
-        if kind == Form.media:
+        if kind == MultipartForm.media:
             kept = await self._add_form(request, call.caller)
         elif name is not None:
             safe_name(name)  # before anything is read
             kept = [await self._add_file(name, whole, request.stream(), call.caller)]
         elif kind == "application/json":
-            url = read(await short_body(request), FromUrl).url
+            url = decode_as(await read_short_body(request), AddUrlRequest).url
             kept = [await self._catalog.fetch(url, caller=call.caller)]
         else:
             raise InputError("it needs a name, as ?name=", "?name")
         created = any(new for _, new in kept)
-        return answer(Added([record for record, _ in kept]), 201 if created else 200)
+        return json_response(AddedSources([record for record, _ in kept]), 201 if created else 200)
 
-    async def list(self, call: Call) -> SourceList:
+    async def list(self, call: ApiCall) -> SourceList:
         """The sources that the caller may read."""
-        query: ListQuery = call.query
+        query: SourceListQuery = call.query
         left = [record for record in self._readable(call.caller) if record.name > query.after]
         shown = left[: query.limit]
         more = shown[-1].name if len(left) > len(shown) else None
         return SourceList(shown, *self._catalog.status(), more)
 
-    async def events(self, call: Call) -> ASGIApp:
+    async def events(self, call: ApiCall) -> ASGIApp:
         """How it is, then what changes."""
-        return Streamed(self._frames(call.caller))
+        return EventStreamResponse(self._frames(call.caller))
 
-    async def show(self, call: Call) -> SourceRecord:
+    async def show(self, call: ApiCall) -> SourceRecord:
         """One source."""
         return await self._catalog.find(call.path["source"])
 
-    async def remove(self, call: Call) -> None:
+    async def remove(self, call: ApiCall) -> None:
         """Look in it no longer."""
         await self._catalog.remove(call.path["source"], call.caller.actor)
 
-    async def versions(self, call: Call) -> VersionList:
+    async def versions(self, call: ApiCall) -> VersionList:
         """All that it ever was."""
         return VersionList(await self._catalog.versions(call.path["source"]))
 
-    async def text(self, call: Call) -> Response:
+    async def text(self, call: ApiCall) -> Response:
         """What it says."""
         document = await self._catalog.text(call.path["source"])
         return Response(await asyncio.to_thread(partial(_text, document)), media_type="application/json")
 
-    async def content(self, call: Call) -> Response:
+    async def content(self, call: ApiCall) -> Response:
         """What was added, to be saved."""
         record = await self._catalog.find(call.path["source"])
-        kind = TYPES.get(record.kind or "", "application/octet-stream")
+        kind = MEDIA_TYPES.get(record.kind or "", "application/octet-stream")
         path = await self._catalog.path(record.id)
         headers = _HARMLESS | {"content-type": kind}
         return FileResponse(path, headers=headers, filename=safe_name(record.name))
 
-    async def page(self, call: Call) -> Response:
+    async def page(self, call: ApiCall) -> Response:
         """How a page looks."""
         number, form = call.path["number"], _FORMATS.get(call.path["format"])
         if form is None or not (number.isascii() and number.isdigit() and len(number) < 8):
@@ -210,14 +210,14 @@ class Sources:
         return Response(drawn, media_type=f"image/{form}", headers=_HARMLESS)
 
     async def _add_form(self, request: Request, caller: Caller) -> list[tuple[SourceRecord, bool]]:
-        form = await form_of(request)
+        form = await read_form(request)
         try:
             files = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
             names = [safe_name(file.filename or "") for file in files]
             if not files or len({*names}) < len(names):
                 raise InputError("a form has one or more files, each under a name of its own")
             return [
-                await self._add_file(name, file.content_type or "", pieces(file), caller)
+                await self._add_file(name, file.content_type or "", read_upload(file), caller)
                 for name, file in zip(names, files, strict=True)
             ]
         finally:
@@ -255,7 +255,7 @@ def _text(document: Document) -> bytes:
     return codec.encode(SourceText(document.sha256, document.text, [*document.pages], lines))
 
 
-async def form_of(request: Request) -> FormData:
+async def read_form(request: Request) -> FormData:
     """A form, to be closed. Raises `InputError`."""
     try:
         return await request.form(max_files=_MOST_FILES, max_fields=_MOST_FILES)
@@ -263,7 +263,7 @@ async def form_of(request: Request) -> FormData:
         raise InputError(f"not a form that can be read: {getattr(exc, 'detail', exc)}") from exc
 
 
-async def short_body(request: Request) -> bytes:
+async def read_short_body(request: Request) -> bytes:
     """A body that only names something. Raises `InputError`."""
     body = bytearray()
     async for piece in request.stream():
@@ -273,7 +273,7 @@ async def short_body(request: Request) -> bytes:
     return bytes(body)
 
 
-async def pieces(file: UploadFile) -> AsyncGenerator[bytes]:
+async def read_upload(file: UploadFile) -> AsyncGenerator[bytes]:
     """A file of a form, bit by bit."""
     while piece := await file.read(1 << 20):
         yield piece

@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 
 from citewire.server.http import CALLER, CHECK_KEY
 from citewire.server.keys import Caller
-from citewire.server.refusals import Refused
+from citewire.server.refusals import AccessRefused
 
-__all__ = ["Streamed", "until_gone"]
+__all__ = ["EventStreamResponse", "wait_for_disconnect"]
 
 # Seconds from one look at the caller's key to the next, and for the last bytes of a stream that is ended.
 _LOOK, _FAREWELL = 5.0, 1.0
@@ -26,7 +26,7 @@ _HEADERS = [
 ]
 
 
-class Streamed:
+class EventStreamResponse:
     """An ASGI app that sends frames until they end, the client is gone, or the caller may have no more.
 
     A stream ends within seconds when the caller's key is revoked, and with the caller's token or session.
@@ -40,7 +40,7 @@ class Streamed:
         """One response."""
         async with aclosing(self._frames):
             sending = asyncio.create_task(_send_all(self._frames, send))
-            leaving = asyncio.create_task(until_gone(receive))
+            leaving = asyncio.create_task(wait_for_disconnect(receive))
             refused = asyncio.create_task(self._until_refused(scope))
             tasks = [sending, leaving, refused]
             try:
@@ -65,7 +65,7 @@ class Streamed:
             await asyncio.sleep(left)
             try:
                 check(caller.key)
-            except Refused:
+            except AccessRefused:
                 return
 
 
@@ -87,7 +87,7 @@ async def _send_all(frames: AsyncIterator[bytes], send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def until_gone(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client leaves; what it still sends is not looked at."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -13,19 +13,19 @@ from starlette.types import ASGIApp
 from citewire.agui import events as ev
 from citewire.agui.events import RunInput
 from citewire.agui.inputs import check_input
-from citewire.agui.shapes import sendable
+from citewire.agui.shapes import filter_sendable
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Head, was_all
-from citewire.server.answers import written
-from citewire.server.history import History, Past
-from citewire.server.http import Call, EventStream, NotFound, Operation
+from citewire.channels.store import Cursor, Head, is_last_page
+from citewire.server.answers import write_answer
+from citewire.server.history import ThreadHistory, ThreadAtCursor
+from citewire.server.http import ApiCall, EventStream, NotFound, Operation
 from citewire.server.journal import channel_of, thread_of
-from citewire.server.listing import Cursors, list_visible
-from citewire.server.reviews import Look, PostedReview, review_entry
-from citewire.server.runs import Runs
-from citewire.server.streams import Streamed
+from citewire.server.listing import SealedCursors, list_visible
+from citewire.server.reviews import ReviewEvent, PostedReview, make_review_entry
+from citewire.server.runs import RunManager
+from citewire.server.streams import EventStreamResponse
 
-__all__ = ["Threads"]
+__all__ = ["ThreadApi"]
 
 _JSON = "application/json"
 
@@ -71,7 +71,7 @@ class EventPage(Struct, frozen=True):
     next: str | None
 
 
-class Written(Struct, frozen=True):
+class DialectAnswer(Struct, frozen=True):
     """A message with its citations in a dialect, and what that has no place for."""
 
     dialect: str
@@ -79,7 +79,7 @@ class Written(Struct, frozen=True):
     losses: list[str]
 
 
-class Review(Struct, frozen=True, rename="camel"):
+class ReviewRequest(Struct, frozen=True, rename="camel"):
     """What somebody who looked at a citation did. `at` is what the client says of when."""
 
     message_id: Annotated[str, Meta(min_length=1, max_length=512)]
@@ -89,7 +89,7 @@ class Review(Struct, frozen=True, rename="camel"):
     dwell_ms: Annotated[int, Meta(ge=0)] | None = None
 
 
-class ListQuery(Struct, frozen=True):
+class ThreadListQuery(Struct, frozen=True):
     """The cursor after which a list begins, and how long it is."""
 
     after: str = ""
@@ -119,16 +119,16 @@ class DialectQuery(Struct, frozen=True):
     dialect: str
 
 
-class Threads:
+class ThreadApi:
     """The operations on threads. `renew` puts fresh links to proofs into what is sent."""
 
     def __init__(
         self,
         hub: Hub,
-        runs: Runs,
-        history: History,
+        runs: RunManager,
+        history: ThreadHistory,
         renew: Callable[[str, bytes], bytes],
-        cursors: Cursors,
+        cursors: SealedCursors,
     ) -> None:
         self._hub, self._runs, self._history, self._renew = hub, runs, history, renew
         self._cursors = cursors
@@ -144,7 +144,7 @@ class Threads:
             ),
             Operation(
                 method="GET", path="/threads", summary="The threads, by their ids",
-                handle=self.list, needs=("list", "thread:*"), query=ListQuery, gives=ThreadList,
+                handle=self.list, needs=("list", "thread:*"), query=ThreadListQuery, gives=ThreadList,
             ),
             Operation(
                 method="GET", path="/threads/{thread}", summary="A thread as it is, or as it was",
@@ -163,11 +163,11 @@ class Threads:
             Operation(
                 method="GET", path="/threads/{thread}/messages/{message}/citations",
                 summary="A message with its citations, in any dialect",
-                handle=self.citations, needs=("read", of), query=DialectQuery, gives=Written,
+                handle=self.citations, needs=("read", of), query=DialectQuery, gives=DialectAnswer,
             ),
             Operation(
                 method="POST", path="/threads/{thread}/reviews", summary="Somebody looked at a citation",
-                handle=self.review, needs=("review", of), body=Review,
+                handle=self.review, needs=("review", of), body=ReviewRequest,
             ),
             Operation(
                 method="DELETE", path="/threads/{thread}", summary="Forget a thread",
@@ -175,21 +175,21 @@ class Threads:
             ),
         ]  # fmt: skip
 
-    async def run(self, call: Call) -> ASGIApp:
+    async def run(self, call: ApiCall) -> ASGIApp:
         """Start or join a run. New links are only for callers who may read the thread."""
         check_input(call.body)
         thread_id = call.body.thread_id
         frames = await self._runs.start(call.body, call.caller)
         may_read = call.caller.may("read", f"thread:{thread_id}")
-        return Streamed(self._fresh(thread_id, frames) if may_read else frames, of_run=True)
+        return EventStreamResponse(self._fresh(thread_id, frames) if may_read else frames, of_run=True)
 
-    async def stop(self, call: Call) -> None:
+    async def stop(self, call: ApiCall) -> None:
         """End a run."""
-        await self._runs.stop(call.path["thread"], call.path["run"])
+        await self._runs.stop_run(call.path["thread"], call.path["run"])
 
-    async def list(self, call: Call) -> ThreadList:
+    async def list(self, call: ApiCall) -> ThreadList:
         """A page of the threads that the caller may read."""
-        query: ListQuery = call.query
+        query: ThreadListQuery = call.query
 
         def is_visible(head: Head) -> bool:
             return call.caller.may("read", f"thread:{thread_of(head.channel)}")
@@ -203,21 +203,21 @@ class Threads:
     async def _heads(self, after: str, limit: int) -> Sequence[tuple[str, Head]]:
         return [(head.channel, head) for head in await self._hub.store.heads("run:", after, limit)]
 
-    async def show(self, call: Call) -> ASGIApp:
+    async def show(self, call: ApiCall) -> ASGIApp:
         """A thread, as a value or as a small run that brings a client up to date."""
         name, at = call.path["thread"], call.query.at
         channel = await self._known(name)
         if _wants_events(call):
-            if at is None and (joined := await self._runs.join_anew(name)) is not None:
-                return Streamed(self._fresh(name, joined), of_run=True)
-            return Streamed(self._fresh(name, _loaded(name, await self._past(channel, at))))
+            if at is None and (joined := await self._runs.join_current_run(name)) is not None:
+                return EventStreamResponse(self._fresh(name, joined), of_run=True)
+            return EventStreamResponse(self._fresh(name, _loaded(name, await self._past(channel, at))))
         past = await self._past(channel, at)
         view = ThreadView(
             name, str(past.cursor), past.status, past.run_id, past.error, past.messages, past.state
         )
         return self._json(name, view)
 
-    async def events(self, call: Call) -> ASGIApp:
+    async def events(self, call: ApiCall) -> ASGIApp:
         """The log."""
         query: EventsQuery = call.query
         name = call.path["thread"]
@@ -226,31 +226,31 @@ class Threads:
         after = Cursor.parse(given) if given else None
         if _wants_events(call):
             await self._hub.store.read(channel, after, 1)  # before the answer begins: the cursor may be lost
-            joined = self._runs.watch(name, after) if query.follow else await self._runs.join(name, after)
-            return Streamed(self._fresh(name, joined), of_run=not query.follow)
+            joined = self._runs.watch_thread(name, after) if query.follow else await self._runs.join(name, after)
+            return EventStreamResponse(self._fresh(name, joined), of_run=not query.follow)
         rows = await self._hub.store.read(channel, after, query.limit)
         listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == "event"]
-        page = EventPage(listed, None if was_all(rows, query.limit) else str(rows[-1].cursor))
+        page = EventPage(listed, None if is_last_page(rows, query.limit) else str(rows[-1].cursor))
         return self._json(name, page)
 
-    async def citations(self, call: Call) -> Response:
+    async def citations(self, call: ApiCall) -> Response:
         """One message in another dialect."""
         past = await self._past(await self._known(call.path["thread"]), None)
-        result = written(past, call.path["message"], call.query.dialect)
-        value = Written(call.query.dialect, result.payload, [str(loss) for loss in result.losses])
+        result = write_answer(past, call.path["message"], call.query.dialect)
+        value = DialectAnswer(call.query.dialect, result.payload, [str(loss) for loss in result.losses])
         return self._json(call.path["thread"], value)
 
-    async def review(self, call: Call) -> None:
+    async def review(self, call: ApiCall) -> None:
         """Keep what somebody did."""
-        review: Review = call.body
+        review: ReviewRequest = call.body
         channel = await self._known(call.path["thread"])
-        look = Look(review.event, review.at, dwell_ms=review.dwell_ms)
+        look = ReviewEvent(review.event, review.at, dwell_ms=review.dwell_ms)
         posted = PostedReview(review.message_id, review.key, look)
-        await self._hub.append(channel, [review_entry(posted, call.caller.actor)])
+        await self._hub.append(channel, [make_review_entry(posted, call.caller.actor)])
 
-    async def delete(self, call: Call) -> None:
+    async def delete(self, call: ApiCall) -> None:
         """Delete a thread."""
-        await self._runs.drop(call.path["thread"], call.caller.actor)
+        await self._runs.delete_thread(call.path["thread"], call.caller.actor)
 
     def _json(self, name: str, value: Struct) -> Response:
         return Response(self._renew(name, ev.write_json(value)), media_type=_JSON)
@@ -259,11 +259,11 @@ class Threads:
         channel = channel_of(name)
         if await self._hub.store.head(channel) is None:
             raise NotFound("there is no such thread")
-        await self._runs.settle(channel)
+        await self._runs.settle_run(channel)
         return channel
 
-    async def _past(self, channel: str, at: int | None) -> Past:
-        past = await self._history.at(channel, at)
+    async def _past(self, channel: str, at: int | None) -> ThreadAtCursor:
+        past = await self._history.snapshot_at(channel, at)
         if past is None:
             raise NotFound("there is no such thread")
         return past
@@ -273,19 +273,19 @@ class Threads:
             yield self._renew(name, each)
 
 
-async def _loaded(name: str, past: Past) -> AsyncGenerator[bytes]:
+async def _loaded(name: str, past: ThreadAtCursor) -> AsyncGenerator[bytes]:
     """A run that only brings a client up to date."""
     run_id = past.run_id or "none"
     for event in (
         ev.RunStarted(name, run_id),
-        ev.MessagesSnapshot(sendable(past.messages)),
+        ev.MessagesSnapshot(filter_sendable(past.messages)),
         ev.StateSnapshot(past.state),
         ev.RunFinished(name, run_id),
     ):
         yield b"data: %b\n\n" % ev.encode(event)
 
 
-def _wants_events(call: Call) -> bool:
+def _wants_events(call: ApiCall) -> bool:
     return EventStream.media in call.request.headers.get("accept", "")
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from urllib.parse import quote, unquote
 
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
-from citewire.channels.fold import OURS
-from citewire.channels.mark import Mark
-from citewire.channels.message import Draft, Who
+from citewire.channels.fold import SERVER_CONNECTION_ID
+from citewire.channels.mark import ProjectionMark
+from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.offsets import is_citation
 from citewire.channels.refusal import ChannelError
 from citewire.server.notes import CITEWIRE
 
-__all__ = ["SERVER", "TiedChannels", "ai_channel", "thread_in"]
+__all__ = ["SERVER", "ThreadChannels", "ai_channel", "thread_of_ai_channel"]
 
-SERVER = Who(client_id="*", connection_id=OURS)
+SERVER = Publisher(client_id="*", connection_id=SERVER_CONNECTION_ID)
 """The server itself, which speaks for its agents."""
 _NAMESPACE, _VERDICTS = "ai", "verdicts"
 
@@ -26,13 +26,13 @@ def ai_channel(thread_id: str) -> str:
     return f"{_NAMESPACE}:{quote(thread_id, safe='').replace('~', '%7E')}"
 
 
-def thread_in(channel: str) -> str | None:
+def thread_of_ai_channel(channel: str) -> str | None:
     """The thread whose channel this is; None where it is no thread's."""
     thread_id = unquote(channel.partition(":")[2])
     return thread_id if thread_id and ai_channel(thread_id) == channel else None
 
 
-class TiedChannels(Channels):
+class ThreadChannels(Channels):
     """In the namespace `ai` only the server gives verdicts, is called citewire, and cites as the agent.
 
     `agent` is the client id of what the agent says. `cited` is told of channels in which somebody else cites
@@ -43,7 +43,7 @@ class TiedChannels(Channels):
     cited: Callable[[str], None] | None = None
 
     async def publish(
-        self, channel: str, who: Who, drafts: Sequence[Draft], mark: Mark | None = None
+        self, channel: str, who: Publisher, drafts: Sequence[MessageDraft], mark: ProjectionMark | None = None
     ) -> tuple[str, ...]:
         """See `Channels`."""
         if _is_guarded(channel, who):
@@ -52,7 +52,7 @@ class TiedChannels(Channels):
         return await super().publish(channel, who, drafts, mark)
 
     async def annotate(
-        self, channel: str, who: Who, notes: Sequence[Note], mark: Mark | None = None
+        self, channel: str, who: Publisher, notes: Sequence[AnnotationDraft], mark: ProjectionMark | None = None
     ) -> tuple[str, ...]:
         """See `Channels`."""
         if not _is_guarded(channel, who):
@@ -69,11 +69,11 @@ class TiedChannels(Channels):
         return serials
 
 
-def _is_guarded(channel: str, who: Who) -> bool:
-    return channel.partition(":")[0] == _NAMESPACE and who.connection_id != OURS
+def _is_guarded(channel: str, who: Publisher) -> bool:
+    return channel.partition(":")[0] == _NAMESPACE and who.connection_id != SERVER_CONNECTION_ID
 
 
-def _editor(draft: Draft) -> str | None:
+def _editor(draft: MessageDraft) -> str | None:
     return draft.version.client_id if draft.version else None
 
 

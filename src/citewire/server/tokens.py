@@ -19,7 +19,7 @@ from citewire.errors import InputError
 from citewire.server.capability import Capability
 from citewire.server.refusals import BadToken, TokenExpired
 
-__all__ = ["Token", "is_signed", "key_name", "mint", "read"]
+__all__ = ["AccessToken", "is_signed", "key_name", "mint", "read"]
 
 _ALGORITHM = "HS256"
 # Seconds by which the clock of whoever signed a token may differ from ours.
@@ -34,7 +34,7 @@ _Time: TypeAlias = Annotated[float, Meta(ge=0, le=2**53)]
 _Client: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class Token(Struct, frozen=True):
+class AccessToken(Struct, frozen=True):
     """What a token says; a capability of None is that of its key, a client of None is anonymous.
 
     `person` names the person behind it, for the record only.
@@ -93,7 +93,7 @@ def is_signed(text: str, secret: str) -> bool:
     return True
 
 
-def read(text: str, secret: str, *, now: float, longest: float, leeway: float = LEEWAY) -> Token:
+def read(text: str, secret: str, *, now: float, longest: float, leeway: float = LEEWAY) -> AccessToken:
     """What the token says, if signed with `secret` and still good. Raises `BadToken` and `TokenExpired`.
 
     A token is accepted for `leeway` seconds after its end.
@@ -109,7 +109,7 @@ def read(text: str, secret: str, *, now: float, longest: float, leeway: float = 
         raise BadToken(f"the token says what it may not: {exc}") from exc
 
 
-def _token(claims: _Claims, now: float, longest: float, leeway: float) -> Token:
+def _token(claims: _Claims, now: float, longest: float, leeway: float) -> AccessToken:
     if claims.aud is not None:
         raise BadToken("the token is for another audience, `aud`")
     if not 0 < claims.exp - claims.iat <= longest:
@@ -121,7 +121,7 @@ def _token(claims: _Claims, now: float, longest: float, leeway: float) -> Token:
     ours = None if claims.capability is None else Capability.of(claims.capability)
     ablys = None if claims.ably_capability is None else Capability.of(codec.decode(claims.ably_capability))
     client = _one(claims.sub, claims.ably_client, "client")
-    return Token(claims.exp, _one(ours, ablys, "capability"), client, claims.person)
+    return AccessToken(claims.exp, _one(ours, ablys, "capability"), client, claims.person)
 
 
 def _one(ours: _T | None, ablys: _T | None, what: str) -> _T | None:

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from citewire.audit.thread import date_of
-from citewire.audit.which import Which
-from citewire.channels.channels import Channels, History
-from citewire.channels.fold import OURS, VERDICTS
+from citewire.audit.which import AuditFilter
+from citewire.channels.channels import Channels, HistoryQuery
+from citewire.channels.fold import SERVER_CONNECTION_ID, VERDICT_TYPE
 from citewire.channels.message import Action, Message
 from citewire.channels.store import PAGE_ROWS, Cursor, Head, Store
 from citewire.errors import InputError
 from citewire.server.notes import CITATIONS
-from citewire.server.tied import thread_in
+from citewire.server.tied import thread_of_ai_channel
 
-__all__ = ["PREFIX", "SPACE", "Answer", "Filter", "Place", "Told"]
+__all__ = ["PREFIX", "SPACE", "AnswerSummary", "AnswerFilter", "IndexPosition", "AnswerIndex"]
 
 SPACE = "channel:"
 PREFIX = f"{SPACE}ai:"
@@ -34,7 +34,7 @@ _SHOWN, _MOST, _KEPT = 280, 1000, 20_000
 _PAGE = 100
 
 
-class Answer(Struct, frozen=True, rename="camel"):
+class AnswerSummary(Struct, frozen=True, rename="camel"):
     """An answer: how it begins, what it cites by the names of the sources, and the verdicts on that."""
 
     message_id: str
@@ -46,13 +46,13 @@ class Answer(Struct, frozen=True, rename="camel"):
     verdicts: dict[str, int]
 
 
-class Filter(NamedTuple):
+class AnswerFilter(NamedTuple):
     """Which answers are asked for: with a verdict, of a source, by an agent, in a time as `Which` has it."""
 
-    which: Which
+    which: AuditFilter
     agent: str | None = None
 
-    def wants(self, answer: Answer) -> bool:
+    def matches(self, answer: AnswerSummary) -> bool:
         """Whether it is one of them."""
         which = self.which
         return (
@@ -64,7 +64,7 @@ class Filter(NamedTuple):
         )
 
 
-class Place(NamedTuple):
+class IndexPosition(NamedTuple):
     """A place among the threads, from the one with the latest news on. As text, `tick:channel`."""
 
     tick: int
@@ -74,7 +74,7 @@ class Place(NamedTuple):
         return f"{self.tick}:{self.channel.removeprefix(PREFIX)}"
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> IndexPosition:
         """The place that was written as `text`."""
         tick, colon, channel = text.partition(":")
         if not (colon and tick.isascii() and tick.isdigit() and len(tick) <= 18):
@@ -82,15 +82,15 @@ class Place(NamedTuple):
         return cls(int(tick), PREFIX + channel)
 
 
-class Told:
+class AnswerIndex:
     """The answers in `channels`, by thread."""
 
     def __init__(self, store: Store, channels: Channels) -> None:
         self._store, self._channels = store, channels
-        self._kept: OrderedDict[str, tuple[Cursor, list[Answer]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Cursor, list[AnswerSummary]]] = OrderedDict()
         self._count = 0
 
-    async def heads(self, after: Place | None, since: str | None = None) -> AsyncIterator[tuple[str, Head]]:
+    async def heads(self, after: IndexPosition | None, since: str | None = None) -> AsyncIterator[tuple[str, Head]]:
         """The threads with the ends of their channels, the latest first; those with news since then."""
         found, last = list[Head](), ""
         while heads := await self._store.heads(PREFIX, last, PAGE_ROWS):
@@ -101,7 +101,7 @@ class Told:
         for _, channel, head in reversed(ordered[:end]):
             if since is not None and date_of(head.tick) < since:
                 return
-            thread_id = thread_in(channel.removeprefix(SPACE))
+            thread_id = thread_of_ai_channel(channel.removeprefix(SPACE))
             if thread_id is not None:
                 yield thread_id, head
 
@@ -109,7 +109,7 @@ class Told:
         """The end of one of these channels."""
         return await self._store.head(channel)
 
-    async def answers(self, head: Head) -> list[Answer]:
+    async def answers(self, head: Head) -> list[AnswerSummary]:
         """The answers in a channel as it is, at least up to this end; the latest first."""
         channel = head.channel
         kept = self._kept.get(channel)
@@ -128,10 +128,10 @@ class Told:
         if known := self._kept.pop(channel, None):
             self._count -= 1 + len(known[1])
 
-    async def _read(self, channel: str) -> AsyncIterator[Answer]:
+    async def _read(self, channel: str) -> AsyncIterator[AnswerSummary]:
         count, cursor = 0, None
         while count < _MOST:
-            page = await self._channels.history(channel, History(limit=_PAGE, cursor=cursor))
+            page = await self._channels.history(channel, HistoryQuery(limit=_PAGE, cursor=cursor))
             for message in page.items:
                 if answer := _answer(message):
                     count += 1
@@ -140,17 +140,17 @@ class Told:
                 return
 
 
-def _answer(message: Message) -> Answer | None:
+def _answer(message: Message) -> AnswerSummary | None:
     """The answer in a message; None where it is none of ours, or was taken back."""
-    if message.name != _RESPONSE or message.connection_id != OURS or message.action is Action.DELETE:
+    if message.name != _RESPONSE or message.connection_id != SERVER_CONNECTION_ID or message.action is Action.DELETE:
         return None
     headers: dict[str, Any] = (message.extras or {}).get("headers", {})
     summary: dict[str, Any] = message.annotations.summary if message.annotations else {}
-    cited, judged = summary.get(CITATIONS, {}), summary.get(VERDICTS, {})
+    cited, judged = summary.get(CITATIONS, {}), summary.get(VERDICT_TYPE, {})
     verdicts = {status: each["total"] for status, each in judged.items()}
     if left := max(0, sum(each["total"] for each in cited.values()) - sum(verdicts.values())):
         verdicts[_PENDING] = verdicts.get(_PENDING, 0) + left
-    return Answer(
+    return AnswerSummary(
         headers.get("messageId", message.id or ""), headers.get("runId", ""), message.client_id or "",
         date_of(message.timestamp * 1000), (message.text or "")[:_SHOWN], [*cited], verdicts,
     )  # fmt: skip

@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias
 
 from citewire.errors import CitewireError
 
-__all__ = ["Files", "KeyringError", "Mark", "Vault"]
+__all__ = ["FileVault", "KeyringError", "VaultVersion", "Vault"]
 
-Mark: TypeAlias = tuple[object, ...] | None
+VaultVersion: TypeAlias = tuple[object, ...] | None
 
 
 class KeyringError(CitewireError):
@@ -36,7 +36,7 @@ class Vault(Protocol):
         """What is kept, None where there is nothing. A `secret` that others could read is refused."""
         ...
 
-    def mark(self, name: str) -> Mark:
+    def version(self, name: str) -> VaultVersion:
         """What changes whenever something else is written; None where there is nothing. It is cheap."""
         ...
 
@@ -44,16 +44,16 @@ class Vault(Protocol):
         """Keep `data`, for one who is `alone`; it is there once that ends."""
         ...
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """While this is held nobody else holds it, and what is read is what was written last."""
         ...
 
-    def where(self, name: str = "") -> str:
+    def location(self, name: str = "") -> str:
         """For people: where it is, or everything."""
         ...
 
 
-class Files:
+class FileVault:
     """A `Vault` in a folder, which is made when something is to be written."""
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class Files:
         except OSError as exc:
             raise KeyringError(f"cannot read {path}: {exc.strerror}") from exc
 
-    def mark(self, name: str) -> Mark:
+    def version(self, name: str) -> VaultVersion:
         """See `Vault`."""
         path = self._folder / name
         try:
@@ -104,7 +104,7 @@ class Files:
             raise KeyringError(f"cannot write {path}: {exc.strerror}") from exc
 
     @contextmanager
-    def alone(self) -> Generator[None]:
+    def lock(self) -> Generator[None]:
         """See `Vault`."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class Files:
         finally:
             os.close(handle)
 
-    def where(self, name: str = "") -> str:
+    def location(self, name: str = "") -> str:
         """See `Vault`."""
         return str(self._folder / name)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 
 from citewire.channels.store import StoreError
-from citewire.server.vault import Mark
+from citewire.server.vault import VaultVersion
 
 if TYPE_CHECKING:
     from citewire.channels.database import Database
@@ -46,7 +46,7 @@ class PostgresVault:
         self._kept: Mapping[str, tuple[Any, bytes]] = {}
         self._turn = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
-        with self.alone():
+        with self.lock():
             pass
 
     def read(self, name: str, *, secret: bool = False) -> bytes | None:
@@ -55,7 +55,7 @@ class PostgresVault:
         found = self._kept.get(name)
         return found[1] if found else None
 
-    def mark(self, name: str) -> Mark:
+    def version(self, name: str) -> VaultVersion:
         """See `Vault`."""
         found = self._kept.get(name)
         return (found[0],) if found else None
@@ -67,7 +67,7 @@ class PostgresVault:
         self._connection.execute(_PUT, (name, data))
 
     @contextmanager
-    def alone(self) -> Generator[None]:
+    def lock(self) -> Generator[None]:
         """See `Vault`."""
         try:
             with self._turn, psycopg.connect(self._dsn, connect_timeout=_PATIENCE) as connection:
@@ -86,7 +86,7 @@ class PostgresVault:
             why = exc.diag.message_primary or type(exc).__name__
             raise StoreError("the keys in the database cannot be had", detail=why) from None
 
-    def where(self, name: str = "") -> str:
+    def location(self, name: str = "") -> str:
         """See `Vault`."""
         return f"{name} of the database" if name else "the database"
 

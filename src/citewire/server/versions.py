@@ -12,12 +12,12 @@ from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.server.blobs import Blobs
-from citewire.server.holdings import Holding
+from citewire.server.holdings import StoredSource
 from citewire.verification.engine import Engine
 from citewire.verification.readers import TooManyReads
-from citewire.verification.reading import Reading
+from citewire.verification.reading import SourceReading
 
-__all__ = ["CheckedVersion", "KnownSources", "VersionState", "Versions"]
+__all__ = ["CheckedVersion", "KnownSources", "VersionState", "CheckedVersions"]
 
 VersionState: TypeAlias = Literal[
     "unchanged", "changed", "removed", "unavailable", "not_kept", "gone", "damaged", "reads_differently"
@@ -38,11 +38,11 @@ class CheckedVersion(Struct, frozen=True):
 class KnownSources(Protocol):
     """**Protocol:** which sources there are and were."""
 
-    async def version_of(self, sha256: str, name: str | None) -> tuple[Holding, Holding | None] | None:
+    async def version_of(self, sha256: str, name: str | None) -> tuple[StoredSource, StoredSource | None] | None:
         """The source `name` when it had these bytes, and what it is now; None where none ever had them."""
         ...
 
-    def reading_of(self, held: Holding) -> Reading | None:
+    def reading_of(self, held: StoredSource) -> SourceReading | None:
         """How this version was read, if it is the current one."""
         ...
 
@@ -51,7 +51,7 @@ class KnownSources(Protocol):
         ...
 
 
-class Versions:
+class CheckedVersions:
     """The checked versions of `sources`, with their bytes in `blobs` and their text in the engine's cache."""
 
     def __init__(self, sources: KnownSources, blobs: Blobs, engine: Engine) -> None:
@@ -68,7 +68,7 @@ class Versions:
         if known is None:
             return CheckedVersion("not_kept")
         held, now = known
-        if await self._blobs.bring(sha256) is None:
+        if await self._blobs.fetch(sha256) is None:
             return CheckedVersion("gone")
         if not await self._blobs.is_intact(sha256):
             return CheckedVersion("damaged")
@@ -84,11 +84,11 @@ class Versions:
         """See `proofs.Shelves`."""
         return await self._sources.draw(sha256, crop)
 
-    async def _document(self, held: Holding, sha256: str, text_sha256: str | None) -> Document | None:
+    async def _document(self, held: StoredSource, sha256: str, text_sha256: str | None) -> Document | None:
         """The text of these bytes, if it is the one on record."""
-        given = held.at(self._blobs.path(sha256))
+        given = held.at_path(self._blobs.path(sha256))
         reading = self._sources.reading_of(held)
-        document = await self._engine.cached(reading) if reading else None
+        document = await self._engine.load_cached(reading) if reading else None
         document = document or await self._engine.load(given)
         if not _is(document, sha256, text_sha256) and sha256 not in self._read_again:
             # Either the cache is damaged, or a newer reader makes another text of the same bytes.
@@ -110,7 +110,7 @@ def _is(document: Document, sha256: str, text_sha256: str | None) -> bool:
     return text_sha256 is None or hashlib.sha256(text).hexdigest() == text_sha256
 
 
-def _state(sha256: str, now: Holding | None) -> VersionState:
+def _state(sha256: str, now: StoredSource | None) -> VersionState:
     if now is None:
         return "removed"
     if now.sha256 is None:

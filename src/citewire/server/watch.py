@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from citewire.channels.lease import Leases
-from citewire.server.folders import Found, Stamp, look, open_file, stamp_of
-from citewire.server.holdings import LONGEST_NAME, Holding, clean, id_of, now
+from citewire.server.folders import FoundFile, FileStamp, scan_folders, open_file, stamp_of
+from citewire.server.holdings import LONGEST_NAME, StoredSource, clean_name, source_id_of, now_iso
 from citewire.server.settings import Settings
-from citewire.verification.readers import in_thread
+from citewire.verification.readers import run_in_thread
 
 if TYPE_CHECKING:
     from citewire.server.catalog import Catalog
 
-__all__ = ["Watch"]
+__all__ = ["SourceWatcher"]
 
 _log = logging.getLogger("citewire.sources")
 # Seconds from one look to the next.
@@ -33,15 +33,15 @@ _EVERY = 2.0
 _PIECE = 1 << 20
 
 
-class Watch:
+class SourceWatcher:
     """Keeps the catalog at what the settings name."""
 
     def __init__(self, catalog: Catalog, settings: Settings, leases: Leases) -> None:
         self._catalog, self._follows, self._leases = catalog, settings.watch, leases
         self._is_alone = settings.dsn is None
         self._paths = [Path(each) for each in settings.sources if "://" not in each]
-        self._urls = {id_of("url", each): each for each in settings.sources if "://" in each}
-        self._stamps: dict[str, Stamp | None] | None = None
+        self._urls = {source_id_of("url", each): each for each in settings.sources if "://" in each}
+        self._stamps: dict[str, FileStamp | None] | None = None
         self.coming: set[str] = set()
         """Sources that the catalog has still to be given, or has just been given."""
         self._looking = asyncio.Lock()
@@ -49,13 +49,13 @@ class Watch:
     async def start(self) -> None:
         """See what there is to come, and forget the URLs that are named no longer."""
         held = self._catalog.holdings()
-        files = (await in_thread(partial(look, self._paths))).found
+        files = (await run_in_thread(partial(scan_folders, self._paths))).found
         self.coming = {*map(_id, files), *self._urls} - {each.id for each in held}
         for each in held if self._is_alone else ():
             if each.given and each.origin == "url" and each.id not in self._urls:
                 await self._catalog.drop(each.id)
 
-    async def names(self, held: Holding) -> bool:
+    async def is_configured(self, held: StoredSource) -> bool:
         """Whether this server's settings name a source, or those of another one that runs."""
         name = held.root or held.id
         if self._is_alone or name in self._urls or name in map(_root, self._paths):
@@ -89,7 +89,7 @@ class Watch:
 
     async def _poll(self) -> None:
         paths = [path for path in self._paths if await self._leases.take(_lease(_root(path)))]
-        seen = await in_thread(partial(look, paths))
+        seen = await run_in_thread(partial(scan_folders, paths))
         held = {each.id: each for each in self._catalog.holdings()}
         stamps = {_id(found): found.stamp for found in seen.found}
         for found in seen.found:
@@ -105,13 +105,13 @@ class Watch:
             if is_ours and each.root not in unseen and each.id not in stamps:
                 await self._catalog.drop(each.id)
 
-    async def _take(self, found: Found, held: Holding | None) -> None:
+    async def _take(self, found: FoundFile, held: StoredSource | None) -> None:
         """Keep a file as it is, unless it is."""
         if held and held.sha256 and held.stamp == found.stamp:
             return
-        name = clean(found.name)[-LONGEST_NAME:] or "unnamed"
+        name = clean_name(found.name)[-LONGEST_NAME:] or "unnamed"
         root = _id_of(found.root)
-        new = Holding(_id(found), name, "folder", now(), given=True, root=root, stamp=found.stamp)
+        new = StoredSource(_id(found), name, "folder", now_iso(), given=True, root=root, stamp=found.stamp)
         try:
             if not found.problem:
                 await self._copy(found, new)
@@ -121,7 +121,7 @@ class Watch:
             problem = f"it cannot be opened: {exc.strerror}"
         await self._catalog.keep(replace(new, reason=problem))
 
-    async def _copy(self, found: Found, new: Holding) -> None:
+    async def _copy(self, found: FoundFile, new: StoredSource) -> None:
         with open_file(found.path) as file:
             if stamp_of(file) != found.stamp:
                 return
@@ -150,9 +150,9 @@ def _root(path: Path) -> str:
     return _id_of(path.absolute())
 
 
-def _id(found: Found) -> str:
+def _id(found: FoundFile) -> str:
     return _id_of(found.path)
 
 
 def _id_of(path: Path) -> str:
-    return id_of("folder", os.fsencode(path))
+    return source_id_of("folder", os.fsencode(path))

@@ -8,11 +8,11 @@ from typing import Any
 
 from citewire.extraction import read_answers
 from citewire.model import Answer, Citation, Status
-from citewire.rendering.safety import one_line
+from citewire.rendering.safety import clean_line
 from citewire.verification import verify
-from citewire.verification.library import Checked
+from citewire.verification.library import CheckResult
 from citewire.verification.report import Report
-from citewire.verification.sources import Source, each_source, load_source
+from citewire.verification.sources import SourceInput, iter_sources, load_source
 
 __all__ = ["assert_citations_verified"]
 
@@ -22,7 +22,7 @@ _LONG, _MOST = 300, 20
 
 def assert_citations_verified(
     answer: Answer | Any,
-    sources: Source | Iterable[Source],
+    sources: SourceInput | Iterable[SourceInput],
     *,
     dialect: str | None = None,
     accept: Collection[Status] = ("verified",),
@@ -37,9 +37,9 @@ def assert_citations_verified(
     """
     __tracebackhide__ = True
     answers = (answer,) if isinstance(answer, Answer) else read_answers(answer, dialect)
-    documents = [load_source(listed)[1] for listed in each_source(sources)]
+    documents = [load_source(listed)[1] for listed in iter_sources(sources)]
     reports = [verify(one, documents) for one in answers]
-    wrong = [line for report in reports for line in _wrong(report, accept, every_sentence=every_sentence)]
+    wrong = [line for report in reports for line in _find_failures(report, accept, every_sentence=every_sentence)]
     if not reports:
         wrong = ["There is no answer in it."]
     if wrong:
@@ -57,7 +57,7 @@ def _status(citation: Citation) -> Status:
     return citation.verification.status if citation.verification else "pending"
 
 
-def _wrong(report: Report, accept: Collection[Status], *, every_sentence: bool) -> Iterator[str]:
+def _find_failures(report: Report, accept: Collection[Status], *, every_sentence: bool) -> Iterator[str]:
     answer, checks = report.answer, iter(report.checks)
     if not answer.citations:
         yield "The answer cites nothing."
@@ -67,13 +67,13 @@ def _wrong(report: Report, accept: Collection[Status], *, every_sentence: bool) 
         own = list(islice(checks, sum(bool(ref.quote) for ref in citation.refs) or 1))
         if _status(citation) not in accept:
             yield "\n".join(
-                line for check in own if check.status not in accept for line in _told(answer, citation, check)
+                line for check in own if check.status not in accept for line in _describe_check(answer, citation, check)
             )
     if every_sentence:
-        yield from (f"A sentence without a citation: {_short(one.text)}" for one in report.sentences)
+        yield from (f"A sentence without a citation: {_short(one.text)}" for one in report.uncited_sentences)
 
 
-def _told(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
+def _describe_check(answer: Answer, citation: Citation, check: CheckResult) -> Iterator[str]:
     number = "" if citation.ordinal is None else f" [{citation.ordinal}]"
     yield f"{citation.id}{number} is {check.status}" + (f": {check.reason}" if check.reason else "")
     if citation.claim and answer.parts:
@@ -89,7 +89,7 @@ def _told(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
     yield from (f"  note:      {_short(warning)}" for warning in check.warnings)
 
 
-def _where(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
+def _where(answer: Answer, citation: Citation, check: CheckResult) -> Iterator[str]:
     """Where its words stand; where they were not found, what it cites."""
     if check.source is not None:
         page = f", page {check.page}" if check.page is not None else ""
@@ -102,5 +102,5 @@ def _where(answer: Answer, citation: Citation, check: Checked) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    line = one_line(text[: 2 * _LONG])
+    line = clean_line(text[: 2 * _LONG])
     return line if len(line) <= _LONG else line[:_LONG] + " …"

@@ -21,10 +21,10 @@ from citewire.channels.store import (
     CursorLost,
     Decide,
     Entry,
-    Place,
+    ChannelPosition,
     Slot,
     StoreError,
-    Values,
+    SlotValues,
     head_at,
 )
 from citewire.errors import InputError
@@ -42,7 +42,7 @@ from citewire.testing.store import (
 __all__ = ["SlotsContract"]
 
 
-def _no_change(values: Values, place: Place) -> Change[tuple[Values, Place]]:
+def _no_change(values: SlotValues, place: ChannelPosition) -> Change[tuple[SlotValues, ChannelPosition]]:
     return Change((values, place))
 
 
@@ -50,7 +50,7 @@ def _always(change: Change[None]) -> Decide[None]:
     return lambda values, place: change
 
 
-def _count(values: Values, place: Place) -> Change[int]:
+def _count(values: SlotValues, place: ChannelPosition) -> Change[int]:
     """One more in the slot `n`, and a row that says so; every tenth is refused."""
     n = int(values["n"] or b"0") + 1
     if place.n % 10 == 0 and values["refused"] is None:
@@ -59,7 +59,7 @@ def _count(values: Values, place: Place) -> Change[int]:
     return Change(n, entries(f"count {n}", data=b"%d" % n), puts)
 
 
-def _break(values: Values, place: Place) -> Change[Any]:
+def _break(values: SlotValues, place: ChannelPosition) -> Change[Any]:
     raise ZeroDivisionError
 
 
@@ -70,7 +70,7 @@ class SlotsContract(Suite[ChannelStore]):
         """In a new channel, after others, and when a clock is set back."""
         clock = iter([5, 5, 4])
 
-        def mint(values: Values, place: Place) -> Change[list[str]]:
+        def mint(values: SlotValues, place: ChannelPosition) -> Change[list[str]]:
             serials = [place.serial(k) for k in range(3)]
             return Change(serials, entries(*serials))
 
@@ -115,7 +115,7 @@ class SlotsContract(Suite[ChannelStore]):
     def test_nothing_happens(self) -> None:
         """When it is refused, decides nothing, is wrong, or breaks; and no channel begins with it."""
 
-        def refuse(values: Values, place: Place) -> Change[None]:
+        def refuse(values: SlotValues, place: ChannelPosition) -> Change[None]:
             raise InputError("no")
 
         async def run() -> None:
@@ -171,8 +171,8 @@ class SlotsContract(Suite[ChannelStore]):
                     store.slots(name, "", ""),
                     store.slots("c", name, ""),
                     store.slots("c", "", name),
-                    store.named("c", name, ""),
-                    store.named("c", "", name),
+                    store.rows_by_id("c", name, ""),
+                    store.rows_by_id("c", "", name),
                     store.seek(name, "00000000000005-000@e:000"),
                     store.seek("c", name),
                     store.trim(name, Cursor("e", 0)),
@@ -258,7 +258,7 @@ class SlotsContract(Suite[ChannelStore]):
                     store.change("c", [], _no_change),
                     store.values("c", ["k"]),
                     store.slots("c", "", "z"),
-                    store.named("c", "", "z"),
+                    store.rows_by_id("c", "", "z"),
                     store.seek("c", "00000000000005-000@e:000"),
                     store.trim("c", Cursor("e", 0)),
                 ):
@@ -302,7 +302,7 @@ class _SlotsMachine(StoreMachine):
         kept, slots = self.model.get(channel, {}), self.slots.get(channel, {})
         ids = [entry.id for entry in batch]
 
-        def decide(values: Values, place: Place) -> Change[Place]:
+        def decide(values: SlotValues, place: ChannelPosition) -> Change[ChannelPosition]:
             assert values == {key: slots.get(key) for key in keys}
             if refused:
                 raise InputError("no")
@@ -327,7 +327,7 @@ class _SlotsMachine(StoreMachine):
         slots = self.slots.get(channel, {})
         keys = sorted((key for key in slots if after < key < before), reverse=reverse)[:limit]
         assert found == tuple(Slot(key, slots[key]) for key in keys)
-        rows = self.runner.run(self.store.named(channel, after, before, limit))
+        rows = self.runner.run(self.store.rows_by_id(channel, after, before, limit))
         ids = sorted(name for name in self.model.get(channel, {}) if after < name < before)
         assert [row.id for row in rows] == ids[:limit]
 

@@ -23,16 +23,16 @@ from citewire.channels.store import (
     Cursor,
     CursorLost,
     Entry,
-    Erased,
+    ErasedChannel,
     Head,
-    Link,
+    ChainLink,
     Row,
     Store,
     StoreError,
-    broken_link,
+    find_broken_link,
     first_hash,
     head_at,
-    was_all,
+    is_last_page,
 )
 from citewire.errors import InputError
 
@@ -62,16 +62,16 @@ def check_log(rows: list[Row], floor: Head | None = None) -> None:
     assert serials == sorted(set(serials))
     assert len({row.epoch for row in rows}) <= 1
     assert len({row.id for row in rows}) == len(rows)
-    assert not rows or broken_link(floor.hash if floor else rows[0].before, rows) is None
+    assert not rows or find_broken_link(floor.hash if floor else rows[0].before, rows) is None
 
 
-async def check_erased(store: Store, erased: Erased, page: int = 3) -> list[Link]:
+async def check_erased(store: Store, erased: ErasedChannel, page: int = 3) -> list[ChainLink]:
     """All links of a dropped channel, read page by page; its chain runs from the floor to the head."""
     links = list(await store.links(erased.head.epoch, limit=page))
     while links and (more := await store.links(erased.head.epoch, links[-1].n, page)):
         links.extend(more)
     assert [link.n for link in links] == list(range(erased.floor.n + 1, erased.head.n + 1))
-    assert broken_link(erased.floor.hash, links) is None
+    assert find_broken_link(erased.floor.hash, links) is None
     assert (links[-1].hash if links else erased.floor.hash) == erased.head.hash
     if erased.floor.n == 0:
         assert erased.floor.hash == first_hash(erased.floor.channel, erased.floor.epoch)
@@ -322,8 +322,8 @@ class StoreContract(Suite[Store]):
                 second = await store.read("c", first[-1].cursor)
                 assert [row.id for row in first] == ["a", "b"]
                 assert [row.id for row in second] == ["c", "d"]
-                assert not was_all(second, 1000)
-                assert was_all(await store.read("c", second[-1].cursor), 1000)
+                assert not is_last_page(second, 1000)
+                assert is_last_page(await store.read("c", second[-1].cursor), 1000)
 
         asyncio.run(run())
 
@@ -393,7 +393,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.slots: dict[str, dict[str, bytes]] = {}
         self.floors: dict[str, int] = {}
         self.epochs: dict[str, str] = {}
-        self.erased: dict[str, list[Link]] = {}
+        self.erased: dict[str, list[ChainLink]] = {}
         self.clock = 1000
         self.place = suite.folder()
         self.runner = asyncio.Runner()

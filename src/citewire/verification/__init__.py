@@ -10,12 +10,12 @@ from citewire.model import Answer
 
 if TYPE_CHECKING:
     from citewire.verification.report import Report
-    from citewire.verification.sources import Source
+    from citewire.verification.sources import SourceInput
 
 __all__ = ["verify"]
 
 
-def verify(answer: Answer | Any, sources: Source | Iterable[Source]) -> Report:
+def verify(answer: Answer | Any, sources: SourceInput | Iterable[SourceInput]) -> Report:
     """Check the quotes of an answer, a payload in any dialect or the text of a model, against its sources.
 
     Those are files, folders, addresses and documents. Raises `DocumentError` for one that cannot be read. It
@@ -25,14 +25,14 @@ def verify(answer: Answer | Any, sources: Source | Iterable[Source]) -> Report:
     # They bring numpy along, which those who only read and write need not wait for.
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    from citewire.verification.library import Library  # noqa: PLC0415
+    from citewire.verification.library import DocumentSet  # noqa: PLC0415
     from citewire.verification.report import verify_answer  # noqa: PLC0415
-    from citewire.verification.sources import each_source, load_source  # noqa: PLC0415
+    from citewire.verification.sources import iter_sources, load_source  # noqa: PLC0415
 
     known = answer if isinstance(answer, Answer) else _first(answer)
     with ThreadPoolExecutor() as threads:
-        documents = [document for _, document in threads.map(load_source, each_source(sources))]
-    return verify_answer(known, Library(documents))
+        documents = [document for _, document in threads.map(load_source, iter_sources(sources))]
+    return verify_answer(known, DocumentSet(documents))
 
 
 def _first(payload: Any) -> Answer:

@@ -27,26 +27,26 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import NO_LIMIT, Cache
 from citewire.documents.document import Box, Document
-from citewire.documents.draw import Crop, Format
+from citewire.documents.draw import Crop, ImageFormat
 from citewire.documents.errors import DocumentError
-from citewire.documents.scratch import Scratch
+from citewire.documents.scratch import ScratchCaches
 from citewire.error_reports import report_detail, report_error
 from citewire.model import Problem
-from citewire.text import for_log
-from citewire.verification.lanes import ACCOUNT, SERVER, ReadJob
-from citewire.verification.library import NO_TEXT, NOTHING_QUOTED, Checked
-from citewire.verification.named_sources import ORIGIN_WARNINGS, find_named, name_order, shown_name
-from citewire.verification.near import plain
-from citewire.verification.pictures import MARGIN
-from citewire.verification.pool import Pool
-from citewire.verification.readers import Lanes, Readers, in_thread, usual_memory
-from citewire.verification.reading import Reading
-from citewire.verification.shelf import Answer, Numbered, Search
-from citewire.verification.sources import Given, Listed, Source, each_source, names
-from citewire.verification.verifier import Asked, as_known
-from citewire.verification.worker import Setup
+from citewire.text import one_line
+from citewire.verification.lanes import CURRENT_ACCOUNT, SERVER_ACCOUNT, ReadJob
+from citewire.verification.library import NO_TEXT_LAYER, NOTHING_QUOTED, CheckResult
+from citewire.verification.named_sources import ORIGIN_WARNINGS, find_named, lookup_order, display_name
+from citewire.verification.near import replace_surrogates
+from citewire.verification.pictures import QUOTE_MARGIN
+from citewire.verification.pool import WorkerPool
+from citewire.verification.readers import Lanes, ReaderPool, run_in_thread, default_reader_memory
+from citewire.verification.reading import SourceReading
+from citewire.verification.shelf import SearchAnswer, DocumentRef, SearchRequest
+from citewire.verification.sources import SourceContent, SourceItem, SourceInput, iter_sources, source_names
+from citewire.verification.verifier import QuoteCheck, check_concurrently
+from citewire.verification.worker import WorkerSetup
 
-__all__ = ["Engine", "Limits"]
+__all__ = ["Engine", "EngineLimits"]
 
 _log = logging.getLogger("citewire.verification")
 
@@ -61,7 +61,7 @@ _LONGEST = 2000
 _CLOSED, _REMOVED = "the engine was closed", "the source was removed"
 
 
-class Limits(Struct, frozen=True):
+class EngineLimits(Struct, frozen=True):
     """Seconds for one quote, bytes for one worker, files that are read at once, bytes for all readers
     together, sources of one caller that are not read yet, quotes that one call has under way, and results
     that are remembered."""
@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True):
     seconds: float = 20.0
     memory: int = 4 << 30
     readers: int = os.cpu_count() or 1
-    reader_memory: int = usual_memory()
+    reader_memory: int = default_reader_memory()
     unread: int = 1000
     waiting: int = 256
     results: int = 4096
@@ -85,22 +85,22 @@ class Engine:
 
     def __init__(
         self,
-        sources: Source | Iterable[Source] = (),
+        sources: SourceInput | Iterable[SourceInput] = (),
         *,
         cache: Cache | None = None,
         deadline: float | None = 30.0,
         workers: int | None = None,
-        limits: Limits | None = None,
+        limits: EngineLimits | None = None,
     ) -> None:
-        self._given, self._cache, self._deadline, self._limits = sources, cache, deadline, limits or Limits()
+        self._given, self._cache, self._deadline, self._limits = sources, cache, deadline, limits or EngineLimits()
         self._count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
-        self._readings: dict[str | None, list[Reading]] = {None: []}
+        self._readings: dict[str | None, list[SourceReading]] = {None: []}
         self._numbers = count()
         self._removals = 0
         self._leaving: set[asyncio.Task[None]] = set()
-        self._tasks: dict[Reading, asyncio.Task[None]] = {}
-        self._restoring: dict[Reading, asyncio.Task[None]] = {}
-        self._results: OrderedDict[tuple[Any, ...], Checked] = OrderedDict()
+        self._tasks: dict[SourceReading, asyncio.Task[None]] = {}
+        self._restoring: dict[SourceReading, asyncio.Task[None]] = {}
+        self._results: OrderedDict[tuple[Any, ...], CheckResult] = OrderedDict()
         self._folder: Path | None = None
         self._scopes: dict[str, Cache] = {}
         self._running = False
@@ -110,11 +110,11 @@ class Engine:
         if cache is None or not cache.is_usable():
             self._folder = Path(tempfile.mkdtemp(prefix="citewire-"))
             cache = Cache(self._folder, limit=NO_LIMIT)
-        self._shared, self._scratch = cache, await in_thread(lambda: Scratch(cache.folder / "scratch"))
+        self._shared, self._scratch = cache, await run_in_thread(lambda: ScratchCaches(cache.folder / "scratch"))
         lanes = Lanes.within(self._limits.readers, self._limits.reader_memory)
-        self._readers = Readers(cache.folder, lanes, self._limits.unread)
-        setup = Setup(str(cache.folder), cache.limit, self._limits.memory)
-        self._pool = Pool(self._count, setup)
+        self._readers = ReaderPool(cache.folder, lanes, self._limits.unread)
+        setup = WorkerSetup(str(cache.folder), cache.limit, self._limits.memory)
+        self._pool = WorkerPool(self._count, setup)
         self._running = True
         try:
             await self._add(self._given)
@@ -145,50 +145,50 @@ class Engine:
         """The processes that belong to it."""
         return [*self._readers.pids, *self._pool.pids]
 
-    async def add(self, *sources: Source, scope: str | None = None, is_kept: bool = False) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None, is_kept: bool = False) -> None:
         """See `Verifier`. What is made of sources that somebody keeps is not forgotten with the scope."""
         await self._add(sources, scope, is_kept)
 
     async def _add(
-        self, sources: Source | Iterable[Source], scope: str | None = None, is_kept: bool = False
+        self, sources: SourceInput | Iterable[SourceInput], scope: str | None = None, is_kept: bool = False
     ) -> None:
-        found = await in_thread(lambda: list(each_source(sources)))
+        found = await run_in_thread(lambda: list(iter_sources(sources)))
         if found and scope is not None and not is_kept and scope not in self._scopes:
             self._scopes[scope] = self._scratch.make()
         cache = self._shared if scope is None or is_kept else self._scopes.get(scope, self._shared)
         for listed in found:
-            self._start(listed, cache, scope, ACCOUNT.get())
+            self._start(listed, cache, scope, CURRENT_ACCOUNT.get())
 
-    def take(
+    def add_source(
         self,
-        given: Given,
-        changed: Callable[[Reading], object],
+        given: SourceContent,
+        changed: Callable[[SourceReading], object],
         bring: Callable[[], Awaitable[object]] | None = None,
-        account: str = SERVER,
-    ) -> Reading:
+        account: str = SERVER_ACCOUNT,
+    ) -> SourceReading:
         """As `add`, for one source of no scope that may be removed again, and is there after `bring`.
 
         It is read on the account given, whoever calls.
         """
-        [listed] = each_source(given)
+        [listed] = iter_sources(given)
         return self._start(listed, self._shared, None, account, changed, bring)
 
     def _start(
         self,
-        listed: Listed,
+        listed: SourceItem,
         cache: Cache,
         scope: str | None,
         account: str,
-        changed: Callable[[Reading], object] = lambda _: None,
+        changed: Callable[[SourceReading], object] = lambda _: None,
         bring: Callable[[], Awaitable[object]] | None = None,
-    ) -> Reading:
+    ) -> SourceReading:
         job = ReadJob(account)
-        reading = Reading(next(self._numbers), listed, listed.names, cache, scope, changed=changed, job=job)
+        reading = SourceReading(next(self._numbers), listed, listed.names, cache, scope, changed=changed, job=job)
         self._tasks[reading] = asyncio.create_task(self._read(reading, bring))
         self._readings.setdefault(scope, []).append(reading)
         return reading
 
-    def remove(self, reading: Reading) -> None:
+    def remove(self, reading: SourceReading) -> None:
         """Look in a source that was taken no longer, read or not; `changed` is not called again."""
         reading.changed = lambda _: None
         self._readings[None].remove(reading)
@@ -198,9 +198,9 @@ class Engine:
         if restoring := self._restoring.get(reading):
             restoring.cancel()
         # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
-        self._leave(self._pool.forget(reading.number, self._limits.seconds))
+        self._run_until_close(self._pool.forget(reading.number, self._limits.seconds))
 
-    def _leave(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _run_until_close(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Have this done by the end of the engine."""
         self._leaving.add(task := asyncio.create_task(work))
         task.add_done_callback(self._leaving.discard)
@@ -209,28 +209,28 @@ class Engine:
     async def discard(self, sha256: str) -> None:
         """Forget what was made of these bytes, which no source has any more, also if it is being made."""
         await self.retry(sha256)
-        await in_thread(lambda: self._readers.discard(sha256, self._shared))
+        await run_in_thread(lambda: self._readers.discard(sha256, self._shared))
 
     async def retry(self, sha256: str) -> None:
         """Have these bytes read anew when they are next needed, also if a reader could not cope with them."""
-        await in_thread(lambda: self._readers.failures.forget(sha256))
+        await run_in_thread(lambda: self._readers.failures.forget(sha256))
 
-    def check_room(self) -> None:
+    def check_read_quota(self) -> None:
         """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
-        self._readers.check_room(ACCOUNT.get())
+        self._readers.check_quota(CURRENT_ACCOUNT.get())
 
     async def prune(self, is_needed: Callable[[str], bool]) -> None:
         """Forget what was made of bytes that nobody needs, see `Cache.prune`, and which of them failed."""
-        await in_thread(lambda: self._shared.prune(is_needed))
-        await in_thread(lambda: self._readers.failures.prune(is_needed))
+        await run_in_thread(lambda: self._shared.prune(is_needed))
+        await run_in_thread(lambda: self._readers.failures.prune(is_needed))
 
-    async def load(self, given: Given, *, anew: bool = False) -> Document:
+    async def load(self, given: SourceContent, *, anew: bool = False) -> Document:
         """What a source says that is none of the engine's; `anew` it is read and takes the cache's place.
 
         Raises `DocumentError`.
         """
-        [listed] = each_source(given)
-        job = ReadJob(ACCOUNT.get(), is_urgent=True)
+        [listed] = iter_sources(given)
+        job = ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True)
         if not anew:
             return (await self._readers.read(listed, self._shared, job))[1]
         # A cache of its own: nothing in it is from before, and pages that tesseract reads have a place.
@@ -241,16 +241,16 @@ class Engine:
         try:
             return (await self._readers.read(listed, cache, job, target=self._shared))[1]
         finally:
-            await asyncio.shield(self._leave(in_thread(partial(self._scratch.remove, cache))))
+            await asyncio.shield(self._run_until_close(run_in_thread(partial(self._scratch.remove, cache))))
 
-    async def cached(self, reading: Reading) -> Document | None:
+    async def load_cached(self, reading: SourceReading) -> Document | None:
         """As `document`, without its boxes and in a thread."""
-        return await in_thread(partial(self.document, reading, boxes=False))
+        return await run_in_thread(partial(self.get_document, reading, boxes=False))
 
-    async def draw(self, given: Given, crop: Crop, sha256: str) -> bytes | None:
+    async def draw(self, given: SourceContent, crop: Crop, sha256: str) -> bytes | None:
         """A picture of a source; None where it has no looks. Raises `DocumentError`."""
-        [listed] = each_source(given)
-        return (await self._readers.draw(listed, [crop], sha256, ReadJob(ACCOUNT.get(), is_urgent=True)))[0]
+        [listed] = iter_sources(given)
+        return (await self._readers.draw(listed, [crop], sha256, ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True)))[0]
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`."""
@@ -260,31 +260,31 @@ class Engine:
         for known in [each for each in self._results if each[0] == scope]:
             del self._results[known]
         # To the end, also when the caller is cancelled.
-        await asyncio.shield(self._leave(self._forget(tasks, cache)))
+        await asyncio.shield(self._run_until_close(self._forget(tasks, cache)))
 
     async def _forget(self, tasks: list[asyncio.Task[None]], cache: Cache | None) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if cache is not None:
-            await in_thread(partial(self._scratch.remove, cache))
+            await run_in_thread(partial(self._scratch.remove, cache))
             if self._running:
-                self._leave(self._pool.close_folder(str(cache.folder), self._limits.seconds))
+                self._run_until_close(self._pool.close_folder(str(cache.folder), self._limits.seconds))
 
     async def prewarm(self) -> None:
         """See `Verifier`."""
-        await self._wait(self.known)
+        await self._wait(self.shared_sources)
 
     @property
-    def known(self) -> tuple[Reading, ...]:
+    def shared_sources(self) -> tuple[SourceReading, ...]:
         """The sources of no scope, read or not, in their order."""
         return tuple(self._readings[None])
 
-    def given(self, scope: str) -> tuple[Reading, ...]:
+    def scope_sources(self, scope: str) -> tuple[SourceReading, ...]:
         """The sources of a scope, read or not, in their order."""
         return tuple(self._readings.get(scope, ()))
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         """See `Verifier`. Only PDFs and images have looks."""
         readings = {reading.sha256: reading for each in self._readings.values() for reading in each}
         wanted: dict[str, list[int]] = {}
@@ -295,7 +295,7 @@ class Engine:
 
         async def draw(sha256: str, places: list[int]) -> None:
             crops = [_crop(found[at].boxes, form) for at in places]
-            job = ReadJob(ACCOUNT.get(), is_urgent=True)
+            job = ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True)
             made = await self._readers.draw(readings[sha256].listed, crops, sha256, job)
             for at, picture in zip(places, made, strict=True):
                 drawn[at] = picture
@@ -303,7 +303,7 @@ class Engine:
         await asyncio.gather(*(draw(sha256, places) for sha256, places in wanted.items()))
         return drawn
 
-    def document(self, reading: Reading, *, boxes: bool = True) -> Document | None:
+    def get_document(self, reading: SourceReading, *, boxes: bool = True) -> Document | None:
         """What was read, if it has any text; `boxes` keep a file open."""
         document = reading.cache.get(reading.key) if reading.key else None
         if document is None:
@@ -311,7 +311,7 @@ class Engine:
         named = replace(document, name=reading.name, url=reading.url, lines=np.array(document.lines))
         return named if boxes else replace(named, boxes=None, confidence=None)
 
-    async def readings(self) -> AsyncGenerator[Reading]:
+    async def iter_readings(self) -> AsyncGenerator[SourceReading]:
         """The sources, each as it was read."""
         tasks = {task: reading for reading, task in self._tasks.items()}
         while tasks:
@@ -319,27 +319,27 @@ class Engine:
             for task in done:
                 yield tasks.pop(task)
 
-    async def _read_all(self, readings: Iterable[Reading]) -> None:
+    async def _read_all(self, readings: Iterable[SourceReading]) -> None:
         """As `_wait`, and have them read before what nobody waits for."""
         waited = [each for each in readings if not each.is_read]
         for each in waited:
-            each.job.hurry()
+            each.job.make_urgent()
         await self._wait(waited)
 
-    async def _read_own(self, readings: Iterable[Reading], until: float) -> None:
+    async def _read_own(self, readings: Iterable[SourceReading], until: float) -> None:
         """As `_read_all`, but wait for sources of other callers only `until` a time of the event loop."""
         own, others = _by_owner(readings)
         for each in others:
-            each.job.hurry()
+            each.job.make_urgent()
         await self._read_all(own)
         await self._wait(others, max(0.0, until - asyncio.get_running_loop().time()))
 
-    async def _wait(self, readings: Iterable[Reading], seconds: float | None = None) -> None:
+    async def _wait(self, readings: Iterable[SourceReading], seconds: float | None = None) -> None:
         """Wait for them, but for those that are gone. They go on being read when this is cancelled."""
         if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
             await asyncio.wait(tasks, timeout=seconds)
 
-    async def _read(self, reading: Reading, bring: Callable[[], Awaitable[object]] | None) -> None:
+    async def _read(self, reading: SourceReading, bring: Callable[[], Awaitable[object]] | None) -> None:
         try:
             if bring is not None:
                 await bring()
@@ -347,7 +347,7 @@ class Engine:
             reading.begin()
             reading.notes, reading.sha256, reading.url = document.problems, document.sha256, document.url
             reading.title, reading.kind, reading.pages = document.title, document.kind, len(document.pages)
-            reading.names |= names(document.name, document.url, document.title, document.sha256)
+            reading.names |= source_names(document.name, document.url, document.title, document.sha256)
             if document.text.strip() and reading.scope is not None:
                 reading.key = key
             elif document.text.strip():
@@ -362,9 +362,9 @@ class Engine:
         finally:
             reading.end()
 
-    async def _open(self, reading: Reading, key: str, length: int) -> None:
+    async def _open(self, reading: SourceReading, key: str, length: int) -> None:
         """Have a worker search it from now on. Raises `DocumentError`."""
-        named, seconds = Numbered(reading.number, key), self._limits.seconds + length * _OPENING
+        named, seconds = DocumentRef(reading.number, key), self._limits.seconds + length * _OPENING
         opened = await self._pool.open(named, seconds)
         if opened.is_missing:
             # Dropped just now, with another source that had the same bytes.
@@ -373,48 +373,48 @@ class Engine:
         if opened.error:
             raise DocumentError(f"it cannot be searched: {opened.error}", detail=opened.detail)
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
         if not self._running:
             raise RuntimeError("an engine checks between entering and leaving it")
-        async with aclosing(as_known(quotes, self._in_time, self._limits.waiting)) as results:
+        async with aclosing(check_concurrently(quotes, self._check_in_time, self._limits.waiting)) as results:
             async for checked in results:
                 yield checked
 
-    async def _in_time(self, asked: Asked) -> Checked:
+    async def _check_in_time(self, asked: QuoteCheck) -> CheckResult:
         try:
             async with asyncio.timeout(self._deadline):
-                checked = await self._checked(asked)
+                checked = await self._check_quote(asked)
         except TimeoutError:
-            checked = Checked(None, "pending", "deadline")
+            checked = CheckResult(None, "pending", "deadline")
         except asyncio.CancelledError:
             if self._running:
                 raise
-            checked = Checked(None, "skipped", _CLOSED)
+            checked = CheckResult(None, "skipped", _CLOSED)
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the quote that shows it
             report = report_error(exc, _log, code="check_failed", message="the check failed")
-            checked = Checked(None, "skipped", report.message)
+            checked = CheckResult(None, "skipped", report.message)
         return replace(checked, id=asked.id, quote=asked.quote)
 
-    async def _checked(self, asked: Asked) -> Checked:
+    async def _check_quote(self, asked: QuoteCheck) -> CheckResult:
         until = asyncio.get_running_loop().time() + _PATIENCE
-        if asked.source is None and (early := await self._found_early(asked, until)):
+        if asked.source is None and (early := await self._check_without_slow_sources(asked, until)):
             return early
-        readings, pinned = await self._meant(asked, until)
+        readings, pinned = await self._select_sources(asked, until)
         if not asked.quote.strip():
-            return await self._closest(asked, readings, pinned)
-        return await self._judged(asked, readings, pinned)
+            return await self._find_closest_passage(asked, readings, pinned)
+        return await self._check_in(asked, readings, pinned)
 
-    async def _found_early(self, asked: Asked, until: float) -> Checked | None:
+    async def _check_without_slow_sources(self, asked: QuoteCheck, until: float) -> CheckResult | None:
         """A verdict for a quote that names no source, where unread sources are not needed for it.
 
         It waits a while for the caller's own sources and the server's, and `until` a time of the event loop
         for those of other callers; not at all for what is known to be slow. Only `verified` is a verdict that
         no unread source can change.
         """
-        every = self._searched(asked)
+        every = self._candidate_sources(asked)
         for each in every:
-            each.job.hurry()
+            each.job.make_urgent()
         own, others = _by_owner(every)
         await _settle(own, until - _PATIENCE + min(_OWN_PATIENCE, (self._deadline or math.inf) / 3))
         if early := await self._verified(asked, every):
@@ -424,7 +424,7 @@ class Engine:
         await _settle(others, until)
         return await self._verified(asked, every)
 
-    async def _verified(self, asked: Asked, every: list[Reading]) -> Checked | None:
+    async def _verified(self, asked: QuoteCheck, every: list[SourceReading]) -> CheckResult | None:
         """The verdict on a quote that is verified in what is read, where some sources are not."""
         read = [each for each in every if each.is_read]
         likely = {name.casefold() for name in asked.likely}
@@ -435,29 +435,29 @@ class Engine:
         ours = [each for each in named if each.origin is None]
         if named and not ours:
             return None  # what is not read yet may go by that name too
-        checked = await self._judged(asked, ours or read, bool(ours))
+        checked = await self._check_in(asked, ours or read, bool(ours))
         return checked if checked.status == "verified" else None
 
-    async def _judged(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
+    async def _check_in(self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool) -> CheckResult:
         """What becomes of a quote in sources that are read; `pinned` where it names them."""
         if not readings:
-            called = f"no source is called {for_log(asked.source, 80)}"
-            late = [reading.name for reading in self._searched(asked) if not reading.is_read]
+            called = f"no source is called {one_line(asked.source, 80)}"
+            late = [reading.name for reading in self._candidate_sources(asked) if not reading.is_read]
             reason = "there is no source" if asked.source is None else called
-            return _with_unread(Checked(None, "skipped", reason), late)
+            return _with_unread(CheckResult(None, "skipped", reason), late)
         readable = {reading.number: reading for reading in readings if reading.key}
         if not readable:
             first = next((reading for reading in readings if reading.is_read), readings[0])
-            return Checked(None, "skipped", first.problem.message if first.problem else NO_TEXT, first.name)
+            return CheckResult(None, "skipped", first.problem.message if first.problem else NO_TEXT_LAYER, first.name)
         late = [reading.name for reading in readings if not reading.is_read]
-        named, shared = self._named(readable, pinned)
+        named, shared = self._document_refs(readable, pinned)
         scope = asked.scope if any(readable[each.number].scope for each in named) else None
-        asked = replace(asked, near=asked.near.plain)
+        asked = replace(asked, near=asked.near.wire_safe)
         meant = tuple((each.key, readable[each.number].name) for each in named)
         known = (scope, asked.quote, asked.near, meant, 0 if pinned else shared, self._removals)
         checked = self._results.pop(known, None)
         if checked is None:
-            checked = await self._found(asked, named, everywhere=not pinned and shared > 0, names=readable)
+            checked = await self._search_quote(asked, named, everywhere=not pinned and shared > 0, names=readable)
         if checked.status != "skipped" and len(asked.quote) <= _LONGEST:
             self._results[known] = checked
             if len(self._results) > self._limits.results:
@@ -466,29 +466,29 @@ class Engine:
         unread = {"verified": [], "missed": failed + late}.get(checked.status, late)
         return _with_unread(checked, unread)
 
-    async def _closest(self, asked: Asked, readings: list[Reading], pinned: bool) -> Checked:
+    async def _find_closest_passage(self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool) -> CheckResult:
         """Of a citation that quotes nothing: never a verdict, but where one may look."""
         readable = {reading.number: reading for reading in readings if reading.key}
-        named, shared = self._named(readable, pinned)
-        search = Search(asked.claim[:_LONGEST], self._limits.seconds, closest=True)
+        named, shared = self._document_refs(readable, pinned)
+        search = SearchRequest(asked.claim[:_LONGEST], self._limits.seconds, closest=True)
         answers = await self._search(replace(search, documents=named)) if named and asked.claim else []
         if not pinned and shared and asked.claim:
             answers += await self._search(search)
-        best = min(answers, key=lambda answer: answer.rank, default=Answer())
+        best = min(answers, key=lambda answer: answer.rank, default=SearchAnswer())
         if best.checked is None or best.checked.context is None:
-            return Checked(None, "skipped", NOTHING_QUOTED)
+            return CheckResult(None, "skipped", NOTHING_QUOTED)
         passage = replace(best.checked.context, source=self._name(best.number, readable, asked))
         return replace(best.checked, context=passage)
 
-    async def _meant(self, asked: Asked, until: float) -> tuple[list[Reading], bool]:
+    async def _select_sources(self, asked: QuoteCheck, until: float) -> tuple[list[SourceReading], bool]:
         """The sources to look in, and whether the quote names them.
 
         They are read, but for those that it does not name and that other callers have added: for these it
         waits `until` a time of the event loop, or to the end where no source is read.
         """
         wanted = [name.casefold() for name in (asked.likely if asked.source is None else (asked.source,))]
-        every = self._searched(asked)
-        for readings, called in name_order(every, wanted):
+        every = self._candidate_sources(asked)
+        for readings, called in lookup_order(every, wanted):
             for _ in ("by what they are called", "by what they say they are"):
                 if named := find_named(readings, called):
                     await self._read_all(named)
@@ -496,78 +496,78 @@ class Engine:
                 await self._read_own(readings, until)
         if every and not any(each.is_read for each in every):
             await self._read_all(every)
-            return await self._meant(asked, until)
+            return await self._select_sources(asked, until)
         return ([], True) if asked.source is not None else (every, False)
 
-    def _searched(self, asked: Asked) -> list[Reading]:
+    def _candidate_sources(self, asked: QuoteCheck) -> list[SourceReading]:
         """All sources that a quote may be looked for in, those that came with its scope first."""
-        given = self.given(asked.scope) if asked.scope else ()
-        return [*given, *(() if asked.alone else self.known)]
+        given = self.scope_sources(asked.scope) if asked.scope else ()
+        return [*given, *(() if asked.alone else self.shared_sources)]
 
-    async def _found(
-        self, asked: Asked, named: tuple[Numbered, ...], everywhere: bool, names: dict[int, Reading]
-    ) -> Checked:
-        search = Search(plain(asked.quote), self._limits.seconds, asked.near)
+    async def _search_quote(
+        self, asked: QuoteCheck, named: tuple[DocumentRef, ...], everywhere: bool, names: dict[int, SourceReading]
+    ) -> CheckResult:
+        search = SearchRequest(replace_surrogates(asked.quote), self._limits.seconds, asked.near)
         answers = await self._search(replace(search, documents=named)) if named else []
         if everywhere and not any(answer.is_perfect for answer in answers):
-            answers += await self._answers(search)
+            answers += await self._search_in_two_passes(search)
         brought = {number: reading.origin for number, reading in names.items() if reading.origin}
         best = min(answers, key=lambda answer: (answer.rank, answer.number in brought, answer.number))
         failed = next((answer for answer in answers if answer.error), None)
         if failed and (best.checked is None or best.checked.status == "missed"):
             report = report_detail(failed.detail, _log, code="search_failed", message=failed.error or "")
-            return Checked(None, "skipped", report.message)
+            return CheckResult(None, "skipped", report.message)
         if best.checked is None:
-            return Checked(None, "skipped", _REMOVED)
+            return CheckResult(None, "skipped", _REMOVED)
         if best.checked.source is None:
             return best.checked
         name = self._name(best.number, names, asked)
         if name is None:
-            return Checked(None, "skipped", _REMOVED)
+            return CheckResult(None, "skipped", _REMOVED)
         origin = brought.get(best.number)
         warnings = (*best.checked.warnings, *([ORIGIN_WARNINGS[origin]] if origin else []))
         return replace(best.checked, source=name, warnings=warnings, origin=origin)
 
-    def _name(self, number: int, meant: dict[int, Reading], asked: Asked) -> str | None:
+    def _name(self, number: int, meant: dict[int, SourceReading], asked: QuoteCheck) -> str | None:
         """What a source is called, which may have come since it was said which are meant."""
-        came = {reading.number: reading for reading in self.known} if number not in meant else meant
-        return shown_name(came[number], self._searched(asked)) if number in came else None
+        came = {reading.number: reading for reading in self.shared_sources} if number not in meant else meant
+        return display_name(came[number], self._candidate_sources(asked)) if number in came else None
 
-    async def _search(self, search: Search) -> list[Answer]:
+    async def _search(self, search: SearchRequest) -> list[SearchAnswer]:
         """The answers of the workers. What was dropped from the cache meanwhile is read again, once."""
         answers = await self._pool.search(search)
         if any(answer.is_missing for answer in answers):
             numbers = {document.number for document in search.documents}
             every = [reading for each in self._readings.values() for reading in each]
-            searched = [each for each in every if each.number in numbers] if numbers else self.known
+            searched = [each for each in every if each.number in numbers] if numbers else self.shared_sources
             await asyncio.gather(*map(self._restored, searched))
             answers = await self._pool.search(search)
         return answers
 
-    async def _restored(self, reading: Reading) -> None:
+    async def _restored(self, reading: SourceReading) -> None:
         """Have a source in its cache again, if it is there itself. All who need it wait for one reading."""
         if reading.key and not reading.cache.has(reading.key):
             if reading not in self._restoring:
                 # It goes on when whoever needed it first is cancelled: others may wait for it too.
-                self._restoring[reading] = self._leave(self._restore(reading))
+                self._restoring[reading] = self._run_until_close(self._restore(reading))
             await asyncio.wait([self._restoring[reading]])
 
-    async def _restore(self, reading: Reading) -> None:
+    async def _restore(self, reading: SourceReading) -> None:
         # Whoever added a source of no scope may have no room for another one, and others need this one.
-        account = SERVER if reading.scope is None else reading.job.account
+        account = SERVER_ACCOUNT if reading.scope is None else reading.job.account
         try:
             with suppress(DocumentError):
                 await self._readers.read(reading.listed, reading.cache, ReadJob(account, is_urgent=True))
         finally:
             self._restoring.pop(reading, None)
 
-    def _named(self, readable: dict[int, Reading], pinned: bool) -> tuple[tuple[Numbered, ...], int]:
+    def _document_refs(self, readable: dict[int, SourceReading], pinned: bool) -> tuple[tuple[DocumentRef, ...], int]:
         """The documents that a search has to name, and how many it need not.
 
         Workers know those of no scope, and where among them a quote may be.
         """
         named = tuple(
-            Numbered(
+            DocumentRef(
                 number, reading.key or "", "" if reading.cache is self._shared else str(reading.cache.folder)
             )
             for number, reading in readable.items()
@@ -575,7 +575,7 @@ class Engine:
         )
         return named, sum(reading.scope is None for reading in readable.values())
 
-    async def _answers(self, search: Search) -> list[Answer]:
+    async def _search_in_two_passes(self, search: SearchRequest) -> list[SearchAnswer]:
         """Of all who were asked: where it is as it is, and only then exhaustively where it may be."""
         quick = await self._search(replace(search, thorough=False))
         if any(answer.is_perfect for answer in quick):
@@ -583,25 +583,25 @@ class Engine:
         return [*quick, *await self._search(search)]
 
 
-def _by_owner(readings: Iterable[Reading]) -> tuple[list[Reading], list[Reading]]:
+def _by_owner(readings: Iterable[SourceReading]) -> tuple[list[SourceReading], list[SourceReading]]:
     """The sources of the caller, of the scope of the quote and of the server; and those of other callers."""
-    own: list[Reading] = []
-    others: list[Reading] = []
+    own: list[SourceReading] = []
+    others: list[SourceReading] = []
     for each in readings:
-        is_own = each.scope is not None or each.job.account in {SERVER, ACCOUNT.get()}
+        is_own = each.scope is not None or each.job.account in {SERVER_ACCOUNT, CURRENT_ACCOUNT.get()}
         (own if is_own else others).append(each)
     return own, others
 
 
-def _with_unread(checked: Checked, unread: list[str]) -> Checked:
+def _with_unread(checked: CheckResult, unread: list[str]) -> CheckResult:
     """A verdict with a warning that names the sources that were not read."""
     if not unread:
         return checked
-    elsewhere = f"not looked for in {for_log(', '.join(unread), 200)}"
+    elsewhere = f"not looked for in {one_line(', '.join(unread), 200)}"
     return replace(checked, warnings=(*checked.warnings, elsewhere))
 
 
-async def _settle(readings: Iterable[Reading], until: float) -> None:
+async def _settle(readings: Iterable[SourceReading], until: float) -> None:
     """Wait until each of them is read or known to be slow, at most `until` a time of the event loop."""
     with suppress(TimeoutError):
         async with asyncio.timeout_at(until):
@@ -609,8 +609,8 @@ async def _settle(readings: Iterable[Reading], until: float) -> None:
                 await each.settled.wait()
 
 
-def _crop(boxes: Sequence[Box], form: Format) -> Crop:
+def _crop(boxes: Sequence[Box], form: ImageFormat) -> Crop:
     """The first page of a quote, as far as the quote is on it."""
     page = boxes[0].page
     here = tuple((box.left, box.top, box.right, box.bottom) for box in boxes if box.page == page)
-    return Crop(page, here, format=form, margin=MARGIN)
+    return Crop(page, here, format=form, margin=QUOTE_MARGIN)

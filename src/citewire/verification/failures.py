@@ -19,11 +19,11 @@ from pathlib import Path
 
 from msgspec import DecodeError, Struct, json
 
-from citewire.documents.cache import VERSION
+from citewire.documents.cache import READER_VERSION
 from citewire.documents.errors import DocumentError
 from citewire.documents.reader import ReaderFailed, ReaderTimeout
 
-__all__ = ["Failures"]
+__all__ = ["ReadFailures"]
 
 # Failures on disk and in memory: the oldest go first. One takes a few hundred bytes.
 _MOST = 10_000
@@ -39,11 +39,11 @@ class _Failure(Struct, frozen=True):
     memory: int
 
 
-class Failures:
+class ReadFailures:
     """Failures in `folder`. Any number of threads and processes may use one folder."""
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
-        self._home, self._folder, self._most = folder, folder / f"failed-v{VERSION}", most
+        self._home, self._folder, self._most = folder, folder / f"failed-v{READER_VERSION}", most
         self._known: OrderedDict[str, _Failure] = OrderedDict()
         self._secret = secrets.token_bytes(32)
 

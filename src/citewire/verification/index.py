@@ -16,9 +16,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-__all__ = ["GRAM", "Aligned", "Index", "Sorted", "hashed_grams"]
+__all__ = ["GRAM_LENGTH", "AlignedRange", "GramIndex", "SortedGrams", "hash_grams"]
 
-GRAM = 6
+GRAM_LENGTH = 6
 # Odd multipliers, as random as any.
 _SPREAD, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 # This many votes are enough, those of the rarest grams; and of so many grams, however common.
@@ -40,7 +40,7 @@ _OWN_BYTES, _FOREIGN, _RARE = 253, 254, 255
 _align: Callable[..., dict[str, Any]] = cast("Any", edlib).align
 
 
-class Aligned(Struct, frozen=True, gc=False):
+class AlignedRange(Struct, frozen=True, gc=False):
     """A range of the text that is like a passage, and in how many characters they differ."""
 
     start: int
@@ -48,21 +48,21 @@ class Aligned(Struct, frozen=True, gc=False):
     distance: int
 
 
-class Encoded(Struct, frozen=True, eq=False):
+class EncodedPassage(Struct, frozen=True, eq=False):
     """A passage in bytes, and the bytes of its characters where they are not those of the text."""
 
     data: bytes
     table: NDArray[np.uint8] | None = None
 
 
-class Sorted(NamedTuple):
+class SortedGrams(NamedTuple):
     """The grams of a text in the order of their hashes, and where they stand."""
 
     hashes: NDArray[np.uint32]
     positions: NDArray[np.int32]
 
     @classmethod
-    def of(cls, codes: NDArray[np.uint32]) -> Sorted:
+    def from_codes(cls, codes: NDArray[np.uint32]) -> SortedGrams:
         """Hash and position are sorted as one number: several times as fast as one by the other."""
         both = _hashes(codes)
         both &= ~_LOW
@@ -71,13 +71,13 @@ class Sorted(NamedTuple):
         return cls(_high(both), (both & _LOW).astype(np.int32))
 
 
-class Index:
+class GramIndex:
     """The grams of one text; `grams`, which take longest, may be known from before."""
 
-    def __init__(self, text: str, grams: Sorted | None = None) -> None:
+    def __init__(self, text: str, grams: SortedGrams | None = None) -> None:
         codes = _codes(text)
         self.length = len(text)
-        self.grams = grams or Sorted.of(codes)
+        self.grams = grams or SortedGrams.from_codes(codes)
         self._text = text
         self._hashes, self._positions = self.grams
         table = _byte_table(codes)
@@ -90,18 +90,18 @@ class Index:
         """Bytes that it takes, beside the text."""
         return self._hashes.nbytes + self._positions.nbytes + len(self._bytes) + 5 * len(self._own)
 
-    def encode(self, passage: str) -> Encoded:
+    def encode(self, passage: str) -> EncodedPassage:
         """`passage` in the bytes of this text, or in bytes of its own where it has characters without one."""
         codes = _codes(passage)
         at = np.searchsorted(self._own, codes)
         at[at == len(self._own)] = 0
         if len(self._own) and (self._own[at] == codes).all():
-            return Encoded(self._own_bytes[at].tobytes())
+            return EncodedPassage(self._own_bytes[at].tobytes())
         table = _byte_table(codes)
         own = table[codes]
-        return Encoded(np.where(own == _RARE, _FOREIGN, own).astype(np.uint8).tobytes(), table)
+        return EncodedPassage(np.where(own == _RARE, _FOREIGN, own).astype(np.uint8).tobytes(), table)
 
-    def occurrences(self, passage: str) -> Iterator[int]:
+    def find_occurrences(self, passage: str) -> Iterator[int]:
         """Where `passage` stands as it is, by the rarest of its grams, in order; of very many, the first."""
         grams = _hashes(_codes(passage))
         # A few of them will do: if one is missing, so is the passage.
@@ -115,7 +115,7 @@ class Index:
         there = np.sort(self._positions[first[rarest] : first[rarest] + counts[rarest]]) - tried[rarest]
         return (at for at in there.tolist() if at >= 0 and self._text.startswith(passage, at))
 
-    def candidates(self, passage: str) -> Iterator[tuple[int, int, float]]:
+    def find_candidates(self, passage: str) -> Iterator[tuple[int, int, float]]:
         """Ranges of the text that may hold `passage`, the likeliest first, and how likely beside that one."""
         length = len(passage)
         width = max(16, length // 4)
@@ -123,7 +123,7 @@ class Index:
         for start, share in self._starts(passage, width):
             yield max(0, start - slack), min(self.length, start + 2 * width + length + slack), share
 
-    def shares(self, passage: str, edges: NDArray[Any]) -> NDArray[np.float64]:
+    def gram_shares(self, passage: str, edges: NDArray[Any]) -> NDArray[np.float64]:
         """The share of the grams of `passage` that each section has; sections start at `edges`."""
         grams = np.unique(_hashes(_codes(passage)))
         first, counts = self._look_up(grams)
@@ -170,7 +170,7 @@ class Index:
         starts, shares = names[best] * width - length, scores[best] / scores[best[0]]
         return list(zip(starts.tolist(), shares.tolist(), strict=True))
 
-    def align(self, passage: Encoded, start: int, end: int, most: int) -> list[Aligned]:
+    def align(self, passage: EncodedPassage, start: int, end: int, most: int) -> list[AlignedRange]:
         """Where in that range `passage` differs least, in at most so many characters; equal ones all."""
         if passage.table is None:
             there = self._bytes[start:end]
@@ -182,13 +182,13 @@ class Index:
         if found["editDistance"] < 0:
             return []
         return [
-            Aligned(start + first, start + last + 1, found["editDistance"])
+            AlignedRange(start + first, start + last + 1, found["editDistance"])
             for first, last in found["locations"]
             if first is not None
         ]
 
 
-def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[Aligned]:
+def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[AlignedRange]:
     """One place for a long passage: in a text of one word there are as many as letters, each aligned anew."""
     found = _align(passage, there, mode="HW", task="distance", k=most)
     distance = found["editDistance"]
@@ -197,10 +197,10 @@ def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[A
     ends = [last + 1 for _, last in found["locations"]]
     end = max(last for last in ends if last < ends[0] + len(passage))
     back = _align(passage[::-1], there[:end][::-1], mode="SHW", task="distance", k=distance)
-    return [Aligned(start + end - back["locations"][-1][1] - 1, start + end, distance)]
+    return [AlignedRange(start + end - back["locations"][-1][1] - 1, start + end, distance)]
 
 
-def hashed_grams(text: str) -> NDArray[np.uint64]:
+def hash_grams(text: str) -> NDArray[np.uint64]:
     """The grams of `text` as they come."""
     return _hashes(_codes(text))
 
@@ -233,10 +233,10 @@ def _codes(text: str) -> NDArray[np.uint32]:
 
 
 def _hashes(codes: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    count = max(0, len(codes) - GRAM + 1)
+    count = max(0, len(codes) - GRAM_LENGTH + 1)
     wide = codes.astype(np.uint64)
     hashes = np.zeros(count, np.uint64)
-    for at in range(GRAM):
+    for at in range(GRAM_LENGTH):
         hashes *= _SPREAD
         hashes += wide[at : at + count] * _MIX
     hashes ^= hashes >> np.uint64(29)

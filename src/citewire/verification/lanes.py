@@ -15,12 +15,12 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
-__all__ = ["ACCOUNT", "SERVER", "Lane", "ReadJob"]
+__all__ = ["CURRENT_ACCOUNT", "SERVER_ACCOUNT", "Lane", "ReadJob"]
 
-SERVER = ""
+SERVER_ACCOUNT = ""
 """The account of what nobody asked for: the server's own sources, and everything in a library."""
 
-ACCOUNT: ContextVar[str] = ContextVar("account", default=SERVER)
+CURRENT_ACCOUNT: ContextVar[str] = ContextVar("account", default=SERVER_ACCOUNT)
 """The account of the request that is being answered; the tasks that it starts inherit it."""
 
 
@@ -35,19 +35,19 @@ class _Waiter:
 class ReadJob:
     """One source to read, on an account. `is_urgent` once somebody waits for it."""
 
-    def __init__(self, account: str = SERVER, *, is_urgent: bool = False) -> None:
+    def __init__(self, account: str = SERVER_ACCOUNT, *, is_urgent: bool = False) -> None:
         self.account, self.is_urgent = account, is_urgent
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
 
-    def hurry(self) -> None:
+    def make_urgent(self) -> None:
         """Somebody waits for it: it goes before those that nobody waits for."""
         if not self.is_urgent:
             self.is_urgent = True
             for waiter in self._waiters:
-                waiter.lane.move_up(waiter)
+                waiter.lane.promote(waiter)
 
     @contextmanager
-    def queue_in(self, lane: Lane) -> Generator[_Waiter]:
+    def set_lane(self, lane: Lane) -> Generator[_Waiter]:
         """A place in the queue of a lane, which `hurry` moves up during the block."""
         waiter = _Waiter(lane, self.account, self.is_urgent)
         self._waiters[waiter] = None
@@ -83,9 +83,9 @@ class Lane:
         return LaneStatus(self._running.total(), sum(waiting))
 
     @asynccontextmanager
-    async def turn(self, job: ReadJob) -> AsyncGenerator[None]:
+    async def acquire_slot(self, job: ReadJob) -> AsyncGenerator[None]:
         """Wait for a slot, and hold it for the block."""
-        with job.queue_in(self) as waiter:
+        with job.set_lane(self) as waiter:
             self._enqueue(waiter)
             self._admit()
             try:
@@ -101,7 +101,7 @@ class Lane:
         finally:
             self._release(waiter.account)
 
-    def move_up(self, waiter: _Waiter) -> None:
+    def promote(self, waiter: _Waiter) -> None:
         """The job of a waiter has become urgent."""
         if self._withdraw(waiter):
             waiter.is_urgent = True

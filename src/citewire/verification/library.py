@@ -18,21 +18,21 @@ from msgspec.structs import replace
 
 from citewire.documents.document import Box, Document
 from citewire.model import Status
-from citewire.text import for_log
-from citewire.verification.match import Searchable
-from citewire.verification.near import ANYWHERE, Near
-from citewire.verification.order import Reader
-from citewire.verification.policy import Difference, Finding, best, findings
+from citewire.text import one_line
+from citewire.verification.match import SearchableText
+from citewire.verification.near import ANYWHERE, ExpectedPlace
+from citewire.verification.order import ReadingOrderSearch
+from citewire.verification.policy import Difference, Finding, choose_best, find_and_judge
 from citewire.verification.scanned import allow_for_misreading
-from citewire.verification.sketches import Sketches, sketch
-from citewire.verification.sources import Origin, names
-from citewire.verification.views import canonical
+from citewire.verification.sketches import Sketches, make_sketch
+from citewire.verification.sources import SourceOrigin, source_names
+from citewire.verification.views import canonical_view
 
-__all__ = ["Checked", "Held", "Library"]
+__all__ = ["CheckResult", "SearchedDocument", "DocumentSet"]
 
 # What the text goes on around.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
-NO_TEXT = "no text layer"
+NO_TEXT_LAYER = "no text layer"
 NOTHING_QUOTED = "nothing quoted"
 # Characters of the passage that is closest to a sentence, and the share of its grams that it must have.
 _PASSAGE, _CLOSE = 400, 0.3
@@ -40,7 +40,7 @@ _PASSAGE, _CLOSE = 400, 0.3
 _MOST_NAMED = 3
 
 
-class Passage(Struct, frozen=True, gc=False):
+class ClosestPassage(Struct, frozen=True, gc=False):
     """A stretch of a source that has much in common with what was asked about. It says nothing of it."""
 
     source: str
@@ -50,7 +50,7 @@ class Passage(Struct, frozen=True, gc=False):
     text: str
 
 
-class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
+class CheckResult(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     """What became of one quote: where it stands, what differs, and what to be careful about.
 
     `start` and `end` are offsets in the text of the source, in code points, `ranges` what lies between them
@@ -74,19 +74,19 @@ class Checked(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
     quote: str = ""
     sha256: str | None = None
     ranges: tuple[tuple[int, int], ...] = ()
-    context: Passage | None = None
+    context: ClosestPassage | None = None
     text_sha256: str | None = None
-    origin: Origin | None = None
+    origin: SourceOrigin | None = None
 
 
-def _plainly(text: str, _: str) -> Searchable:
-    return Searchable(text)
+def _make_searchable(text: str, _: str) -> SearchableText:
+    return SearchableText(text)
 
 
-class Held:
+class SearchedDocument:
     """A document that is searched; `search` makes a text of it searchable, and is told which part it is."""
 
-    def __init__(self, document: Document, search: Callable[[str, str], Searchable] = _plainly) -> None:
+    def __init__(self, document: Document, search: Callable[[str, str], SearchableText] = _make_searchable) -> None:
         self.document = document
         self._search = search
 
@@ -100,12 +100,12 @@ class Held:
         return hashlib.sha256(self.document.text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
-    def whole(self) -> Searchable:
+    def full_text(self) -> SearchableText:
         """Its text, whatever stands apart included."""
         return self._search(self.document.text, "")
 
     @cached_property
-    def _body(self) -> tuple[Searchable, list[int], list[int]] | None:
+    def _body(self) -> tuple[SearchableText, list[int], list[int]] | None:
         """The text without what stands apart, and where its pieces start, in it and in the document."""
         text, at = self.document.text, 0
         pieces: list[str] = []
@@ -127,56 +127,56 @@ class Held:
         return self._search("".join(pieces), "-body"), ours, theirs
 
     @cached_property
-    def _reader(self) -> Reader:
-        return Reader(self.document, self.whole)
+    def _reader(self) -> ReadingOrderSearch:
+        return ReadingOrderSearch(self.document, self.full_text)
 
-    def judge(self, quote: str, near: Near = ANYWHERE, *, thorough: bool = True) -> Finding:
+    def judge_quote(self, quote: str, near: ExpectedPlace = ANYWHERE, *, thorough: bool = True) -> Finding:
         """What `quote` is here; of equally good places the one that is nearest. See `findings`."""
-        finding = self._best(findings(quote, self.whole, thorough=thorough), near)
+        finding = self._best(find_and_judge(quote, self.full_text, thorough=thorough), near)
         if finding.status != "verified" and self._body is not None:
-            in_body = map(self._from_body, findings(quote, self._body[0], thorough=thorough))
+            in_body = map(self._from_body, find_and_judge(quote, self._body[0], thorough=thorough))
             finding = min(finding, self._best(in_body, near), key=lambda one: one.rank)
-        if finding.status != "verified" and thorough and (found := self._reader.findings(quote)):
+        if finding.status != "verified" and thorough and (found := self._reader.find_quote(quote)):
             finding = min(finding, self._best(found, near), key=lambda one: one.rank)
-        if finding.places > 1 and near.is_elsewhere(self.document, finding.start, finding.end):
+        if finding.places > 1 and near.is_on_other_page(self.document, finding.start, finding.end):
             # Of very many places only the first were looked at.
             other = self._best(self._on_pages(quote, near), near)
             finding = replace(other, places=finding.places) if other.rank == finding.rank else finding
         return finding
 
-    def _on_pages(self, quote: str, near: Near) -> Iterator[Finding]:
+    def _on_pages(self, quote: str, near: ExpectedPlace) -> Iterator[Finding]:
         """What `quote` is on the first of the pages that are named."""
         named = (page for page in self.document.pages if page.number in near.pages)
         for page in islice(named, _MOST_NAMED):
-            for found in findings(
-                quote, Searchable(self.document.text[page.start : page.end]), thorough=False
+            for found in find_and_judge(
+                quote, SearchableText(self.document.text[page.start : page.end]), thorough=False
             ):
                 ranges = tuple((page.start + start, page.start + end) for start, end in found.ranges)
                 yield replace(
                     found, start=page.start + found.start, end=page.start + found.end, ranges=ranges
                 )
 
-    def _best(self, found: Iterable[Finding], near: Near) -> Finding:
-        return best(
+    def _best(self, found: Iterable[Finding], near: ExpectedPlace) -> Finding:
+        return choose_best(
             [allow_for_misreading(finding, self.document) for finding in found],
             lambda finding: near.distance(self.document, finding.start, finding.end),
         )
 
-    def closest(self, sentence: str) -> tuple[float, Passage] | None:
+    def find_closest(self, sentence: str) -> tuple[float, ClosestPassage] | None:
         """The passage with most of what `sentence` says, and how much of it."""
-        edges = np.arange(0, max(1, self.whole.index.length), _PASSAGE)
-        shares = self.whole.index.shares(canonical(sentence).text, edges)
+        edges = np.arange(0, max(1, self.full_text.index.length), _PASSAGE)
+        shares = self.full_text.index.gram_shares(canonical_view(sentence).text, edges)
         best = int(np.argmax(shares))
         if shares[best] < _CLOSE:
             return None
-        last = min(int(edges[best]) + _PASSAGE, self.whole.index.length)
-        start, end = self.whole.view.to_source(int(edges[best]), last)
+        last = min(int(edges[best]) + _PASSAGE, self.full_text.index.length)
+        start, end = self.full_text.view.to_source(int(edges[best]), last)
         text = self.document.text
         # Whole words only.
         start = text.rfind(" ", max(0, start - 40), start) + 1 or start
         end = max(end, text.find(" ", end, end + 40))
         shown = " ".join(text[start:end].split())
-        return float(shares[best]), Passage(self.name, self.document.page_at(start).number, start, end, shown)
+        return float(shares[best]), ClosestPassage(self.name, self.document.page_at(start).number, start, end, shown)
 
     def _from_body(self, finding: Finding) -> Finding:
         """What was found in the body, with its place in the document."""
@@ -193,9 +193,9 @@ class Held:
                 ranges.append((max(start, ours[piece]) + shift, stop + shift))
         return replace(finding, start=ranges[0][0], end=ranges[-1][1], ranges=tuple(ranges))
 
-    def warnings(self, finding: Finding, near: Near) -> Iterator[str]:
+    def list_warnings(self, finding: Finding, near: ExpectedPlace) -> Iterator[str]:
         """What is to be said of where a quote stands."""
-        yield from near.remarks(self.document, finding.start, finding.end)
+        yield from near.describe_mismatch(self.document, finding.start, finding.end)
         first = self.document.page_at(finding.start).number
         last = self.document.page_at(max(finding.start, finding.end - 1)).number
         if first != last:
@@ -212,14 +212,14 @@ class Held:
             ):
                 yield f"the text is {aside.kind}"
 
-    def checked(self, finding: Finding, near: Near = ANYWHERE) -> Checked:
+    def to_result(self, finding: Finding, near: ExpectedPlace = ANYWHERE) -> CheckResult:
         """What is to be said of a quote, and where it stands."""
         if finding.status in ("missed", "skipped"):
             pictures = sum(problem.code == "no_text_layer" for problem in self.document.problems)
             unread = f"{pictures} of its pages are pictures that were not read"
-            return Checked(None, finding.status, finding.reason, warnings=(unread,) if pictures else ())
+            return CheckResult(None, finding.status, finding.reason, warnings=(unread,) if pictures else ())
         places = [place for start, end in finding.ranges for place in self.document.places(start, end)]
-        return Checked(
+        return CheckResult(
             None,
             finding.status,
             finding.reason,
@@ -230,7 +230,7 @@ class Held:
             finding.found,
             finding.diff,
             tuple(box for place in places for box in place.boxes),
-            (*self.warnings(finding, near), *finding.warnings),
+            (*self.list_warnings(finding, near), *finding.warnings),
             finding.edits,
             sha256=self.document.sha256,
             ranges=finding.ranges,
@@ -238,58 +238,58 @@ class Held:
         )
 
 
-class Library:
+class DocumentSet:
     """Documents, by name, id and address."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
-        self.held = [Held(document) for document in documents]
+        self.held = [SearchedDocument(document) for document in documents]
 
-    def named(self, name: str) -> list[Held]:
+    def find_named(self, name: str) -> list[SearchedDocument]:
         """The documents that a name may mean: a file name with or without folders, an id, an address."""
         wanted = name.casefold()
         return [
             held
             for held in self.held
             if wanted
-            in names(held.document.name, held.document.url, held.document.title, held.document.sha256)
+            in source_names(held.document.name, held.document.url, held.document.title, held.document.sha256)
         ]
 
     def check(
-        self, quote: str, source: str | None = None, near: Near = ANYWHERE, name: str | None = None
-    ) -> Checked:
+        self, quote: str, source: str | None = None, near: ExpectedPlace = ANYWHERE, name: str | None = None
+    ) -> CheckResult:
         """What becomes of `quote`, in the source that it names or in all of them."""
         return replace(self._check(quote, source, near), id=name, quote=quote)
 
-    def _check(self, quote: str, source: str | None, near: Near) -> Checked:
-        held = self.held if source is None else self.named(source)
+    def _check(self, quote: str, source: str | None, near: ExpectedPlace) -> CheckResult:
+        held = self.held if source is None else self.find_named(source)
         if not held:
-            missing = "there is no source" if source is None else f"no source is called {for_log(source, 80)}"
-            return Checked(None, "skipped", missing)
+            missing = "there is no source" if source is None else f"no source is called {one_line(source, 80)}"
+            return CheckResult(None, "skipped", missing)
         readable = [one for one in held if one.document.text.strip()]
         if not readable:
-            return Checked(None, "skipped", NO_TEXT, held[0].name)
+            return CheckResult(None, "skipped", NO_TEXT_LAYER, held[0].name)
         if source is None:
             home, finding = self._search(quote, near)
         else:
-            found = ((one, one.judge(quote, near)) for one in readable)
+            found = ((one, one.judge_quote(quote, near)) for one in readable)
             home, finding = min(found, key=lambda pair: pair[1].rank)
-        return home.checked(finding, near)
+        return home.to_result(finding, near)
 
-    def _search(self, quote: str, near: Near) -> tuple[Held, Finding]:
+    def _search(self, quote: str, near: ExpectedPlace) -> tuple[SearchedDocument, Finding]:
         """In all of them, where it may be; exhaustively only if it is not there as it is."""
         readable, sketches = self._sketched
-        found: list[tuple[Held, Finding]] = []
+        found: list[tuple[SearchedDocument, Finding]] = []
         for thorough in (False, True):
-            for number in sketches.likely(quote, thorough=thorough):
-                finding = readable[number].judge(quote, near, thorough=thorough)
+            for number in sketches.find_likely(quote, thorough=thorough):
+                finding = readable[number].judge_quote(quote, near, thorough=thorough)
                 found.append((readable[number], finding))
                 if finding.is_perfect:
                     return found[-1]
         return min(found, key=lambda pair: pair[1].rank)
 
     @cached_property
-    def _sketched(self) -> tuple[list[Held], Sketches]:
+    def _sketched(self) -> tuple[list[SearchedDocument], Sketches]:
         readable, sketches = [one for one in self.held if one.document.text.strip()], Sketches()
         for at, one in enumerate(readable):
-            sketches.insert(at, sketch(one.whole.letters.text))
+            sketches.insert(at, make_sketch(one.full_text.letters.text))
         return readable, sketches

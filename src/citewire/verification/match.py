@@ -16,10 +16,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from citewire.verification.index import GRAM, Aligned, Index, Sorted
-from citewire.verification.views import View, canonical
+from citewire.verification.index import GRAM_LENGTH, AlignedRange, GramIndex, SortedGrams
+from citewire.verification.views import TextView, canonical_view
 
-__all__ = ["Hit", "Letters", "Searchable"]
+__all__ = ["Hit", "Letters", "SearchableText"]
 
 Method = Literal["exact", "letters", "fuzzy"]
 
@@ -73,17 +73,17 @@ class Letters(NamedTuple):
     starts: NDArray[np.int32]
 
 
-class Searchable:
+class SearchableText:
     """A text that is searched again and again; what takes long to make of it may be known from before."""
 
-    def __init__(self, text: str, view: View | None = None, grams: Sorted | None = None) -> None:
+    def __init__(self, text: str, view: TextView | None = None, grams: SortedGrams | None = None) -> None:
         self.text = text
-        self.view: View = view or canonical(text)
+        self.view: TextView = view or canonical_view(text)
         self._grams = grams
 
     @cached_property
-    def index(self) -> Index:
-        return Index(self.view.text, self._grams)
+    def index(self) -> GramIndex:
+        return GramIndex(self.view.text, self._grams)
 
     @cached_property
     def letters(self) -> Letters:
@@ -101,7 +101,7 @@ class Searchable:
 
     def find_exactly(self, words: str) -> list[Hit]:
         """Where `words`, which are canonical, stand as they are."""
-        occurrences = islice(self.index.occurrences(words), _MOST_LOOKED)
+        occurrences = islice(self.index.find_occurrences(words), _MOST_LOOKED)
         places = ((at, at + len(words)) for at in occurrences)
         whole = (Hit(start, end, 0, "exact") for start, end in places if self._is_whole(start, end))
         return list(islice(whole, _MOST_HITS))
@@ -125,14 +125,14 @@ class Searchable:
         return not (_is_inside(self.view.text, start) or _is_inside(self.view.text, end))
 
     def _fuzzy(self, words: str, thorough: bool) -> list[Hit]:
-        if len(words) < GRAM:
+        if len(words) < GRAM_LENGTH:
             return []
         gate = _gate(len(words))
         budget = max(1, int(len(words) * (_BUDGET if len(words) < _SHORT else 1 - gate)))
         budget = min(budget, _MOST_EDITS)
         encoded = self.index.encode(words)
-        best: list[Aligned] = []
-        for start, end, share in self.index.candidates(words):
+        best: list[AlignedRange] = []
+        for start, end, share in self.index.find_candidates(words):
             if best and share < _AS_LIKELY:
                 break
             most = best[0].distance if best else budget
@@ -190,7 +190,7 @@ def _agreeing(some: list[str], others: list[str]) -> int:
 
 def _letters_of(text: str) -> Letters:
     places = np.arange(len(text), dtype=np.int32)
-    view = View(text, places, places).letters()
+    view = TextView(text, places, places).letters_only()
     return Letters(view.text, view.starts)
 
 
@@ -212,7 +212,7 @@ def _is_wide(char: str) -> bool:
     return any(first <= char <= last for first, last in _UNSPACED)
 
 
-def _clustered(found: list[Aligned]) -> list[Hit]:
+def _clustered(found: list[AlignedRange]) -> list[Hit]:
     """Places that overlap are one: the aligner often cuts the first short."""
     hits: list[Hit] = []
     for each in sorted(set(found), key=lambda one: (one.start, one.end)):

@@ -11,7 +11,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mirrored"]
+__all__ = ["reverse_rtl_lines"]
 
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _LINE = re.compile(r"[^\n\r\x02\ufffe]+")
@@ -21,7 +21,7 @@ _LEFT_TO_RIGHT = re.compile(
 )
 
 
-def mirrored(text: str) -> tuple[str, NDArray[np.int64]] | None:
+def reverse_rtl_lines(text: str) -> tuple[str, NDArray[np.int64]] | None:
     """`text` with its right-to-left lines turned around, and where each character was; None without any."""
     if not _RIGHT_TO_LEFT.search(text):
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from citewire.verification.reading import Reading
-from citewire.verification.sources import names, posted_name
+from citewire.verification.reading import SourceReading
+from citewire.verification.sources import source_names, qualified_name
 
-__all__ = ["ORIGIN_WARNINGS", "find_named", "name_order", "shown_name"]
+__all__ = ["ORIGIN_WARNINGS", "find_named", "lookup_order", "display_name"]
 
 ORIGIN_WARNINGS: Mapping[str, str] = {
     "posted": "the source was posted with the question",
@@ -18,16 +18,16 @@ ORIGIN_WARNINGS: Mapping[str, str] = {
 _PLACE_DIGITS = 3
 
 
-def find_named(readings: Iterable[Reading], wanted: Iterable[str]) -> list[Reading]:
+def find_named(readings: Iterable[SourceReading], wanted: Iterable[str]) -> list[SourceReading]:
     """The sources that go by the first of these names that any goes by."""
     known = list(readings)
     found = ([reading for reading in known if name in reading.names] for name in wanted)
-    return next(filter(None, found), list[Reading]())
+    return next(filter(None, found), list[SourceReading]())
 
 
-def name_order(
-    readings: Sequence[Reading], wanted: Sequence[str]
-) -> Iterator[tuple[list[Reading], list[str]]]:
+def lookup_order(
+    readings: Sequence[SourceReading], wanted: Sequence[str]
+) -> Iterator[tuple[list[SourceReading], list[str]]]:
     """The sources to look for names in, in order, and which names: those that no client brought come first.
 
     A number such as that of `[12]` is looked for last, for it may only be a place in a list.
@@ -43,10 +43,10 @@ def name_order(
         yield theirs, called
 
 
-def shown_name(reading: Reading, others: Iterable[Reading]) -> str:
+def display_name(reading: SourceReading, others: Iterable[SourceReading]) -> str:
     """What a source is called in a verdict: one that a client brought never as another one is."""
     if reading.origin is None:
         return reading.name
-    called = names(reading.name)
+    called = source_names(reading.name)
     is_taken = any(called & each.names for each in others if each.origin is None)
-    return posted_name(reading.name, reading.origin) if is_taken else reading.name
+    return qualified_name(reading.name, reading.origin) if is_taken else reading.name

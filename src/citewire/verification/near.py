@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from citewire.documents.document import Document
 from citewire.model import LINE_STEP, Lines, Pages, Source, SourceRef
-from citewire.text import common_prefix
+from citewire.text import common_prefix_length
 
-__all__ = ["ANYWHERE", "Near", "plain"]
+__all__ = ["ANYWHERE", "ExpectedPlace", "replace_surrogates"]
 
 # Pages of one reference that are looked at.
 _MOST_PAGES = 1000
@@ -30,7 +30,7 @@ _MOST_SAID = 5
 _LARGEST = 1 << 63
 
 
-class Near(Struct, frozen=True, gc=False):
+class ExpectedPlace(Struct, frozen=True, gc=False):
     """Pages, lines on them, and the text right before and right after; each may be unknown."""
 
     pages: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Near(Struct, frozen=True, gc=False):
     after: str = ""
 
     @classmethod
-    def of(cls, ref: SourceRef, source: Source | None = None) -> Near:
+    def from_reference(cls, ref: SourceRef, source: Source | None = None) -> ExpectedPlace:
         """What a reference says, and the snippet of its source where that has more than the quote."""
         pages, lines = (), ()
         match ref.locator:
@@ -54,26 +54,26 @@ class Near(Struct, frozen=True, gc=False):
         return cls(pages, lines, before[-_AROUND:], after[:_AROUND])
 
     @property
-    def plain(self) -> Near:
+    def wire_safe(self) -> ExpectedPlace:
         """As it travels: without lone surrogates, and numbers that have no end."""
         pages, lines = (tuple(n for n in some if abs(n) < _LARGEST) for some in (self.pages, self.lines))
-        return Near(pages, lines, plain(self.before[-_AROUND:]), plain(self.after[:_AROUND]))
+        return ExpectedPlace(pages, lines, replace_surrogates(self.before[-_AROUND:]), replace_surrogates(self.after[:_AROUND]))
 
     def distance(self, document: Document, start: int, end: int) -> tuple[bool, int, int]:
         """How far a range of `document` is from here; smaller is nearer."""
-        elsewhere = self.is_elsewhere(document, start, end)
+        elsewhere = self.is_on_other_page(document, start, end)
         return elsewhere, -self._agreed(document.text, start, end), self._lines_off(document, start, end)
 
-    def remarks(self, document: Document, start: int, end: int) -> Iterator[str]:
+    def describe_mismatch(self, document: Document, start: int, end: int) -> Iterator[str]:
         """What is to be said where a range is somewhere else."""
-        if self.is_elsewhere(document, start, end):
+        if self.is_on_other_page(document, start, end):
             yield f"on page {document.page_at(start).number}, not {_listed(self.pages)}"
         # A step is as near as a prompt lets a model say it: it knows the numbers of so few lines.
         elif self._lines_off(document, start, end) >= LINE_STEP:
             line, _ = next(self._lines(document, start, end))
             yield f"on line {line}, not {_listed(self.lines)}"
 
-    def is_elsewhere(self, document: Document, start: int, end: int) -> bool:
+    def is_on_other_page(self, document: Document, start: int, end: int) -> bool:
         """Whether a range is on none of the pages."""
         if not self.pages:
             return False
@@ -111,10 +111,10 @@ class Near(Struct, frozen=True, gc=False):
             yield first, last
 
 
-ANYWHERE = Near()
+ANYWHERE = ExpectedPlace()
 
 
-def plain(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text without lone surrogates, which do not travel, and which no source has."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -125,7 +125,7 @@ def _letters(text: str) -> str:
 
 
 def _agreed(said: str, there: str) -> int:
-    same = common_prefix(said, there)
+    same = common_prefix_length(said, there)
     return same if same == len(said) or same > _CHANCE else 0
 
 

@@ -14,8 +14,8 @@ from itertools import islice
 
 from citewire.model import Answer, Citation, Source, Span, Verification
 from citewire.rendering import render_html
-from citewire.verification.library import Checked
-from citewire.verification.passages import VERDICTS, claimed, compared, cut, shown
+from citewire.verification.library import CheckResult
+from citewire.verification.passages import VERDICT_LABELS, claim_text, compare_wordings, truncate, escape_text
 
 __all__ = ["answer_html", "checks_html"]
 
@@ -51,16 +51,16 @@ def answer_html(answer: Answer) -> str:
     return checks_html(answer, [_carried(citation, verdict) for citation, verdict in given if verdict])
 
 
-def _carried(citation: Citation, verdict: Verification) -> Checked:
+def _carried(citation: Citation, verdict: Verification) -> CheckResult:
     """What a verdict says of a check. With several quotes, it does not say which of them it is about."""
     quotes = [ref.quote for ref in citation.refs if ref.quote]
     quote = quotes[0] if len(quotes) == 1 else ""
-    return Checked(
+    return CheckResult(
         citation.id, verdict.status, verdict.reason, page=verdict.page, found=verdict.quote, quote=quote
     )
 
 
-def checks_html(answer: Answer, checks: Sequence[Checked], uncited: Iterable[Span] = ()) -> str:
+def checks_html(answer: Answer, checks: Sequence[CheckResult], uncited: Iterable[Span] = ()) -> str:
     """An answer, its checks and the sentences without a citation, as one HTML element."""
     body = "".join((*_head(answer), _text(answer), *_groups(answer, checks), *_uncited(answer, uncited)))
     return f'<div class="citewire"><style>{_STYLE}</style>{body}</div>'
@@ -68,7 +68,7 @@ def checks_html(answer: Answer, checks: Sequence[Checked], uncited: Iterable[Spa
 
 def _head(answer: Answer) -> Iterator[str]:
     counts = Counter(one.verification.status for one in answer.citations if one.verification)
-    verdicts = [f"{VERDICTS[status]} {counts[status]}" for status in VERDICTS if counts[status]]
+    verdicts = [f"{VERDICT_LABELS[status]} {counts[status]}" for status in VERDICT_LABELS if counts[status]]
     yield f"<p>{' · '.join([_number(len(answer.citations), 'citation'), *verdicts])}</p>"
     if answer.problems:
         yield f"<p>⚠ {_number(len(answer.problems), 'piece')} of it could not be read.</p>"
@@ -80,17 +80,17 @@ def _number(count: int, noun: str) -> str:
 
 def _text(answer: Answer) -> str:
     if len(answer.text) > _TEXT or len(answer.citations) > _CITATIONS:
-        return f"<p>{shown(cut(answer.text, _TEXT))}</p><p>Too much to show the citations in place.</p>"
+        return f"<p>{escape_text(truncate(answer.text, _TEXT))}</p><p>Too much to show the citations in place.</p>"
     # Numbers lead to the list of sources of this very answer, on a page with many.
     name = hashlib.sha256(repr(answer.bare()).encode("utf-8", "replace")).hexdigest()[:12]
     return render_html(answer, f"cite-{name}")
 
 
-def _groups(answer: Answer, checks: Sequence[Checked]) -> Iterator[str]:
+def _groups(answer: Answer, checks: Sequence[CheckResult]) -> Iterator[str]:
     """The checks by their verdicts, the worst first; what is as it should be is folded."""
     cited = {citation.id: citation for citation in answer.citations}
     named = {source.id: source for source in answer.sources}
-    for status, words in VERDICTS.items():
+    for status, words in VERDICT_LABELS.items():
         own = [check for check in checks if check.status == status]
         if not own:
             continue
@@ -101,12 +101,12 @@ def _groups(answer: Answer, checks: Sequence[Checked]) -> Iterator[str]:
         yield f'<details data-status="{status}"{is_open}>{summary}<ul>{items}</ul>{more}</details>'
 
 
-def _item(answer: Answer, citation: Citation | None, named: dict[str, Source], check: Checked) -> str:
+def _item(answer: Answer, citation: Citation | None, named: dict[str, Source], check: CheckResult) -> str:
     rows = list(_rows(answer, citation, check))
     where = check.source or _sources(citation, named) or "no source"
     page = f", page {check.page}" if check.page is not None else ""
     lines = "".join(f'<div><span class="what">{what}</span> {words}</div>' for what, words in rows)
-    return f'<li data-status="{check.status}"><bdi>{shown(cut(where, _LONG))}</bdi>{page}{lines}</li>'
+    return f'<li data-status="{check.status}"><bdi>{escape_text(truncate(where, _LONG))}</bdi>{page}{lines}</li>'
 
 
 def _sources(citation: Citation | None, named: dict[str, Source]) -> str:
@@ -115,24 +115,24 @@ def _sources(citation: Citation | None, named: dict[str, Source]) -> str:
     return ", ".join(islice(dict.fromkeys(labels), 3))
 
 
-def _rows(answer: Answer, citation: Citation | None, check: Checked) -> Iterator[tuple[str, str]]:
-    if citation and (claim := claimed(answer, citation).strip()):
-        yield "cited for", shown(cut(claim, _LONG))
+def _rows(answer: Answer, citation: Citation | None, check: CheckResult) -> Iterator[tuple[str, str]]:
+    if citation and (claim := claim_text(answer, citation).strip()):
+        yield "cited for", escape_text(truncate(claim, _LONG))
     found = check.found or ""
-    quote, source = compared(check.quote, found, marked=check.status == "altered" and bool(found))
+    quote, source = compare_wordings(check.quote, found, marked=check.status == "altered" and bool(found))
     if check.quote:
         yield "quote", f'<span dir="auto">{quote}</span>'
     if found and check.status in {"altered", "partial"}:
         yield "source", f'<span dir="auto">{source}</span>'
     if check.reason:
-        yield "why", shown(cut(check.reason, _LONG))
-    yield from (("note", shown(cut(warning, _LONG))) for warning in check.warnings[:_MOST])
+        yield "why", escape_text(truncate(check.reason, _LONG))
+    yield from (("note", escape_text(truncate(warning, _LONG))) for warning in check.warnings[:_MOST])
 
 
 def _uncited(answer: Answer, uncited: Iterable[Span]) -> Iterator[str]:
     spans = list(uncited)
     if spans:
-        sentences = (shown(cut(answer.covered(span), _LONG)) for span in spans[:_MOST])
+        sentences = (escape_text(truncate(answer.covered(span), _LONG)) for span in spans[:_MOST])
         more = [f"… and {len(spans) - _MOST:,} more"] if len(spans) > _MOST else []
         items = "".join(f"<li>{sentence}</li>" for sentence in [*sentences, *more])
         summary = f"<summary>{_number(len(spans), 'sentence')} without a citation</summary>"

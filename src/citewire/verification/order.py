@@ -24,13 +24,13 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from citewire.documents.document import Aside, Boxes, Document
-from citewire.verification.match import Searchable
-from citewire.verification.mirror import mirrored
-from citewire.verification.policy import Finding, findings
-from citewire.verification.quotes import read_quote
-from citewire.verification.views import canonical
+from citewire.verification.match import SearchableText
+from citewire.verification.mirror import reverse_rtl_lines
+from citewire.verification.policy import Finding, find_and_judge
+from citewire.verification.quotes import parse_quote
+from citewire.verification.views import canonical_view
 
-__all__ = ["Reader"]
+__all__ = ["ReadingOrderSearch"]
 
 # A gap between two characters that is wider than this, in heights of a line, is one between columns or cells.
 _WIDE = 1.5
@@ -51,35 +51,35 @@ _APART = frozenset({"header", "footer", "deleted", "comment"})
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
 # A segment, and how much of the quote has been said at its end.
-_Said = tuple[int, int]
+_QuoteProgress = tuple[int, int]
 
 
-class Reader:
+class ReadingOrderSearch:
     """A document, read in any order that an eye may take."""
 
-    def __init__(self, document: Document, source: Searchable) -> None:
+    def __init__(self, document: Document, source: SearchableText) -> None:
         self._document = document
         self._source = source
 
-    def findings(self, quote: str) -> list[Finding]:
+    def find_quote(self, quote: str) -> list[Finding]:
         """What `quote` is where it is read in another order and is there word by word."""
         return list(self._by_columns(quote)) or list(self._by_mirror(quote))
 
     def _by_columns(self, quote: str) -> Iterator[Finding]:
-        pieces = read_quote(quote).pieces
+        pieces = parse_quote(quote).pieces
         if len(pieces) != 1 or self._segments is None:
             return
-        words = canonical(pieces[0].text)
-        letters = words.letters().text
+        words = canonical_view(pieces[0].text)
+        letters = words.letters_only().text
         if not _FEWEST_LETTERS <= len(letters) <= _MOST_LETTERS:
             return
         for page in self._likely(words.text):
-            way = _Page(self._segments, self._source.letters.text, page).through(letters)
+            way = _PageSegments(self._segments, self._source.letters.text, page).find_path(letters)
             if way:
                 yield from _placed(quote, *self._text(self._segments, way))
 
     def _by_mirror(self, quote: str) -> Iterator[Finding]:
-        if mirrored(quote) and self._mirrored:
+        if reverse_rtl_lines(quote) and self._mirrored:
             yield from _placed(quote, *self._mirrored)
 
     @cached_property
@@ -90,19 +90,19 @@ class Reader:
         return _segments(self._document, boxes, self._source)
 
     @cached_property
-    def _mirrored(self) -> tuple[Searchable, _Ints] | None:
-        found = mirrored(self._document.text)
-        return found and (Searchable(found[0]), found[1])
+    def _mirrored(self) -> tuple[SearchableText, _Ints] | None:
+        found = reverse_rtl_lines(self._document.text)
+        return found and (SearchableText(found[0]), found[1])
 
     def _likely(self, words: str) -> list[int]:
         """The pages that hold most of what the quote consists of."""
         pages = self._document.pages
         edges = np.searchsorted(self._source.view.starts, [page.start for page in pages])
-        shares = self._source.index.shares(words, edges).tolist()
+        shares = self._source.index.gram_shares(words, edges).tolist()
         likely = [page for page, share in enumerate(shares) if share >= _SHARE]
         return sorted(likely, key=lambda page: -shares[page])[:_PAGES]
 
-    def _text(self, segments: _Segments, way: list[int]) -> tuple[Searchable, _Ints]:
+    def _text(self, segments: _Segments, way: list[int]) -> tuple[SearchableText, _Ints]:
         """The text of segments, and where each character of it stands in the document."""
         text, places = "", list[int]()
         for segment, after in zip(way, [*way[1:], -1], strict=True):
@@ -112,12 +112,12 @@ class Reader:
             # What ends a line is said to stand where its last character does.
             text += self._document.text[start:end] + "\n"
             places += [*range(start, end), end - 1]
-        return Searchable(text), np.array(places)
+        return SearchableText(text), np.array(places)
 
 
-def _placed(quote: str, source: Searchable, places: _Ints) -> Iterator[Finding]:
+def _placed(quote: str, source: SearchableText, places: _Ints) -> Iterator[Finding]:
     """What `quote` is in a text, with its places in the document."""
-    for found in findings(quote, source):
+    for found in find_and_judge(quote, source):
         if found.status not in ("verified", "partial"):
             continue
         there = np.unique(np.concatenate([places[start:end] for start, end in found.ranges]))
@@ -144,7 +144,7 @@ class _Segments(NamedTuple):
     last_letters: _Ints
 
 
-def _segments(document: Document, all_boxes: Boxes, source: Searchable) -> _Segments:
+def _segments(document: Document, all_boxes: Boxes, source: SearchableText) -> _Segments:
     inked = np.flatnonzero(~np.isnan(all_boxes[:, 0]))
     boxes = all_boxes[inked]
     left, top, right, bottom = boxes.T
@@ -185,7 +185,7 @@ def _is_in(asides: list[Aside], offset: int) -> bool:
     return at >= 0 and offset < asides[at].end
 
 
-class _Page:
+class _PageSegments:
     """The segments of a page and of the next one, and the ways between them."""
 
     def __init__(self, segments: _Segments, letters: str, page: int) -> None:
@@ -201,10 +201,10 @@ class _Page:
         edges = segments.first_letters[first:last].tolist(), segments.last_letters[first:last].tolist()
         self._letters = [letters[start:end] for start, end in zip(*edges, strict=True)]
 
-    def through(self, words: str) -> list[int]:
+    def find_path(self, words: str) -> list[int]:
         """Segments that say `words`, the first and the last in part; nothing where there is no such way."""
         open_ends = [(at, said) for at, text in enumerate(self._letters) for said in _endings(text, words)]
-        came: dict[_Said, _Said | None] = dict.fromkeys(open_ends)
+        came: dict[_QuoteProgress, _QuoteProgress | None] = dict.fromkeys(open_ends)
         while open_ends and len(came) < _MOST_STEPS:
             here = open_ends.pop()
             for there in self._after(here, words):
@@ -215,15 +215,15 @@ class _Page:
                     open_ends.append(there)
         return []
 
-    def _way(self, last: _Said, came: dict[_Said, _Said | None]) -> list[int]:
+    def _way(self, last: _QuoteProgress, came: dict[_QuoteProgress, _QuoteProgress | None]) -> list[int]:
         way: list[int] = []
-        here: _Said | None = last
+        here: _QuoteProgress | None = last
         while here is not None:
             way.append(here[0] + self._offset)
             here = came[here]
         return way[::-1]
 
-    def _after(self, here: _Said, words: str) -> Iterator[_Said]:
+    def _after(self, here: _QuoteProgress, words: str) -> Iterator[_QuoteProgress]:
         """Where to go on, the likeliest last, if it says what comes next."""
         at, said = here
         for there in reversed(self._next(at)):

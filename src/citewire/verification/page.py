@@ -20,26 +20,26 @@ import citewire
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
 from citewire.model import Citation, Status
-from citewire.verification.library import Checked
+from citewire.verification.library import CheckResult
 from citewire.verification.passages import (
-    VERDICTS,
-    Link,
-    claimed,
-    compared,
-    cut,
-    href,
-    passages,
-    place_of,
-    shown,
+    VERDICT_LABELS,
+    CitationLink,
+    claim_text,
+    compare_wordings,
+    truncate,
+    web_href,
+    mark_citations,
+    find_marker_place,
+    escape_text,
 )
-from citewire.verification.pictures import FORMAT, Picture, Read, draw_pictures, pictures_of, within
+from citewire.verification.pictures import PICTURE_FORMAT, PictureRequest, ReadBytes, draw_pictures, plan_pictures, limit_pixels
 from citewire.verification.policy import Difference
-from citewire.verification.proof import Proof, prove_all, snippet
+from citewire.verification.proof import Proof, prove_all, make_snippet
 from citewire.verification.report import Report
 
 __all__ = ["write_page"]
 
-_RANK = {status: rank for rank, status in enumerate(VERDICTS)}
+_RANK = {status: rank for rank, status in enumerate(VERDICT_LABELS)}
 _LIMITS = (
     "This check is textual. It says whether the quoted words stand in the source, "
     "never whether they support the sentence they are cited for."
@@ -53,7 +53,7 @@ _SHORT, _RECORD, _MOST_LISTED = 300, 4_000, 20
 # Points on paper to pixels on a screen.
 _PIXELS = 96 / 72
 
-Images = Mapping[Picture, bytes | DocumentError]
+PictureResults = Mapping[PictureRequest, bytes | DocumentError]
 
 
 class _Card(Struct, frozen=True, gc=False):
@@ -64,16 +64,16 @@ class _Card(Struct, frozen=True, gc=False):
     of: Status
     back: str | None
     claim: str
-    check: Checked
+    check: CheckResult
 
 
-class _Found(Struct, frozen=True):
+class _FoundQuote(Struct, frozen=True):
     """Where the words of a card stand, and the pictures of it, unless the card `same` has them."""
 
     document: Document
     proof: Proof
-    crops: tuple[Picture, ...]
-    pages: tuple[Picture, ...]
+    crops: tuple[PictureRequest, ...]
+    pages: tuple[PictureRequest, ...]
     same: _Card | None = None
 
 
@@ -86,7 +86,7 @@ class _Section(Struct, frozen=True):
     cited: tuple[tuple[Citation, tuple[_Card, ...]], ...]
 
 
-def write_page(reports: Sequence[tuple[str, Report]], documents: Iterable[Document], read: Read) -> str:
+def write_page(reports: Sequence[tuple[str, Report]], documents: Iterable[Document], read: ReadBytes) -> str:
     """The reports, each under its name, on one page. `documents` are the sources they were checked against.
 
     `read` gives the bytes of one of them, for pictures of it, or raises `DocumentError`. A picture that
@@ -98,8 +98,8 @@ def write_page(reports: Sequence[tuple[str, Report]], documents: Iterable[Docume
     # Where not all can be shown, it is the verified ones that are not.
     cards = sorted(every, key=lambda card: (_RANK[card.of], _RANK[card.check.status]))[:_MOST_CARDS]
     found = _found(cards, known)
-    crops = within(_CROP_PIXELS, (picture for one in found.values() for picture in one.crops))
-    pages = within(_PAGE_PIXELS, (picture for one in found.values() for picture in one.pages))
+    crops = limit_pixels(_CROP_PIXELS, (picture for one in found.values() for picture in one.crops))
+    pages = limit_pixels(_PAGE_PIXELS, (picture for one in found.values() for picture in one.pages))
     images = draw_pictures([*crops, *pages], known.values(), read)
     kept = {card.anchor for card in cards}
     body = [
@@ -112,19 +112,19 @@ def write_page(reports: Sequence[tuple[str, Report]], documents: Iterable[Docume
 
 def _section(number: int, name: str, report: Report) -> _Section:
     answer = report.answer
-    checks: dict[str | None, list[Checked]] = {}
+    checks: dict[str | None, list[CheckResult]] = {}
     for check in report.checks:
         checks.setdefault(check.id, []).append(check)
     remaining = {name: iter(own) for name, own in checks.items()}
     unplaced = (len(answer.parts), 0)
-    in_order = sorted(answer.citations, key=lambda citation: place_of(answer, citation) or unplaced)
+    in_order = sorted(answer.citations, key=lambda citation: find_marker_place(answer, citation) or unplaced)
     cited: list[tuple[Citation, tuple[_Card, ...]]] = []
     for position, citation in enumerate(in_order, 1):
         # One for each quote: ids need not be unique.
         quotes = sum(bool(ref.quote) for ref in citation.refs) or 1
         own = list(islice(remaining.get(citation.id, iter(())), quotes))
-        back = f"a{number}-t{position}" if place_of(answer, citation) else None
-        claim = claimed(answer, citation)
+        back = f"a{number}-t{position}" if find_marker_place(answer, citation) else None
+        claim = claim_text(answer, citation)
         labels = [f"{position}.{at}" if len(own) > 1 else str(position) for at in range(1, len(own) + 1)]
         cards = (
             _Card(f"a{number}-c{label}", label, _verdict(citation), back, claim, check)
@@ -138,20 +138,20 @@ def _verdict(citation: Citation) -> Status:
     return citation.verification.status if citation.verification else "pending"
 
 
-def _found(cards: Sequence[_Card], known: Mapping[str, Document]) -> dict[str, _Found]:
+def _found(cards: Sequence[_Card], known: Mapping[str, Document]) -> dict[str, _FoundQuote]:
     """What was found, by the anchor of its card."""
     proofs = prove_all((card.check for card in cards), known.values())
-    found: dict[str, _Found] = {}
-    first: dict[tuple[Picture, ...], _Card] = {}
+    found: dict[str, _FoundQuote] = {}
+    first: dict[tuple[PictureRequest, ...], _Card] = {}
     for card, proof in zip(cards, proofs, strict=True):
         if proof is None:
             continue
         document = known[proof.sha256]
-        crops, pages = (tuple(pictures_of(document, proof, whole=whole)) for whole in (False, True))
+        crops, pages = (tuple(plan_pictures(document, proof, whole=whole)) for whole in (False, True))
         if crops and first.setdefault(crops, card) is not card:
-            found[card.anchor] = _Found(document, proof, (), (), first[crops])
+            found[card.anchor] = _FoundQuote(document, proof, (), (), first[crops])
         else:
-            found[card.anchor] = _Found(document, proof, crops, pages)
+            found[card.anchor] = _FoundQuote(document, proof, crops, pages)
     return found
 
 
@@ -160,8 +160,8 @@ def _counted(sections: Iterable[_Section]) -> Counter[Status]:
 
 
 def _tally(counts: Counter[Status]) -> str:
-    words = {status: words.split(" ", 1)[1].lower() for status, words in VERDICTS.items()}
-    return ", ".join(f"{counts[status]} {words[status]}" for status in VERDICTS if counts[status]) or "none"
+    words = {status: words.split(" ", 1)[1].lower() for status, words in VERDICT_LABELS.items()}
+    return ", ".join(f"{counts[status]} {words[status]}" for status in VERDICT_LABELS if counts[status]) or "none"
 
 
 def _document(counts: Counter[Status], body: str) -> str:
@@ -184,7 +184,7 @@ def _head(sections: Sequence[_Section], left_out: int) -> Iterator[str]:
     yield f'<p class="limits">{_LIMITS}</p>\n'
     yield '<fieldset class="counts"><legend>Show the citations that are</legend>\n'
     yield f'<label><input type="radio" name="show" id="show-all" checked> all {counts.total()}</label>\n'
-    for status, words in VERDICTS.items():
+    for status, words in VERDICT_LABELS.items():
         if counts[status]:
             control = f'<input type="radio" name="show" id="show-{status}">'
             yield f'<label class="{status}">{control} {words} {counts[status]}</label>\n'
@@ -201,10 +201,10 @@ def _head(sections: Sequence[_Section], left_out: int) -> Iterator[str]:
 
 
 def _name(section: _Section) -> str:
-    return f"<bdi>{shown(cut(section.name, _SHORT))}</bdi>"
+    return f"<bdi>{escape_text(truncate(section.name, _SHORT))}</bdi>"
 
 
-def _answer(section: _Section, kept: set[str], found: Mapping[str, _Found], images: Images) -> Iterator[str]:
+def _answer(section: _Section, kept: set[str], found: Mapping[str, _FoundQuote], images: PictureResults) -> Iterator[str]:
     report, number = section.report, section.number
     uncited = len(report.uncited)
     sentences = f"; {uncited} sentence{'s' * (uncited != 1)} without a citation" if uncited else ""
@@ -213,10 +213,10 @@ def _answer(section: _Section, kept: set[str], found: Mapping[str, _Found], imag
     if not report.answer.parts:
         yield "<p>The payload does not have the text of the answer.</p>\n"
     links = [
-        (citation, Link(f"a{number}-t{position}", str(position), _verdict(citation), _target(cards, kept)))
+        (citation, CitationLink(f"a{number}-t{position}", str(position), _verdict(citation), _target(cards, kept)))
         for position, (citation, cards) in enumerate(section.cited, 1)
     ]
-    for part in passages(report.answer, links, report.uncited):
+    for part in mark_citations(report.answer, links, report.uncited):
         yield f'<div class="text" dir="auto" lang="">{part}</div>\n'
     if section.cited:
         yield "<h3>Its citations</h3>\n"
@@ -233,48 +233,48 @@ def _target(cards: Sequence[_Card], kept: set[str]) -> str | None:
     return worst[0].anchor if worst else None
 
 
-def _card(card: _Card, found: _Found | None, images: Images) -> Iterator[str]:
+def _card(card: _Card, found: _FoundQuote | None, images: PictureResults) -> Iterator[str]:
     check, anchor = card.check, card.anchor
     back = f'<a href="#{card.back}" aria-label="Citation {card.label} in the text">↑ in the text</a>'
     yield (
         f'<article class="card {check.status}" data-of="{card.of}" id="{anchor}" '
         f'aria-labelledby="{anchor}-h">\n'
         f'<h4 id="{anchor}-h"><span class="heard">Citation </span>{card.label} '
-        f'<span class="verdict">{VERDICTS[check.status]}</span>'
+        f'<span class="verdict">{VERDICT_LABELS[check.status]}</span>'
         f'<span class="soft">{_place(check, found)}</span>{back if card.back else ""}</h4>\n'
         '<dl class="said">\n'
     )
     if card.claim.strip():
-        yield _row("Cited for", shown(cut(card.claim, _SHORT)))
+        yield _row("Cited for", escape_text(truncate(card.claim, _SHORT)))
     yield from _words(check)
     if check.reason and not check.diff:
-        yield _row("Why", shown(cut(check.reason, _SHORT)))
+        yield _row("Why", escape_text(truncate(check.reason, _SHORT)))
     yield from _list("Differences", [_difference(each) for each in check.diff])
-    yield from _list("Harmless edits", list(map(shown, check.edits)))
-    yield from _list("Notes", [shown(cut(warning, _SHORT)) for warning in check.warnings])
+    yield from _list("Harmless edits", list(map(escape_text, check.edits)))
+    yield from _list("Notes", [escape_text(truncate(warning, _SHORT)) for warning in check.warnings])
     yield "</dl>\n"
     if found is not None:
         yield from _evidence(check, found, images)
     yield "</article>\n"
 
 
-def _place(check: Checked, found: _Found | None) -> str:
+def _place(check: CheckResult, found: _FoundQuote | None) -> str:
     """Where it stands, as far as that is known."""
     if found is None:
-        return f"<bdi>{shown(cut(check.source, _SHORT))}</bdi>" if check.source else ""
+        return f"<bdi>{escape_text(truncate(check.source, _SHORT))}</bdi>" if check.source else ""
     document, start = found.document, found.proof.start
     page, element = document.page_at(start), document.element_at(start)
-    where = [f"<bdi>{shown(cut(check.source or '', _SHORT))}</bdi>"]
+    where = [f"<bdi>{escape_text(truncate(check.source or '', _SHORT))}</bdi>"]
     if len(document.pages) > 1 or document.kind == "pdf":
-        where.append(f"page {page.number}" + (f" ({shown(cut(page.label, 40))})" if page.label else ""))
+        where.append(f"page {page.number}" + (f" ({escape_text(truncate(page.label, 40))})" if page.label else ""))
     where.append(
-        f"<code>{shown(cut(element.path, 120))}</code>" if element else f"line {document.line_at(start)}"
+        f"<code>{escape_text(truncate(element.path, 120))}</code>" if element else f"line {document.line_at(start)}"
     )
     return ", ".join(where)
 
 
-def _words(check: Checked) -> Iterator[str]:
-    quote, source = compared(check.quote, check.found or "", marked=bool(check.diff))
+def _words(check: CheckResult) -> Iterator[str]:
+    quote, source = compare_wordings(check.quote, check.found or "", marked=bool(check.diff))
     if check.quote:
         yield _row("Quote", f'<span class="words" dir="auto" lang="">{quote}</span>')
     if check.status in {"altered", "partial"}:
@@ -282,7 +282,7 @@ def _words(check: Checked) -> Iterator[str]:
 
 
 def _difference(each: Difference) -> str:
-    quote, source = (shown(cut(words, _SHORT)) for words in (each.quote, each.source))
+    quote, source = (escape_text(truncate(words, _SHORT)) for words in (each.quote, each.source))
     if not quote or not source:
         said = f"puts in <del>{quote}</del>" if quote else f"leaves out <ins>{source}</ins>"
     else:
@@ -300,13 +300,13 @@ def _list(name: str, items: Sequence[str]) -> Iterator[str]:
         yield _row(name, f"<ul>{''.join(f'<li>{item}</li>' for item in [*items[:_MOST_LISTED], *more])}</ul>")
 
 
-def _evidence(check: Checked, found: _Found, images: Images) -> Iterator[str]:
+def _evidence(check: CheckResult, found: _FoundQuote, images: PictureResults) -> Iterator[str]:
     document, proof = found.document, found.proof
     drawn = [(picture, images.get(picture)) for picture in found.crops]
     figures = [_image(picture, image, check) for picture, image in drawn if isinstance(image, bytes)]
     yield from figures
     if len(figures) < max(1, len(drawn)):
-        words = snippet(document, proof.start, proof.end)
+        words = make_snippet(document, proof.start, proof.end)
         yield f'<figure><p class="snippet" lang="">{words}</p></figure>\n'
     if found.same:
         yield f'<p class="soft">Pictured at <a href="#{found.same.anchor}">{found.same.label}</a>.</p>\n'
@@ -315,16 +315,16 @@ def _evidence(check: Checked, found: _Found, images: Images) -> Iterator[str]:
             why = (
                 "there are enough on this page already"
                 if image is None
-                else shown(cut(image.message, _SHORT))
+                else escape_text(truncate(image.message, _SHORT))
             )
             yield f'<p class="soft">No picture of page {picture.crop.page}: {why}.</p>\n'
     whole = [(picture, image) for picture in found.pages if isinstance(image := images.get(picture), bytes)]
     if whole:
         pages = "".join(_image(picture, image, check) for picture, image in whole)
         yield f"<details><summary>The whole page</summary>{pages}</details>\n"
-    yield from (f"<p>{_link(url, _link_words(url))}</p>\n" for url in filter(None, map(href, proof.links)))
+    yield from (f"<p>{_link(url, _link_words(url))}</p>\n" for url in filter(None, map(web_href, proof.links)))
     # The encoder of the package refuses halves of characters, which a text from elsewhere may hold.
-    record = shown(cut(json.dumps(to_builtins(proof), ensure_ascii=False, indent=2), _RECORD))
+    record = escape_text(truncate(json.dumps(to_builtins(proof), ensure_ascii=False, indent=2), _RECORD))
     yield f"<details><summary>Proof record</summary><pre>{record}</pre></details>\n"
 
 
@@ -336,29 +336,29 @@ def _link_words(url: str) -> str:
 
 
 def _link(url: str, words: str) -> str:
-    return f'<a href="{shown(url)}" target="_blank" rel="noopener noreferrer nofollow">{words}</a>'
+    return f'<a href="{escape_text(url)}" target="_blank" rel="noopener noreferrer nofollow">{words}</a>'
 
 
-def _image(picture: Picture, image: bytes, check: Checked) -> str:
+def _image(picture: PictureRequest, image: bytes, check: CheckResult) -> str:
     width, height = (round(points * _PIXELS) for points in (picture.width, picture.height))
-    page = f"page {picture.crop.page} of {shown(cut(check.source or 'the source', _SHORT))}"
+    page = f"page {picture.crop.page} of {escape_text(truncate(check.source or 'the source', _SHORT))}"
     part = "The whole of" if picture.crop.whole else "Part of"
     return (
-        f'<figure><img src="data:image/{FORMAT};base64,{base64.b64encode(image).decode()}" '
+        f'<figure><img src="data:image/{PICTURE_FORMAT};base64,{base64.b64encode(image).decode()}" '
         f'width="{width}" height="{height}" alt="{part} {page}, the words highlighted">'
         f"<figcaption>{part} {page}</figcaption></figure>\n"
     )
 
 
-def _sources(found: Collection[_Found], known: int) -> Iterator[str]:
+def _sources(found: Collection[_FoundQuote], known: int) -> Iterator[str]:
     counts = Counter(one.document.sha256 for one in found)
     documents = {one.document.sha256: one.document for one in found}
     yield '<section aria-labelledby="sources">\n<h2 id="sources">Sources</h2>\n'
     if documents:
         yield "<table><thead><tr><th>Name</th><th>Quotes</th><th>SHA-256</th></tr></thead><tbody>\n"
     for sha256, document in documents.items():
-        name = f"<bdi>{shown(cut(document.name or document.url or 'without a name', _SHORT))}</bdi>"
-        if address := href(document.url or ""):
+        name = f"<bdi>{escape_text(truncate(document.name or document.url or 'without a name', _SHORT))}</bdi>"
+        if address := web_href(document.url or ""):
             name = _link(address, name)
         yield f"<tr><td>{name}</td><td>{counts[sha256]}</td><td><code>{sha256}</code></td></tr>\n"
     if documents:

@@ -11,14 +11,14 @@ from itertools import pairwise
 from msgspec import Struct
 
 from citewire.model import Answer, Citation, Span, Status
-from citewire.rendering.safety import clean, link
-from citewire.verification.tokens import Token, tokens
-from citewire.verification.views import View, canonical
+from citewire.rendering.safety import clean_text, safe_link
+from citewire.verification.tokens import TextToken, tokenize
+from citewire.verification.views import TextView, canonical_view
 
-__all__ = ["VERDICTS", "Link", "claimed", "compared", "cut", "href", "passages", "place_of", "shown"]
+__all__ = ["VERDICT_LABELS", "CitationLink", "claim_text", "compare_wordings", "truncate", "web_href", "mark_citations", "find_marker_place", "escape_text"]
 
 # A sign and a word for each, since not everybody sees colours. What must not be overlooked comes first.
-VERDICTS: dict[Status, str] = {
+VERDICT_LABELS: dict[Status, str] = {
     "altered": "≠ Altered",
     "missed": "✗ Not found",
     "partial": "≈ Partial",
@@ -27,13 +27,13 @@ VERDICTS: dict[Status, str] = {
     "verified": "✓ Verified",
 }
 # How the words of an answer may be marked; of several, the first.
-_KINDS = (*VERDICTS, "uncited")
+_KINDS = (*VERDICT_LABELS, "uncited")
 _UNCITED = '<span class="none">no citation</span>'
 # Characters of a quote, and of an address, that are shown.
 _LONG = 2_000
 
 
-class Link(Struct, frozen=True, gc=False):
+class CitationLink(Struct, frozen=True, gc=False):
     """A citation in the text, under its own anchor, and the anchor of the card that it leads to."""
 
     anchor: str
@@ -42,29 +42,29 @@ class Link(Struct, frozen=True, gc=False):
     target: str | None
 
     def html(self) -> str:
-        sign, words = VERDICTS[self.status].split(" ", 1)
+        sign, words = VERDICT_LABELS[self.status].split(" ", 1)
         name = f'id="{self.anchor}" class="cite {self.status}"'
         text = f'{self.label} {sign}<span class="heard"> {words}</span>'
         return f'<a {name} href="#{self.target}">{text}</a>' if self.target else f"<span {name}>{text}</span>"
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text as a page shows it: nothing to run, nothing hidden. For attributes too."""
-    return escape(clean(text))
+    return escape(clean_text(text))
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """The beginning of a text, and how much more there is."""
     return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} more characters)"
 
 
-def href(url: str) -> str | None:
+def web_href(url: str) -> str | None:
     """The address as a link may carry it, if it is one of the web and of some honest length."""
-    safe = link(url) if len(url) <= _LONG else None
+    safe = safe_link(url) if len(url) <= _LONG else None
     return safe if safe and safe.lower().startswith("http") else None
 
 
-def place_of(answer: Answer, citation: Citation) -> tuple[int, int] | None:
+def find_marker_place(answer: Answer, citation: Citation) -> tuple[int, int] | None:
     """The part and offset at which a citation shows: its marker, its point, or the end of its claim."""
     marker, point, claim = citation.marker, citation.insert_at, citation.claim
     places = (
@@ -75,7 +75,7 @@ def place_of(answer: Answer, citation: Citation) -> tuple[int, int] | None:
     return next((place for place in places if place and _inside(answer, *place)), None)
 
 
-def claimed(answer: Answer, citation: Citation) -> str:
+def claim_text(answer: Answer, citation: Citation) -> str:
     """The words that a citation is for, where they are known."""
     claim = citation.claim
     return answer.covered(claim) if claim and _inside(answer, claim.part, claim.start) else ""
@@ -86,8 +86,8 @@ def _inside(answer: Answer, part: int, at: int) -> bool:
     return 0 <= part < len(answer.parts) and 0 <= at <= len(answer.parts[part].text)
 
 
-def passages(
-    answer: Answer, links: Iterable[tuple[Citation, Link]], uncited: Iterable[Span]
+def mark_citations(
+    answer: Answer, links: Iterable[tuple[Citation, CitationLink]], uncited: Iterable[Span]
 ) -> Iterator[str]:
     """Each part of the answer, its claims in the colour of their verdicts, its markers replaced by links."""
     changes = [Counter[tuple[int, str, int]]() for _ in answer.parts]
@@ -101,7 +101,7 @@ def passages(
     for citation, one in links:
         mark(citation.claim, one.status)
         mark(citation.marker, "marker")
-        if place := place_of(answer, citation):
+        if place := find_marker_place(answer, citation):
             marks[place[0]].setdefault(place[1], []).append(one.html())
     for span in uncited:
         mark(span, "uncited")
@@ -121,21 +121,21 @@ def _runs(
     for start, end in pairwise([*edges, len(text)]):
         yield from marks.get(start, ())
         opened.update(by_offset.get(start, {}))
-        words = "" if opened["marker"] > 0 else shown(text[start:end])
+        words = "" if opened["marker"] > 0 else escape_text(text[start:end])
         kind = next((kind for kind in _KINDS if opened[kind] > 0), None)
         style = kind if kind == "uncited" else f"claim {kind}"
         yield f'<span class="{style}">{words}</span>' if kind and words.strip() else words
 
 
-def compared(quote: str, source: str, *, marked: bool) -> tuple[str, str]:
+def compare_wordings(quote: str, source: str, *, marked: bool) -> tuple[str, str]:
     """Both texts as HTML, with what differs marked: `del` in the quote, `ins` in the source.
 
     They are compared token by token, as they were judged. What is too long is cut, and not marked.
     """
     if not marked or max(len(quote), len(source)) > _LONG:
-        return shown(cut(quote, _LONG)), shown(cut(source, _LONG))
-    ours, theirs = canonical(quote), canonical(source)
-    left, right = tokens(ours.text), tokens(theirs.text)
+        return escape_text(truncate(quote, _LONG)), escape_text(truncate(source, _LONG))
+    ours, theirs = canonical_view(quote), canonical_view(source)
+    left, right = tokenize(ours.text), tokenize(theirs.text)
     matcher = SequenceMatcher(None, [one.key for one in left], [one.key for one in right], autojunk=False)
     differing = [
         (left[a:b], right[c:d])
@@ -148,11 +148,11 @@ def compared(quote: str, source: str, *, marked: bool) -> tuple[str, str]:
     )
 
 
-def _marked(text: str, view: View, differing: Iterable[list[Token]], tag: str) -> str:
+def _marked(text: str, view: TextView, differing: Iterable[list[TextToken]], tag: str) -> str:
     pieces: list[str] = []
     at = 0
     for found in filter(None, differing):
         start, end = view.to_source(found[0].start, found[-1].end)
-        pieces += [shown(text[at:start]), f"<{tag}>{shown(text[start:end])}</{tag}>"]
+        pieces += [escape_text(text[at:start]), f"<{tag}>{escape_text(text[start:end])}</{tag}>"]
         at = end
-    return "".join([*pieces, shown(text[at:])])
+    return "".join([*pieces, escape_text(text[at:])])

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from citewire import codec
 from citewire.dialects.base import Json, is_object
 from citewire.errors import CitewireError, InputError
-from citewire.text import for_log
+from citewire.text import one_line
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-__all__ = ["Peer", "RemoteError"]
+__all__ = ["RemoteClient", "RemoteError"]
 
 # Bytes of an answer: a hundred verdicts with pictures are a tenth of it.
 _LARGEST = 64 << 20
@@ -40,7 +40,7 @@ class RemoteError(CitewireError):
         self.wait, self.status = wait, status
 
 
-class Peer:
+class RemoteClient:
     """Whoever answers at `url`. A request may take `timeout` seconds and is made again up to `retries` times,
     unless it is to wait for more than `patience` seconds. A `client` of the caller's stays open.
     """
@@ -70,19 +70,19 @@ class Peer:
         if owned:
             await owned.aclose()
 
-    async def ask(self, method: str, path: str, body: Json) -> Json:
+    async def request(self, method: str, path: str, body: Json) -> Json:
         """The answer, after as many attempts as it takes. Raises what the last one did."""
         pause, left = _PAUSE, self._retries
         while True:
             try:
-                return await self.once(method, path, body)
+                return await self.request_once(method, path, body)
             except RemoteError as exc:
                 if exc.wait is None or not left or exc.wait > self._patience:
                     raise
                 await asyncio.sleep(max(exc.wait, pause))
             pause, left = pause * 2, left - 1
 
-    async def once(self, method: str, path: str, body: Json) -> Json:
+    async def request_once(self, method: str, path: str, body: Json) -> Json:
         """The answer to one request; `body` is what httpx2 calls it. Raises `RemoteError`."""
         import httpx2  # noqa: PLC0415  # a sixth of a second that only those pay who use it
 
@@ -132,7 +132,7 @@ def _answer(response: Response, data: bytes) -> Json:
     if not response.is_success:
         wait = _wait(response) if status == 429 or status >= 500 else None
         why = f"the verifier answered HTTP {status}"
-        raise RemoteError(why, wait, status, detail=for_log(data.decode("utf-8", "replace"), _EXCERPT))
+        raise RemoteError(why, wait, status, detail=one_line(data.decode("utf-8", "replace"), _EXCERPT))
     try:
         said = codec.decode(data)
     except CitewireError:

@@ -21,16 +21,16 @@ from citewire.documents.document import Document
 from citewire.documents.draw import Crop, Rectangle, draw_all_in_child
 from citewire.documents.errors import DocumentError
 from citewire.verification.proof import Proof
-from citewire.verification.sources import Source, each_source
+from citewire.verification.sources import SourceInput, iter_sources
 
-__all__ = ["FORMAT", "MARGIN", "Picture", "Read", "draw_pictures", "originals", "pictures_of", "within"]
+__all__ = ["PICTURE_FORMAT", "QUOTE_MARGIN", "PictureRequest", "ReadBytes", "draw_pictures", "make_original_reader", "plan_pictures", "limit_pixels"]
 
 # WebP: half the size of JPEG, read by every browser since 2020. AVIF saves a quarter more, but takes three
 # times as long to make and is read since 2023 only. See `python -m bench.proof`.
-FORMAT = "webp"
+PICTURE_FORMAT = "webp"
 _CROP_SCALE, _PAGE_SCALE = 2.0, 1.5
 # Points around a quote: lines whole on most pages, and two more lines above and below.
-MARGIN = (150.0, 36.0)
+QUOTE_MARGIN = (150.0, 36.0)
 # Pages of one quote that are shown.
 _MOST_PAGES = 3
 # However small it is, a picture takes some time: it counts as so many pixels.
@@ -39,10 +39,10 @@ _LEAST_PIXELS = 250_000
 # process is halved until that one is found, for at most so many seconds a document.
 _BATCH, _SECONDS_EACH, _SECONDS_TO_START, _SECONDS_PER_DOCUMENT = 32, 1.0, 8.0, 90.0
 
-Read = Callable[[Document], bytes]
+ReadBytes = Callable[[Document], bytes]
 
 
-class Picture(Struct, frozen=True, gc=False):
+class PictureRequest(Struct, frozen=True, gc=False):
     """What is to be drawn of which source. `width` and `height` are in points, `pixels` what it costs."""
 
     sha256: str
@@ -52,7 +52,7 @@ class Picture(Struct, frozen=True, gc=False):
     pixels: float
 
 
-def pictures_of(document: Document, proof: Proof, *, whole: bool = False) -> Iterator[Picture]:
+def plan_pictures(document: Document, proof: Proof, *, whole: bool = False) -> Iterator[PictureRequest]:
     """The crop, or the `whole` page, of each page that a quote of a PDF is on."""
     if document.kind != "pdf":
         return
@@ -60,16 +60,16 @@ def pictures_of(document: Document, proof: Proof, *, whole: bool = False) -> Ite
     for box in proof.boxes:
         pages.setdefault(box.page, []).append((box.left, box.top, box.right, box.bottom))
     for number, boxes in islice(pages.items(), _MOST_PAGES):
-        crop = Crop(number, tuple(boxes), _PAGE_SCALE if whole else _CROP_SCALE, whole, FORMAT, MARGIN)
+        crop = Crop(number, tuple(boxes), _PAGE_SCALE if whole else _CROP_SCALE, whole, PICTURE_FORMAT, QUOTE_MARGIN)
         page = document.pages[bisect_left(document.pages, number, key=lambda page: page.number)]
         if frame := crop.frame(page.width, page.height):
             width, height = frame.right - frame.left, frame.bottom - frame.top
-            yield Picture(document.sha256, crop, width, height, max(frame.pixels, _LEAST_PIXELS))
+            yield PictureRequest(document.sha256, crop, width, height, max(frame.pixels, _LEAST_PIXELS))
 
 
-def within(pixels: float, pictures: Iterable[Picture]) -> list[Picture]:
+def limit_pixels(pixels: float, pictures: Iterable[PictureRequest]) -> list[PictureRequest]:
     """As many of the pictures, in their order and each once, as cost no more than `pixels`."""
-    chosen: list[Picture] = []
+    chosen: list[PictureRequest] = []
     for picture in dict.fromkeys(pictures):
         pixels -= picture.pixels
         if pixels < 0:
@@ -79,13 +79,13 @@ def within(pixels: float, pictures: Iterable[Picture]) -> list[Picture]:
 
 
 def draw_pictures(
-    pictures: Iterable[Picture], documents: Iterable[Document], read: Read
-) -> dict[Picture, bytes | DocumentError]:
+    pictures: Iterable[PictureRequest], documents: Iterable[Document], read: ReadBytes
+) -> dict[PictureRequest, bytes | DocumentError]:
     """The pictures, an error in the place of each that cannot be drawn.
 
     `read` gives the bytes of a document, or raises `DocumentError`.
     """
-    wanted: dict[str, list[Picture]] = {}
+    wanted: dict[str, list[PictureRequest]] = {}
     for picture in pictures:
         wanted.setdefault(picture.sha256, []).append(picture)
     known = {document.sha256: document for document in documents}
@@ -99,9 +99,9 @@ def draw_pictures(
     return dict(zip(asked, (image for each in made for image in each), strict=True))
 
 
-def originals(sources: Source | Iterable[Source]) -> Read:
+def make_original_reader(sources: SourceInput | Iterable[SourceInput]) -> ReadBytes:
     """What reads the bytes of documents from the sources that they came from, again."""
-    listed = [each.source for each in each_source(sources)]
+    listed = [each.source for each in iter_sources(sources)]
 
     def read(document: Document) -> bytes:
         if document.url is not None:
@@ -123,7 +123,7 @@ def _is(document: Document, data: bytes) -> bool:
     return hashlib.sha256(data).hexdigest() == document.sha256
 
 
-def _of_one(document: Document, crops: list[Crop], read: Read) -> list[bytes | DocumentError]:
+def _of_one(document: Document, crops: list[Crop], read: ReadBytes) -> list[bytes | DocumentError]:
     try:
         data = read(document)
     except DocumentError as exc:

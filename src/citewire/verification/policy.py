@@ -19,21 +19,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Status
-from citewire.verification.beside import beside
-from citewire.verification.match import Hit, Method, Searchable
-from citewire.verification.quotes import Gap, Piece, Quote, read_quote
+from citewire.verification.beside import align_words
+from citewire.verification.match import Hit, Method, SearchableText
+from citewire.verification.quotes import Gap, Piece, ParsedQuote, parse_quote
 from citewire.verification.spelling import (
     case_matters,
-    is_loud,
-    is_raising,
-    is_spacing,
-    typography,
-    with_raised,
+    is_all_caps,
+    differs_in_superscript,
+    differs_in_spacing,
+    typographic_edits,
+    with_superscript,
 )
-from citewire.verification.tokens import ARTICLE, NEGATION, Token, TokenKind, tokens, word_set
-from citewire.verification.views import View, canonical
+from citewire.verification.tokens import ARTICLE, NEGATION, TextToken, TokenKind, tokenize, word_set
+from citewire.verification.views import TextView, canonical_view
 
-__all__ = ["Difference", "Finding", "best", "findings", "judge"]
+__all__ = ["Difference", "Finding", "choose_best", "find_and_judge", "judge_quote"]
 
 # More than this share of the tokens must agree for a place to be the one that was meant.
 _SAME_PLACE = 0.5
@@ -119,30 +119,30 @@ class Finding(Struct, frozen=True, gc=False):
         return self.status == "verified" and self.score >= 1
 
 
-def judge(quote: str, source: Searchable) -> Finding:
+def judge_quote(quote: str, source: SearchableText) -> Finding:
     """What `quote` is in `source`."""
-    return best(findings(quote, source))
+    return choose_best(find_and_judge(quote, source))
 
 
-def findings(quote: str, source: Searchable, *, thorough: bool = True) -> list[Finding]:
+def find_and_judge(quote: str, source: SearchableText, *, thorough: bool = True) -> list[Finding]:
     """What `quote` is at each place of `source` where it may be.
 
     Without `thorough`, it is only looked for where its grams say.
     """
-    read = read_quote(quote)
+    read = parse_quote(quote)
     if not read.pieces:
         return [Finding("skipped", "the quote is empty")]
     most = min(_MOST_PLACES, 1 + _MOST_COMPARED // (len(quote) + _REACH["text"] * len(read.pieces)))
-    found = list(islice(_as_it_is(quote, source), most)) if read.edits else []
+    found = list(islice(_find_verbatim(quote, source), most)) if read.edits else []
     if not any(finding.is_perfect for finding in found):
         found += islice(_findings(read, source, thorough), most)
     if not found and read.edits:
         # Brackets and dots may be those of the source.
-        found += islice(_findings(Quote((Piece(quote),)), source, thorough=False), most)
+        found += islice(_findings(ParsedQuote((Piece(quote),)), source, thorough=False), most)
     return found
 
 
-def best(found: Sequence[Finding], distance: Callable[[Finding], Any] = lambda _: 0) -> Finding:
+def choose_best(found: Sequence[Finding], distance: Callable[[Finding], Any] = lambda _: 0) -> Finding:
     """The best finding; of those that are equally good the first with the least `distance`."""
     if not found:
         return Finding("missed", "these words are not in the source")
@@ -151,55 +151,55 @@ def best(found: Sequence[Finding], distance: Callable[[Finding], Any] = lambda _
     return replace(min(equal, key=distance), places=len({(one.start, one.end) for one in equal}))
 
 
-def _as_it_is(quote: str, source: Searchable) -> Iterator[Finding]:
+def _find_verbatim(quote: str, source: SearchableText) -> Iterator[Finding]:
     """Where a quote stands in so many words, with its brackets or with what they hold."""
-    whole = [Quote((Piece(quote),))]
+    whole = [ParsedQuote((Piece(quote),))]
     if "[" in quote:
-        whole.append(Quote((Piece(re.sub(r"[\[\]]", "", quote)),), ("brackets",)))
+        whole.append(ParsedQuote((Piece(re.sub(r"[\[\]]", "", quote)),), ("brackets",)))
     for each in whole:
-        said = _Said.of(each.pieces[0])
+        said = _TokenizedPiece.from_piece(each.pieces[0])
         for hit in source.find_exactly(said.view.text):
-            if finding := _judged(each, [said], [hit], source):
+            if finding := _judge_at(each, [said], [hit], source):
                 yield finding
 
 
-def _findings(quote: Quote, source: Searchable, thorough: bool) -> Iterator[Finding]:
+def _findings(quote: ParsedQuote, source: SearchableText, thorough: bool) -> Iterator[Finding]:
     """What the quote is at each place of its longest piece, with the others around it."""
-    said = [_Said.of(piece) for piece in quote.pieces]
+    said = [_TokenizedPiece.from_piece(piece) for piece in quote.pieces]
     longest = max(range(len(said)), key=lambda at: len(said[at].view.text))
     for hit in source.find(said[longest].view.text, thorough):
-        placed = _placed(quote, said, longest, hit, source.view.text)
-        if placed is not None and (finding := _judged(quote, said, placed, source)):
+        placed = _place_pieces(quote, said, longest, hit, source.view.text)
+        if placed is not None and (finding := _judge_at(quote, said, placed, source)):
             yield finding
 
 
-def _placed(quote: Quote, said: list[_Said], longest: int, hit: Hit, text: str) -> list[Hit] | None:
+def _place_pieces(quote: ParsedQuote, said: list[_TokenizedPiece], longest: int, hit: Hit, text: str) -> list[Hit] | None:
     """A place for each piece, in order and near enough, or None."""
     placed = [hit]
     for at in range(longest - 1, -1, -1):
         end, words = placed[0].start, said[at].view.text
-        found = _found_in(text, end - _REACH[quote.pieces[at + 1].gap] - 2 * len(words), end, words)
+        found = _find_within(text, end - _REACH[quote.pieces[at + 1].gap] - 2 * len(words), end, words)
         if not found:
             return None
         placed.insert(0, found[-1])
     for at in range(longest + 1, len(said)):
         start, words = placed[-1].end, said[at].view.text
-        found = _found_in(text, start, start + _REACH[quote.pieces[at].gap] + 2 * len(words), words)
+        found = _find_within(text, start, start + _REACH[quote.pieces[at].gap] + 2 * len(words), words)
         if not found:
             return None
         placed.append(found[0])
     return placed
 
 
-def _found_in(text: str, start: int, end: int, words: str) -> list[Hit]:
+def _find_within(text: str, start: int, end: int, words: str) -> list[Hit]:
     """Where words stand in a stretch of a text; the nearest ones even where they stand everywhere."""
     start, end = max(0, start), min(len(text), end)
-    stretch = Searchable(text[start:end])
+    stretch = SearchableText(text[start:end])
     spans = ((hit, *stretch.view.to_source(hit.start, hit.end)) for hit in stretch.find(words))
     return [replace(hit, start=first + start, end=last + start) for hit, first, last in spans]
 
 
-def _judged(quote: Quote, said: list[_Said], placed: list[Hit], source: Searchable) -> Finding | None:
+def _judge_at(quote: ParsedQuote, said: list[_TokenizedPiece], placed: list[Hit], source: SearchableText) -> Finding | None:
     text = source.view.text
     differences: list[Difference] = []
     agreed = total = 0
@@ -208,8 +208,8 @@ def _judged(quote: Quote, said: list[_Said], placed: list[Hit], source: Searchab
         theirs = _tokens_at(text, hit)
         if not theirs or not piece.tokens:
             return None
-        compared = _Compared(piece, source)
-        compared.walk(piece.tokens, theirs)
+        compared = _PieceComparison(piece, source)
+        compared.compare(piece.tokens, theirs)
         if compared.end <= compared.start:
             return None
         spans.append((compared.start, compared.end))
@@ -219,12 +219,12 @@ def _judged(quote: Quote, said: list[_Said], placed: list[Hit], source: Searchab
         return None
     first, last = spans[0][0], spans[-1][1]
     omitted, inside = _gaps(quote, spans, text)
-    differences += [*inside, *_cut(text, first, last)]
+    differences += [*inside, *_find_cut_words(text, first, last)]
     start, end = source.view.to_source(first, last)
-    warnings = [*omitted, *_beside(text, first, last)]
+    warnings = [*omitted, *_warn_of_neighbours(text, first, last)]
     edits: list[str] = list(quote.edits)
     if not any(not each.harmless for each in differences) and not quote.edits:
-        edits += typography(quote.pieces[0].text, source.text[start:end])
+        edits += typographic_edits(quote.pieces[0].text, source.text[start:end])
     harmless = {_EDITS.get(each.kind, each.kind) for each in differences if each.harmless}
     edits += sorted(harmless - set(edits))
     return Finding(
@@ -232,17 +232,17 @@ def _judged(quote: Quote, said: list[_Said], placed: list[Hit], source: Searchab
         _reason(differences, omitted),
         start,
         end,
-        source.view.spelled(source.text, first, last),
+        source.view.source_spelling(source.text, first, last),
         placed[0].method,
         tuple(edits),
         tuple(each for each in differences if not each.harmless),
         tuple(warnings),
         score=agreed / total,
-        ranges=tuple(source.view.to_source(*span) for span in _together(quote, spans)),
+        ranges=tuple(source.view.to_source(*span) for span in _merge_spans(quote, spans)),
     )
 
 
-def _together(quote: Quote, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_spans(quote: ParsedQuote, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans of the pieces, as one where no ellipsis is between them."""
     made = spans[:1]
     for piece, (start, end) in zip(quote.pieces[1:], spans[1:], strict=True):
@@ -267,7 +267,7 @@ def _reason(differences: list[Difference], omitted: list[str]) -> str | None:
     return f"{worst.kind}: {worst.quote or 'nothing'} for {worst.source or 'nothing'}"
 
 
-def _tokens_at(text: str, hit: Hit) -> list[Token]:
+def _tokens_at(text: str, hit: Hit) -> list[TextToken]:
     """The whole tokens of the text that a hit touches."""
     first, last = max(0, hit.start - 80), min(len(text), hit.end + 80)
     if text[hit.start].isalpha() and text[hit.start - 1 : hit.start] in ("", " "):
@@ -277,36 +277,36 @@ def _tokens_at(text: str, hit: Hit) -> list[Token]:
     while last < len(text) and not text[last].isspace():
         last += 1
     found = (
-        replace(token, start=token.start + first, end=token.end + first) for token in tokens(text[first:last])
+        replace(token, start=token.start + first, end=token.end + first) for token in tokenize(text[first:last])
     )
     return [token for token in found if token.start < hit.end and token.end > hit.start]
 
 
-class _Said(NamedTuple):
+class _TokenizedPiece(NamedTuple):
     """A piece of a quote, its canonical view, and what can differ in it."""
 
     text: str
-    view: View
-    tokens: list[Token]
+    view: TextView
+    tokens: list[TextToken]
 
     @classmethod
-    def of(cls, piece: Piece) -> _Said:
-        view = canonical(piece.text)
-        return cls(piece.text, view, tokens(view.text))
+    def from_piece(cls, piece: Piece) -> _TokenizedPiece:
+        view = canonical_view(piece.text)
+        return cls(piece.text, view, tokenize(view.text))
 
 
-class _Compared:
+class _PieceComparison:
     """A piece of a quote beside the source: what differs, how many tokens agree, from where to where."""
 
-    def __init__(self, said: _Said, source: Searchable) -> None:
+    def __init__(self, said: _TokenizedPiece, source: SearchableText) -> None:
         self._view = said.view
         self._said = said.text
         self._source = source
         self.differences: list[Difference] = []
         self.same = self.start = self.end = 0
 
-    def walk(self, ours: list[Token], theirs: list[Token]) -> None:
-        steps = beside([one.key for one in ours], [one.key for one in theirs])
+    def compare(self, ours: list[TextToken], theirs: list[TextToken]) -> None:
+        steps = align_words([one.key for one in ours], [one.key for one in theirs])
         # What the source has more at the ends is not part of the quote, unless it is half of a token there.
         if steps[0].a == steps[0].b and _are_apart(theirs, steps[0].d):
             del steps[0]
@@ -315,7 +315,7 @@ class _Compared:
         if not steps or steps[0].c == steps[-1].d:
             return
         self.start, self.end = theirs[steps[0].c].start, theirs[steps[-1].d - 1].end
-        spelled = not (is_loud(self._said) or is_loud(self._there(self.start, self.end)))
+        spelled = not (is_all_caps(self._said) or is_all_caps(self._there(self.start, self.end)))
         for same, a, b, c, d in steps:
             if not same:
                 self._differ(ours, theirs, (a, b, c, d))
@@ -324,18 +324,18 @@ class _Compared:
             for at in range(b - a) if spelled else ():
                 self._case(ours[a + at], theirs[c + at], ours[a + at - 1].kind if a + at else "word")
 
-    def _ours(self, token: Token) -> str:
+    def _ours(self, token: TextToken) -> str:
         return self._said[slice(*self._view.to_source(token.start, token.end))]
 
     def _there(self, start: int, end: int) -> str:
         return self._source.text[slice(*self._source.view.to_source(start, end))]
 
-    def _case(self, one: Token, other: Token, before: TokenKind) -> None:
+    def _case(self, one: TextToken, other: TextToken, before: TokenKind) -> None:
         said, there = self._ours(one), self._there(other.start, other.end)
         if said != there and case_matters(said, there, before == "number"):
             self.differences.append(Difference(said, there, "case"))
 
-    def _differ(self, ours: list[Token], theirs: list[Token], at: tuple[int, int, int, int]) -> None:
+    def _differ(self, ours: list[TextToken], theirs: list[TextToken], at: tuple[int, int, int, int]) -> None:
         a, b, c, d = at
         said, text = self._view.text, self._source.view.text
         quote = said[ours[a].start : ours[b - 1].end] if b > a else ""
@@ -343,10 +343,10 @@ class _Compared:
         both = [*ours[a:b], *theirs[c:d]]
         if a == b and _is_reference(theirs[c:d], text):
             self.differences.append(Difference(quote, there, "mark", harmless=True))
-        elif is_spacing(quote, there, both):
+        elif differs_in_spacing(quote, there, both):
             self.differences.append(Difference(quote, there, "word", harmless=True))
             self.same += b - a
-        elif b > a and d > c and is_raising(with_raised(said, ours[a:b]), with_raised(text, theirs[c:d])):
+        elif b > a and d > c and differs_in_superscript(with_superscript(said, ours[a:b]), with_superscript(text, theirs[c:d])):
             self.differences.append(Difference(quote, there, "identifier", harmless=True))
             self.same += b - a
         else:
@@ -359,63 +359,63 @@ class _Compared:
             )
 
 
-def _are_apart(found: list[Token], at: int) -> bool:
+def _are_apart(found: list[TextToken], at: int) -> bool:
     """Whether the tokens before and at `at` are not of one word, as `can` and `not` of `cannot` are."""
     return at in (0, len(found)) or found[at - 1].end <= found[at].start
 
 
-def _kind(both: list[Token]) -> DifferenceKind:
+def _kind(both: list[TextToken]) -> DifferenceKind:
     if len(both) == 1 and both[0].kind == "article":
         return "article"
     critical: list[DifferenceKind] = [each.kind for each in both if each.kind not in ("word", "article")]
     return critical[0] if critical else "word"
 
 
-def _is_idle(article: Token, beside: list[Token], after: list[Token]) -> bool:
+def _is_idle(article: TextToken, beside: list[TextToken], after: list[TextToken]) -> bool:
     """Whether an article can come or go: not in `a few` and `the the`."""
     return article.key not in {one.key for one in beside} and all(one.kind == "word" for one in after)
 
 
-def _is_reference(found: list[Token], text: str) -> bool:
+def _is_reference(found: list[TextToken], text: str) -> bool:
     """Whether tokens of the source are only the mark of a reference, like [3] or [ZF14]."""
     start, end = found[0].start, found[-1].end
     enclosed = text[start - 1 : start] == "[" and text[end : end + 1] == "]"
     return enclosed and all(token.kind in ("number", "identifier") for token in found)
 
 
-def _gaps(quote: Quote, spans: list[tuple[int, int]], text: str) -> tuple[list[str], list[Difference]]:
+def _gaps(quote: ParsedQuote, spans: list[tuple[int, int]], text: str) -> tuple[list[str], list[Difference]]:
     """What stands in the source between the pieces: a warning where it turns the meaning, a difference
     where brackets say something else."""
     warnings: list[str] = []
     first, last = spans[0][0], spans[-1][1]
-    differences = _put_in(quote.pieces[0].inserted, _before(text, first), False)
-    differences += _put_in(quote.inserted, _after(text, last), False)
+    differences = _compare_insertion(quote.pieces[0].inserted, _before(text, first), False)
+    differences += _compare_insertion(quote.inserted, _after(text, last), False)
     for piece, (_, end), (start, _) in zip(quote.pieces[1:], spans, spans[1:], strict=False):
         left_out = text[end:start]
         turning = _turning(left_out)
         if turning and (piece.gap == "text" or not piece.inserted):
             warnings.append(f"what is left out says {turning!r}")
-        differences += _put_in(piece.inserted, left_out, piece.gap == "words")
+        differences += _compare_insertion(piece.inserted, left_out, piece.gap == "words")
     return warnings, differences
 
 
 def _turning(text: str) -> str | None:
     """The first word that may turn what a sentence says, or None."""
     unspaced = _UNSPACED_NEGATION.search(text)
-    words = (token for token in tokens(text) if token.kind == "negation" or token.key in _EXCEPTIONS)
+    words = (token for token in tokenize(text) if token.kind == "negation" or token.key in _EXCEPTIONS)
     turning = next(words, None)
     return text[turning.start : turning.end] if turning else unspaced and unspaced[0]
 
 
-def _put_in(inserted: str, there: str, replaces: bool) -> list[Difference]:
+def _compare_insertion(inserted: str, there: str, replaces: bool) -> list[Difference]:
     """What words in brackets say that the source does not: anything but who or what is meant."""
     if not inserted:
         return []
-    put, found = tokens(canonical(inserted).text), tokens(there)
+    put, found = tokenize(canonical_view(inserted).text), tokenize(there)
     if replaces and there.strip().startswith("["):  # the brackets are those of the source
         same = [one.key for one in put] == [one.key for one in found]
         return [] if same else [Difference(inserted, there.strip(), "word")]
-    new, gone = _unlike(put, found), _unlike(found, put) if replaces else []
+    new, gone = _tokens_missing_from(put, found), _tokens_missing_from(found, put) if replaces else []
     for token in (*new, *gone):
         if token.kind not in ("word", "article"):
             return [Difference(inserted, there.strip(), token.kind)]
@@ -425,7 +425,7 @@ def _put_in(inserted: str, there: str, replaces: bool) -> list[Difference]:
     return []
 
 
-def _unlike(some: list[Token], others: list[Token]) -> list[Token]:
+def _tokens_missing_from(some: list[TextToken], others: list[TextToken]) -> list[TextToken]:
     """The tokens that are not among the others, not even in another form: increased for increases."""
     stems = {token.key[:4] if token.kind == "word" and len(token.key) > 4 else token.key for token in others}
     return [
@@ -436,7 +436,7 @@ def _unlike(some: list[Token], others: list[Token]) -> list[Token]:
     ]
 
 
-def _cut(text: str, start: int, end: int) -> list[Difference]:
+def _find_cut_words(text: str, start: int, end: int) -> list[Difference]:
     """Differences where the quote was cut within a word that turns it, or within a range of numbers."""
     before, after = text[max(0, start - 8) : start], text[end : end + 8]
     cut: list[tuple[DifferenceKind, re.Match[str] | None]]
@@ -449,11 +449,11 @@ def _cut(text: str, start: int, end: int) -> list[Difference]:
     return [Difference("", found[0].strip(), kind) for kind, found in cut if found]
 
 
-def _beside(text: str, start: int, end: int) -> list[str]:
+def _warn_of_neighbours(text: str, start: int, end: int) -> list[str]:
     """Warnings where a negation or an exception stands right beside the quote, in the same sentence."""
-    near, after = tokens(_before(text, start))[-_BESIDE:], _after(text, end)
+    near, after = tokenize(_before(text, start))[-_BESIDE:], _after(text, end)
     warnings = [f"{token.key!r} stands right before it" for token in near if token.kind == "negation"]
-    follows = [token.key for token in tokens(after)[:_BESIDE] if token.key in _EXCEPTIONS]
+    follows = [token.key for token in tokenize(after)[:_BESIDE] if token.key in _EXCEPTIONS]
     follows += [found[0] for found in _UNSPACED_NEGATION.finditer(after[:12])]
     return warnings + [f"it goes on with {word!r}" for word in follows]
 

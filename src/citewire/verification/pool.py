@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from citewire.verification.shelf import Answer, Numbered, Search
-from citewire.verification.worker import Close, Forget, Open, Setup, Worker
+from citewire.verification.shelf import SearchAnswer, DocumentRef, SearchRequest
+from citewire.verification.worker import CloseRequest, ForgetRequest, OpenRequest, WorkerSetup, SearchWorker
 
-__all__ = ["Pool"]
+__all__ = ["WorkerPool"]
 
 # Requests by which the worker of a document may be busier than the rest and still be asked: it has it open.
 _PATIENCE = 4
 
 
-class Pool:
+class WorkerPool:
     """So many workers."""
 
-    def __init__(self, count: int, setup: Setup) -> None:
-        self._workers = [Worker(setup) for _ in range(count)]
+    def __init__(self, count: int, setup: WorkerSetup) -> None:
+        self._workers = [SearchWorker(setup) for _ in range(count)]
         self._threads = [ThreadPoolExecutor(1, "citewire-search") for _ in self._workers]
         self._busy = [0] * count
         for worker, thread in zip(self._workers, self._threads, strict=True):
@@ -34,31 +34,31 @@ class Pool:
         """The processes that there are."""
         return [worker.pid for worker in self._workers if worker.pid]
 
-    async def open(self, document: Numbered, seconds: float) -> Answer:
+    async def open(self, document: DocumentRef, seconds: float) -> SearchAnswer:
         """Give a document to its worker."""
-        return await self._ask(self._home(document.number), Open(document, seconds))
+        return await self._ask(self._worker_of(document.number), OpenRequest(document, seconds))
 
     async def forget(self, number: int, seconds: float) -> None:
         """Take a document from its worker, if that has it."""
-        await self._ask(self._home(number), Forget(number, seconds))
+        await self._ask(self._worker_of(number), ForgetRequest(number, seconds))
 
     async def close_folder(self, folder: str, seconds: float) -> None:
         """Have no worker keep a document of this folder open."""
-        request = Close(folder, seconds)
+        request = CloseRequest(folder, seconds)
         await asyncio.gather(*(self._ask(number, request) for number in range(len(self._workers))))
 
-    async def search(self, search: Search) -> list[Answer]:
+    async def search(self, search: SearchRequest) -> list[SearchAnswer]:
         """The answers of those who were asked. Cancelled, what has not begun is not worked on."""
         if not search.documents:
             return await asyncio.gather(*(self._ask(number, search) for number in range(len(self._workers))))
-        home = self._home(search.documents[0].number)
+        home = self._worker_of(search.documents[0].number)
         load = [busy - _PATIENCE * (number == home) for number, busy in enumerate(self._busy)]
         return [await self._ask(load.index(min(load)), search)]
 
-    def _home(self, number: int) -> int:
+    def _worker_of(self, number: int) -> int:
         return number % len(self._workers)
 
-    async def _ask(self, number: int, request: Open | Forget | Close | Search) -> Answer:
+    async def _ask(self, number: int, request: OpenRequest | ForgetRequest | CloseRequest | SearchRequest) -> SearchAnswer:
         self._busy[number] += 1
         try:
             asked = self._threads[number].submit(self._workers[number].ask, request)

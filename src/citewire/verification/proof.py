@@ -23,11 +23,11 @@ from msgspec.structs import replace
 
 import citewire
 from citewire.documents.document import Box, Document
-from citewire.rendering.safety import clean, link
-from citewire.verification.library import Checked
+from citewire.rendering.safety import clean_text, safe_link
+from citewire.verification.library import CheckResult
 
 __all__ = [
-    "Proof", "find_fragment", "links", "page_url", "prove", "prove_all", "selectors", "snippet",
+    "Proof", "find_fragment", "make_links", "page_url", "prove", "prove_all", "make_selectors", "make_snippet",
     "text_fragment", "text_fragment_url",
 ]  # fmt: skip
 
@@ -85,21 +85,21 @@ def prove(document: Document, start: int, end: int) -> Proof:
     return Proof(
         document.sha256, document.page_at(start).number, start, end,
         tuple(box for place in places for box in place.boxes),
-        citewire.__version__, selectors(document, start, end), links(document, start, end),
+        citewire.__version__, make_selectors(document, start, end), make_links(document, start, end),
     )  # fmt: skip
 
 
-def prove_all(checks: Iterable[Checked], documents: Iterable[Document]) -> list[Proof | None]:
+def prove_all(checks: Iterable[CheckResult], documents: Iterable[Document]) -> list[Proof | None]:
     """The record of each check; None where nothing was found, or not in these documents."""
     known = {document.sha256: document for document in documents}
     return [_proof(check, known.get(check.sha256 or "")) for check in checks]
 
 
-def _proof(check: Checked, document: Document | None) -> Proof | None:
+def _proof(check: CheckResult, document: Document | None) -> Proof | None:
     if document is None or check.start is None or check.end is None:
         return None
     # A quote with an ellipsis, or that was read in another order than the text has, does not fill its range.
-    pieces = (selectors(document, start, end) for start, end in check.ranges)
+    pieces = (make_selectors(document, start, end) for start, end in check.ranges)
     return replace(
         prove(document, check.start, check.end),
         boxes=check.boxes,
@@ -107,7 +107,7 @@ def _proof(check: Checked, document: Document | None) -> Proof | None:
     )
 
 
-def selectors(document: Document, start: int, end: int) -> tuple[dict[str, Any], ...]:
+def make_selectors(document: Document, start: int, end: int) -> tuple[dict[str, Any], ...]:
     """The range as selectors of the Web Annotation model: quote, position, and the page of a PDF."""
     text = document.text
     if not 0 <= start < end <= len(text):
@@ -124,21 +124,21 @@ def selectors(document: Document, start: int, end: int) -> tuple[dict[str, Any],
     return tuple(found)
 
 
-def links(document: Document, start: int, end: int) -> tuple[str, ...]:
+def make_links(document: Document, start: int, end: int) -> tuple[str, ...]:
     """Addresses that lead to the range, the most exact first. None without a web address."""
     exact = (text_fragment_url(document, start, end), page_url(document, start))
-    return tuple(url for url in (*exact, link(document.url or "")) if url)
+    return tuple(url for url in (*exact, safe_link(document.url or "")) if url)
 
 
 def page_url(document: Document, start: int) -> str | None:
     """The address of the page of a PDF on which a character stands."""
-    url = link(document.url or "") if document.kind == "pdf" else None
+    url = safe_link(document.url or "") if document.kind == "pdf" else None
     return f"{url.partition('#')[0]}#page={document.page_at(start).number}" if url else None
 
 
 def text_fragment_url(document: Document, start: int, end: int) -> str | None:
     """The address of a web page with the range highlighted, what else it points to kept."""
-    url = link(document.url or "") if document.kind == "html" else None
+    url = safe_link(document.url or "") if document.kind == "html" else None
     fragment = text_fragment(document, start, end) if url else None
     if url is None or fragment is None:
         return None
@@ -146,7 +146,7 @@ def text_fragment_url(document: Document, start: int, end: int) -> str | None:
     return url + (fragment[1:] if "#" in url else fragment)
 
 
-def snippet(document: Document, start: int, end: int) -> str:
+def make_snippet(document: Document, start: int, end: int) -> str:
     """The range as HTML, marked, among some words of its line or page. Nothing hidden, nothing to run."""
     page, text = document.page_at(start), document.text
     before = re.split(r"(\s+)", text[max(page.start, start - 40 * _SNIPPET_WORDS) : start])
@@ -164,11 +164,11 @@ def snippet(document: Document, start: int, end: int) -> str:
 
 def _shown(text: str) -> str:
     """Text that a page may show, on one line. A hyphen at a line end is shown as it is printed."""
-    printed = clean(_UNSEEN.sub("", _HYPHEN.sub("- ", text)))
+    printed = clean_text(_UNSEEN.sub("", _HYPHEN.sub("- ", text)))
     return escape(re.sub(r"\s+", " ", printed))
 
 
-class _Folded(NamedTuple):
+class _FoldedText(NamedTuple):
     """A text as browsers compare it, without case, marks and runs of blanks, and where it all is from."""
 
     source: str
@@ -190,7 +190,7 @@ class _Terms(NamedTuple):
     suffix: str
 
 
-Edge = Callable[[str, int], bool]
+IsWordEdge = Callable[[str, int], bool]
 
 
 def _fold(text: str) -> tuple[str, array[int]]:
@@ -217,11 +217,11 @@ def _base(char: str) -> str:
 
 # Two pages, each with and without what is hidden on it.
 @lru_cache(maxsize=4)
-def _folded(text: str) -> _Folded:
-    return _Folded(text, *_fold(text))
+def _folded(text: str) -> _FoldedText:
+    return _FoldedText(text, *_fold(text))
 
 
-def certain_edge(text: str, at: int) -> bool:
+def is_certain_edge(text: str, at: int) -> bool:
     """Whether every browser sees the edge of a word here."""
     if not 0 < at < len(text) or text[at - 1].isspace() or text[at].isspace():
         return True
@@ -233,7 +233,7 @@ def certain_edge(text: str, at: int) -> bool:
     return not (_joins(before) or before in _INSIDE) or not (_joins(after) or after in _INSIDE)
 
 
-def possible_edge(text: str, at: int) -> bool:
+def is_possible_edge(text: str, at: int) -> bool:
     """Whether some browser may see the edge of a word here."""
     if not 0 < at < len(text):
         return True
@@ -246,7 +246,7 @@ def _joins(char: str) -> bool:
 
 
 def find_fragment(
-    text: str, fragment: str, edge: Edge = certain_edge, after: int = -1
+    text: str, fragment: str, edge: IsWordEdge = is_certain_edge, after: int = -1
 ) -> tuple[int, int] | None:
     """The range that a browser goes to for `fragment`, the first there is behind the character `after`.
 
@@ -270,7 +270,7 @@ def _parsed(fragment: str) -> _Terms | None:
     return None if any(term and not plain for term, plain in given) else _Terms(*folded)
 
 
-def _find(page: _Folded, terms: _Terms, edge: Edge, at: int) -> tuple[int, int] | None:
+def _find(page: _FoldedText, terms: _Terms, edge: IsWordEdge, at: int) -> tuple[int, int] | None:
     prefix, start, end, suffix = terms
     text = page.text
     for _ in range(_TRIES):
@@ -296,7 +296,7 @@ def _find(page: _Folded, terms: _Terms, edge: Edge, at: int) -> tuple[int, int] 
     return None
 
 
-def _find_end(page: _Folded, terms: _Terms, at: int, edge: Edge) -> int | None:
+def _find_end(page: _FoldedText, terms: _Terms, at: int, edge: IsWordEdge) -> int | None:
     for _ in range(_TRIES):
         first = page.text.find(terms.end, at)
         if first < 0:
@@ -314,7 +314,7 @@ def _find_end(page: _Folded, terms: _Terms, at: int, edge: Edge) -> int | None:
     return None
 
 
-def _followed(page: _Folded, at: int, suffix: str, edge: Edge) -> bool:
+def _followed(page: _FoldedText, at: int, suffix: str, edge: IsWordEdge) -> bool:
     begin = _skip(page.text, at)
     stop = begin + len(suffix)
     return page.text.startswith(suffix, begin) and edge(page.source, page.edges(begin, stop)[1])
@@ -351,9 +351,9 @@ def text_fragment(document: Document, start: int, end: int) -> str | None:
 def _leads_to(text: str, fragment: str, place: tuple[int, int]) -> bool:
     """Whether all go there, and none could go on to another place."""
     return (
-        find_fragment(text, fragment, possible_edge) == place
-        and find_fragment(text, fragment, certain_edge) == place
-        and find_fragment(text, fragment, possible_edge, place[0]) is None
+        find_fragment(text, fragment, is_possible_edge) == place
+        and find_fragment(text, fragment, is_certain_edge) == place
+        and find_fragment(text, fragment, is_possible_edge, place[0]) is None
     )
 
 
@@ -395,7 +395,7 @@ def _words_after(text: str, start: int, end: int, count: int) -> int:
     """Where `count` words end, at most, without a wall between them."""
     wall = _WALL.search(text, start, min(end, start + _WINDOW))
     stop = wall.start() if wall else min(end, start + _WINDOW)
-    ends = [found.end() for found in _ENDS.finditer(text, start, stop) if certain_edge(text, found.end())]
+    ends = [found.end() for found in _ENDS.finditer(text, start, stop) if is_certain_edge(text, found.end())]
     return ends[min(count, len(ends)) - 1] if ends else start
 
 
@@ -404,7 +404,7 @@ def _words_before(text: str, start: int, end: int, count: int) -> int:
     piece = _WALL.split(text[max(start, end - _WINDOW) : end])[-1]
     at = end - len(piece)
     starts = [at + found.start() for found in _STARTS.finditer(piece)]
-    starts = [found for found in starts if certain_edge(text, found)]
+    starts = [found for found in starts if is_certain_edge(text, found)]
     return starts[-min(count, len(starts))] if starts else end
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Gap", "Piece", "Quote", "read_quote"]
+__all__ = ["Gap", "Piece", "ParsedQuote", "parse_quote"]
 
 Edit = Literal["ellipsis", "brackets", "markup"]
 Gap = Literal["none", "words", "text"]
@@ -65,7 +65,7 @@ class Piece(Struct, frozen=True, gc=False):
     inserted: str = ""
 
 
-class Quote(Struct, frozen=True, gc=False):
+class ParsedQuote(Struct, frozen=True, gc=False):
     """A quote as pieces, what was done to it to get them, and what it put in brackets after the last."""
 
     pieces: tuple[Piece, ...]
@@ -73,7 +73,7 @@ class Quote(Struct, frozen=True, gc=False):
     inserted: str = ""
 
 
-def read_quote(text: str) -> Quote:
+def parse_quote(text: str) -> ParsedQuote:
     """The pieces of a quote."""
     text = unicodedata.normalize("NFC", text)
     unmarked = _LEADERS.sub(" ", _without_markup(text))
@@ -93,7 +93,7 @@ def read_quote(text: str) -> Quote:
             at = cut.end()
             gaps.append(cut["inserted"])
             edits.add("ellipsis" if cut["inserted"] is None else "brackets")
-    return Quote(tuple(pieces), tuple(sorted(edits)), _inserted(gaps))
+    return ParsedQuote(tuple(pieces), tuple(sorted(edits)), _inserted(gaps))
 
 
 def _gap(gaps: list[str | None]) -> Gap:

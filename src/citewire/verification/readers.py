@@ -23,16 +23,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from citewire.documents.cache import Cache
 from citewire.documents.document import Document
-from citewire.documents.draw import TIMEOUT as DRAWING
-from citewire.documents.draw import Crop, draw_all_in_child, has_looks
+from citewire.documents.draw import DRAW_TIMEOUT as DRAWING
+from citewire.documents.draw import Crop, draw_all_in_child, is_drawable
 from citewire.documents.errors import DocumentError
-from citewire.documents.ocr import SECONDS, OcrUnfinished
-from citewire.documents.reader import MEMORY, TIMEOUT, ReaderFailed, ReaderTimeout, read_in_child
-from citewire.verification.failures import Failures
-from citewire.verification.lanes import SERVER, Lane, ReadJob
-from citewire.verification.sources import Listed, download, load_source, original
+from citewire.documents.ocr import OCR_SECONDS, OcrUnfinished
+from citewire.documents.reader import READ_MEMORY, READ_TIMEOUT, ReaderFailed, ReaderTimeout, read_in_child
+from citewire.verification.failures import ReadFailures
+from citewire.verification.lanes import SERVER_ACCOUNT, Lane, ReadJob
+from citewire.verification.sources import SourceItem, download_source, load_source, read_original
 
-__all__ = ["Lanes", "Readers", "TooManyReads", "in_thread", "usual_memory"]
+__all__ = ["Lanes", "ReaderPool", "TooManyReads", "run_in_thread", "default_reader_memory"]
 
 _T = TypeVar("_T")
 _Load: TypeAlias = Callable[[Lane, "_Attempt"], tuple[str, Document]]
@@ -53,12 +53,12 @@ class TooManyReads(DocumentError):
     code = "too_many_reads"
 
 
-class _Elsewhere(Exception):  # no error: the job goes on in another lane
+class _MoveToLane(Exception):  # no error: the job goes on in another lane
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
 
-def usual_memory() -> int:
+def default_reader_memory() -> int:
     """Half of the memory of this machine, or of its container, between 2 and 16 GiB."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -67,14 +67,14 @@ def usual_memory() -> int:
     return max(_LEAST_TOTAL, min(_MOST_TOTAL, min(found) // 2))
 
 
-class Progress(Protocol):
+class ReadProgress(Protocol):
     """**Protocol:** whoever is told how far the reading of a source is."""
 
     def begin(self) -> None:
         """A reader has it now."""
         ...
 
-    def slow_down(self) -> None:
+    def mark_slow(self) -> None:
         """It takes longer than most files, or needs tesseract."""
         ...
 
@@ -104,8 +104,8 @@ class Lanes(NamedTuple):
         return cls(
             Lane(_LOCAL),
             Lane(quick_slots, quick, _QUICK),
-            Lane(heavy_slots, min(MEMORY, rest // heavy_slots), TIMEOUT),
-            Lane(ocr_slots, ocr, TIMEOUT + _OCR_TURN + SECONDS),
+            Lane(heavy_slots, min(READ_MEMORY, rest // heavy_slots), READ_TIMEOUT),
+            Lane(ocr_slots, ocr, READ_TIMEOUT + _OCR_TURN + OCR_SECONDS),
             Lane(_DOWNLOADS),
         )
 
@@ -115,7 +115,7 @@ class Lanes(NamedTuple):
         return sum(lane.slots * lane.memory for lane in (self.quick, self.heavy, self.ocr, self.ocr))
 
 
-async def in_thread(function: Callable[[], _T]) -> _T:
+async def run_in_thread(function: Callable[[], _T]) -> _T:
     """What a function gives, in a thread that nobody waits for: a download would hold up the end."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_T] = loop.create_future()
@@ -133,7 +133,7 @@ async def in_thread(function: Callable[[], _T]) -> _T:
     return await answer
 
 
-class Readers:
+class ReaderPool:
     """Reads sources in lanes, and remembers in `folder` which files could not be read into a cache there.
 
     A caller may have `most` sources that are not read yet; the server itself any number.
@@ -142,7 +142,7 @@ class Readers:
     def __init__(self, folder: Path, lanes: Lanes, most: int) -> None:
         self._folder, self._most = folder, most
         self.lanes = lanes
-        self.failures = Failures(folder)
+        self.failures = ReadFailures(folder)
         self._unread: Counter[str] = Counter()
         # For each source that is being read, the sha256 of bytes that were discarded meanwhile.
         self._discarded: dict[_Attempt, set[str]] = {}
@@ -157,9 +157,9 @@ class Readers:
         children = [attempt.child for attempt in list(self._attempts)]
         return [child.pid for child in children if child and child.returncode is None]
 
-    def check_room(self, account: str) -> None:
+    def check_quota(self, account: str) -> None:
         """Raise `TooManyReads` where a caller has as many sources waiting as it may have."""
-        if account != SERVER and self._unread[account] >= self._most:
+        if account != SERVER_ACCOUNT and self._unread[account] >= self._most:
             raise TooManyReads(f"{self._most} sources of this caller are not read yet; wait for some of them")
 
     def discard(self, sha256: str, cache: Cache) -> None:
@@ -170,10 +170,10 @@ class Readers:
 
     async def read(
         self,
-        listed: Listed,
+        listed: SourceItem,
         cache: Cache,
         job: ReadJob,
-        progress: Progress | None = None,
+        progress: ReadProgress | None = None,
         *,
         target: Cache | None = None,
     ) -> tuple[str, Document]:
@@ -182,29 +182,29 @@ class Readers:
         To read it in any case, give an empty cache, and as `target` the one in which to replace it. Then it
         is tried also if it has failed before, and no failure is remembered.
         """
-        with self._counted(job.account):
+        with self._count_unread(job.account):
             load = partial(self._load, cache, target)
             if not isinstance(listed.source, str):
-                return await self._passed(partial(load, listed), job, progress)
-            async with self.lanes.downloads.turn(job):
-                downloaded = await in_thread(partial(download, listed))
-                return await self._passed(partial(load, downloaded), job, progress)
+                return await self._read_through_lanes(partial(load, listed), job, progress)
+            async with self.lanes.downloads.acquire_slot(job):
+                downloaded = await run_in_thread(partial(download_source, listed))
+                return await self._read_through_lanes(partial(load, downloaded), job, progress)
 
-    async def _passed(self, load: _Load, job: ReadJob, progress: Progress | None) -> tuple[str, Document]:
+    async def _read_through_lanes(self, load: _Load, job: ReadJob, progress: ReadProgress | None) -> tuple[str, Document]:
         lane = self.lanes.local
         while True:
-            async with lane.turn(job):
+            async with lane.acquire_slot(job):
                 if progress and lane is not self.lanes.local:
                     progress.begin()
                 try:
                     return await self._attempt(partial(load, lane))
-                except _Elsewhere as exc:
+                except _MoveToLane as exc:
                     lane = exc.lane
             if progress and lane is not self.lanes.quick:
-                progress.slow_down()
+                progress.mark_slow()
 
     def _load(
-        self, cache: Cache, target: Cache | None, listed: Listed, lane: Lane, attempt: _Attempt
+        self, cache: Cache, target: Cache | None, listed: SourceItem, lane: Lane, attempt: _Attempt
     ) -> tuple[str, Document]:
         """In a thread, which goes on when whoever waits for it does not."""
         discarded = self._discarded[attempt] = set()
@@ -224,13 +224,13 @@ class Readers:
                 (target or cache).discard(sha256)
 
     async def draw(
-        self, listed: Listed, crops: Sequence[Crop], sha256: str, job: ReadJob
+        self, listed: SourceItem, crops: Sequence[Crop], sha256: str, job: ReadJob
     ) -> list[bytes | None]:
         """Pictures of a source that is still what it was; None for each where it is not, or has no looks."""
 
         def drawn(lane: Lane, attempt: _Attempt) -> list[bytes | None]:
-            data = original(listed)
-            if data is None or hashlib.sha256(data).hexdigest() != sha256 or not has_looks(data):
+            data = read_original(listed)
+            if data is None or hashlib.sha256(data).hexdigest() != sha256 or not is_drawable(data):
                 return [None] * len(crops)
             seconds = min(DRAWING, lane.seconds)
             made = draw_all_in_child(
@@ -239,9 +239,9 @@ class Readers:
             return [None if isinstance(picture, DocumentError) else picture for picture in made]
 
         with suppress(ReaderTimeout, ReaderFailed):
-            async with self.lanes.quick.turn(job):
+            async with self.lanes.quick.acquire_slot(job):
                 return await self._attempt(partial(drawn, self.lanes.quick))
-        async with self.lanes.heavy.turn(job):
+        async with self.lanes.heavy.acquire_slot(job):
             return await self._attempt(partial(drawn, self.lanes.heavy))
 
     async def _attempt(self, work: Callable[[_Attempt], _T]) -> _T:
@@ -253,7 +253,7 @@ class Readers:
         if self._closed:
             raise DocumentError("the engine was closed")
         self._attempts.add(attempt)
-        running = asyncio.ensure_future(in_thread(partial(self._run, attempt, work)))
+        running = asyncio.ensure_future(run_in_thread(partial(self._run, attempt, work)))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -282,16 +282,16 @@ class Readers:
         if failures:
             failures.check(last, options)
         if lane is lanes.local or (is_ocr and lane is not lanes.ocr):
-            raise _Elsewhere(lanes.ocr if is_ocr else lanes.quick)
+            raise _MoveToLane(lanes.ocr if is_ocr else lanes.quick)
         try:
             return self._in_child(lane, attempt, data, reader, **options)
         except OcrUnfinished:
-            raise _Elsewhere(lanes.ocr) from None
+            raise _MoveToLane(lanes.ocr) from None
         except (ReaderTimeout, ReaderFailed) as exc:
             if attempt.is_given_up:
                 raise
             if lane is lanes.quick and (isinstance(exc, ReaderTimeout) or last.memory > lane.memory):
-                raise _Elsewhere(lanes.heavy) from exc
+                raise _MoveToLane(lanes.heavy) from exc
             if failures:
                 failures.add(last, options, exc)
             raise
@@ -305,8 +305,8 @@ class Readers:
         )
 
     @contextmanager
-    def _counted(self, account: str) -> Generator[None]:
-        self.check_room(account)
+    def _count_unread(self, account: str) -> Generator[None]:
+        self.check_quota(account)
         self._unread[account] += 1
         try:
             yield
@@ -327,7 +327,7 @@ class Readers:
 class _FailureMemory(NamedTuple):
     """Where failures of one source are looked for and remembered, see `Failures.add`."""
 
-    failures: Failures
+    failures: ReadFailures
     is_kept: bool
 
     def check(self, last: Lane, options: dict[str, Any]) -> None:

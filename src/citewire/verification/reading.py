@@ -8,15 +8,15 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from citewire.documents.cache import Cache
-from citewire.documents.document import Kind
+from citewire.documents.document import DocumentKind
 from citewire.model import Problem
 from citewire.verification.lanes import ReadJob
-from citewire.verification.sources import Listed, Origin
+from citewire.verification.sources import SourceItem, SourceOrigin
 
-__all__ = ["Reading"]
+__all__ = ["SourceReading"]
 
 
-class Reading(Struct, eq=False):
+class SourceReading(Struct, eq=False):
     """A source: once it was read, `key` is its place in the cache, or `problem` says why it has none.
 
     One without any text has neither. `notes` are what is wrong with parts of it. `changed` is called when it
@@ -25,7 +25,7 @@ class Reading(Struct, eq=False):
     """
 
     number: int
-    listed: Listed
+    listed: SourceItem
     names: frozenset[str]
     cache: Cache
     scope: str | None = None
@@ -35,14 +35,14 @@ class Reading(Struct, eq=False):
     sha256: str | None = None
     url: str | None = None
     title: str | None = None
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     pages: int | None = None
     begun: bool = False
     is_slow: bool = False
     is_read: bool = False
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it is read, or known to be slow."""
-    changed: Callable[[Reading], object] = lambda _: None
+    changed: Callable[[SourceReading], object] = lambda _: None
     job: ReadJob = field(default_factory=ReadJob)
 
     @property
@@ -51,7 +51,7 @@ class Reading(Struct, eq=False):
         return self.listed.name
 
     @property
-    def origin(self) -> Origin | None:
+    def origin(self) -> SourceOrigin | None:
         """Who brought it, where that was a client."""
         return self.listed.origin
 
@@ -61,7 +61,7 @@ class Reading(Struct, eq=False):
             self.begun = True
             self.changed(self)
 
-    def slow_down(self) -> None:
+    def mark_slow(self) -> None:
         """It takes longer than most files, or needs tesseract."""
         self.is_slow = True
         self.settled.set()

@@ -23,17 +23,17 @@ from msgspec.structs import replace
 from citewire.dialects.base import Json, is_object
 from citewire.dialects.deepcitation.verdict import read_verdict
 from citewire.documents.document import Document
-from citewire.documents.draw import Format
+from citewire.documents.draw import ImageFormat
 from citewire.error_reports import report_detail, report_error
 from citewire.errors import CitewireError
-from citewire.text import for_log
-from citewire.verification.library import Checked
+from citewire.text import one_line
+from citewire.verification.library import CheckResult
 from citewire.verification.named_sources import ORIGIN_WARNINGS
-from citewire.verification.near import plain
-from citewire.verification.peer import Peer, RemoteError
-from citewire.verification.readers import in_thread
-from citewire.verification.sources import Given, Listed, Source, each_source, original, posted_name
-from citewire.verification.verifier import Asked, as_known
+from citewire.verification.near import replace_surrogates
+from citewire.verification.peer import RemoteClient, RemoteError
+from citewire.verification.readers import run_in_thread
+from citewire.verification.sources import SourceContent, SourceItem, SourceInput, iter_sources, read_original, qualified_name
+from citewire.verification.verifier import QuoteCheck, check_concurrently
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -63,7 +63,7 @@ class _Upload(NamedTuple):
     """
 
     id: str
-    listed: Listed
+    listed: SourceItem
     task: asyncio.Task[str | None]
 
 
@@ -71,8 +71,8 @@ class _Batch(NamedTuple):
     """Quotes that wait to be asked about together: all of one attachment, with pictures of one form."""
 
     attachment: str | None
-    form: Format
-    waiting: list[tuple[Asked, asyncio.Future[Json]]]
+    form: ImageFormat
+    waiting: list[tuple[QuoteCheck, asyncio.Future[Json]]]
 
 
 class RemoteVerifier:
@@ -95,13 +95,13 @@ class RemoteVerifier:
         client: AsyncClient | None = None,
     ) -> None:
         patience = timeout if deadline is None else deadline
-        self._peer = Peer(url, api_key, timeout=timeout, patience=patience, retries=retries, client=client)
+        self._peer = RemoteClient(url, api_key, timeout=timeout, patience=patience, retries=retries, client=client)
         self._deadline = deadline
         self._uploads: defaultdict[str | None, list[_Upload]] = defaultdict(list)
-        self._batches: dict[tuple[str | None, Format], _Batch] = {}
+        self._batches: dict[tuple[str | None, ImageFormat], _Batch] = {}
         self._room = asyncio.Semaphore(_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places: OrderedDict[Checked, tuple[str | None, Asked]] = OrderedDict()
+        self._places: OrderedDict[CheckResult, tuple[str | None, QuoteCheck]] = OrderedDict()
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,70 +114,70 @@ class RemoteVerifier:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(self._forgotten(scope) for scope in [*self._uploads]))
+        await asyncio.gather(*(self._remove_scope(scope) for scope in [*self._uploads]))
         await self._peer.aclose()
 
     # Sources.
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         """See `Verifier`. One that cannot be sent costs the quotes that need it their verdicts."""
-        for listed in await in_thread(lambda: list(each_source(sources))):
+        for listed in await run_in_thread(lambda: list(iter_sources(sources))):
             name = token_hex(10)
             task = asyncio.create_task(self._upload(name, listed))
             self._uploads[scope].append(_Upload(name, listed, task))
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`. The verifier is asked once; what it keeps in spite of that expires there."""
-        await self._forgotten(scope)
+        await self._remove_scope(scope)
 
     async def prewarm(self) -> None:
         """See `Verifier`."""
-        await _ended(self._uploads[None])
+        await _wait_for_uploads(self._uploads[None])
 
-    async def _upload(self, name: str, listed: Listed) -> str | None:
+    async def _upload(self, name: str, listed: SourceItem) -> str | None:
         try:
             async with self._room:
-                said = await self._peer.ask("POST", "/prepareAttachments", await _form(name, listed))
+                said = await self._peer.request("POST", "/prepareAttachments", await _upload_form(name, listed))
         except RemoteError as exc:
             return report_error(exc, _log).message
         if said.get("status") != "error":
             return None
-        why = for_log(said.get("error") or "", 500)
+        why = one_line(said.get("error") or "", 500)
         return report_detail(why, _log, code=RemoteError.code, message="the verifier cannot read it").message
 
-    async def _forgotten(self, scope: str | None) -> None:
+    async def _remove_scope(self, scope: str | None) -> None:
         gone = self._uploads.pop(scope, [])
         for upload in gone:
             upload.task.cancel()
-        await _ended(gone)
+        await _wait_for_uploads(gone)
         # Also what was under way: it may have come through.
         await asyncio.gather(*(self._delete(upload.id) for upload in gone))
 
     async def _delete(self, name: str) -> None:
         with suppress(RemoteError):
             async with self._room:
-                await self._peer.once("DELETE", f"/attachments/{name}", {})
+                await self._peer.request_once("DELETE", f"/attachments/{name}", {})
 
     # Quotes.
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         """See `Verifier`."""
-        async with aclosing(as_known(quotes, self._in_time, _WAITING)) as results:
+        async with aclosing(check_concurrently(quotes, self._check_in_time, _WAITING)) as results:
             async for checked in results:
                 yield checked
 
-    async def _in_time(self, asked: Asked) -> Checked:
+    async def _check_in_time(self, asked: QuoteCheck) -> CheckResult:
         try:
             async with asyncio.timeout(self._deadline):
-                checked = await self._checked(asked)
+                checked = await self._check_quote(asked)
         except TimeoutError:
-            checked = Checked(None, "pending", "deadline")
+            checked = CheckResult(None, "pending", "deadline")
         except Exception as exc:  # noqa: BLE001  # the root of a task: a bug is told of the quote that shows it
             report = report_error(exc, _log, code="check_failed", message="the check failed")
-            checked = Checked(None, "skipped", report.message)
+            checked = CheckResult(None, "skipped", report.message)
         return replace(checked, id=asked.id, quote=asked.quote)
 
-    async def _checked(self, asked: Asked) -> Checked:
+    async def _check_quote(self, asked: QuoteCheck) -> CheckResult:
         """What becomes of a quote in what it names, or else in everything. See `Asked`."""
         here = self._uploads.get(asked.scope, []) if asked.scope else []
         here = [*here, *(() if asked.alone else self._uploads[None])]
@@ -185,55 +185,55 @@ class RemoteVerifier:
         theirs = [upload for upload in here if upload.listed.origin is not None]
         wanted = asked.likely if asked.source is None else (asked.source,)
         if named := _named(ours, wanted):
-            return _best([await self._in_upload(upload, asked) for upload in named])
+            return _best([await self._check_in_upload(upload, asked) for upload in named])
         for name in () if asked.alone else wanted:
-            if checked := await self._in_attachment(name, asked):
+            if checked := await self._check_in_attachment(name, asked):
                 return checked
         if named := _named(theirs, wanted):
-            return _best([await self._in_upload(upload, asked) for upload in named])
+            return _best([await self._check_in_upload(upload, asked) for upload in named])
         if asked.source is not None:
-            return Checked(None, "skipped", f"no source is called {for_log(asked.source, 80)}")
-        results = await asyncio.gather(*(self._in_upload(upload, asked) for upload in [*ours, *theirs]))
-        everywhere = None if asked.alone else await self._in_attachment(None, asked)
+            return CheckResult(None, "skipped", f"no source is called {one_line(asked.source, 80)}")
+        results = await asyncio.gather(*(self._check_in_upload(upload, asked) for upload in [*ours, *theirs]))
+        everywhere = None if asked.alone else await self._check_in_attachment(None, asked)
         found = [*results[: len(ours)], *([everywhere] if everywhere else []), *results[len(ours) :]]
-        return _best(found) if found else Checked(None, "skipped", "there is no source to look in")
+        return _best(found) if found else CheckResult(None, "skipped", "there is no source to look in")
 
-    async def _in_upload(self, upload: _Upload, asked: Asked) -> Checked:
-        await _ended([upload])
+    async def _check_in_upload(self, upload: _Upload, asked: QuoteCheck) -> CheckResult:
+        await _wait_for_uploads([upload])
         if why := _CLOSED if upload.task.cancelled() else upload.task.result():
-            return Checked(None, "skipped", why, upload.listed.name)
-        checked = await self._in_attachment(upload.id, asked, upload.listed)
-        return checked or Checked(None, "skipped", "the verifier has lost it", upload.listed.name)
+            return CheckResult(None, "skipped", why, upload.listed.name)
+        checked = await self._check_in_attachment(upload.id, asked, upload.listed)
+        return checked or CheckResult(None, "skipped", "the verifier has lost it", upload.listed.name)
 
-    async def _in_attachment(
-        self, name: str | None, asked: Asked, listed: Listed | None = None
-    ) -> Checked | None:
+    async def _check_in_attachment(
+        self, name: str | None, asked: QuoteCheck, listed: SourceItem | None = None
+    ) -> CheckResult | None:
         """What becomes of a quote there; None where there is nothing of this name.
 
         `listed` is the source where it was added here.
         """
         try:
-            said = await self._asked(name, "avif", asked)
+            said = await self._request_verdict(name, "avif", asked)
         except RemoteError as exc:
-            if _is_absent(name, exc):
+            if _is_unknown_attachment(name, exc):
                 return None
-            return Checked(None, "skipped", exc.message)
-        checked = _with_origin(_read(said), listed)
+            return CheckResult(None, "skipped", exc.message)
+        checked = _with_origin(_read_verdict(said), listed)
         if checked.boxes or "evidence" in said:
             self._places[checked] = name, asked
             if len(self._places) > _REMEMBERED:
                 self._places.popitem(last=False)
         return checked
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         """See `Verifier`. Only of what was found a while ago at most."""
 
-        async def one(checked: Checked) -> bytes | None:
+        async def one(checked: CheckResult) -> bytes | None:
             place = self._places.get(replace(checked, id=None, quote=""))
             if place is None:
                 return None
             try:
-                return _picture(await self._asked(place[0], form, place[1]), form)
+                return _picture(await self._request_verdict(place[0], form, place[1]), form)
             except RemoteError:
                 return None
 
@@ -241,7 +241,7 @@ class RemoteVerifier:
 
     # Requests.
 
-    async def _asked(self, attachment: str | None, form: Format, asked: Asked) -> Json:
+    async def _request_verdict(self, attachment: str | None, form: ImageFormat, asked: QuoteCheck) -> Json:
         """The published record of a verdict. Raises `RemoteError`."""
         batch = self._batches.get((attachment, form))
         if batch is None or len(batch.waiting) >= _BATCH:
@@ -259,15 +259,15 @@ class RemoteVerifier:
         try:
             # Once it is sent, nobody waits for it longer than this.
             async with self._room, asyncio.timeout(self._deadline):
-                self._closed_for_more(batch)
-                answer = await self._peer.ask("POST", "/verifyCitations", {"json": _question(batch)})
+                self._close_batch(batch)
+                answer = await self._peer.request("POST", "/verifyCitations", {"json": _question(batch)})
             verdicts = answer.get("verifications")
             said = verdicts if is_object(verdicts) else {}
             failure = RemoteError("the verifier said nothing of it")
         except Exception as exc:  # noqa: BLE001  # the root of a task: those who wait are told
-            failure = exc if _is_absent(batch.attachment, exc) else _reported(exc)
+            failure = exc if _is_unknown_attachment(batch.attachment, exc) else _reported(exc)
         finally:
-            self._closed_for_more(batch)
+            self._close_batch(batch)
             for at, (_, future) in enumerate(batch.waiting):
                 if future.done():
                     continue
@@ -276,12 +276,12 @@ class RemoteVerifier:
                 else:
                     future.set_exception(failure)
 
-    def _closed_for_more(self, batch: _Batch) -> None:
+    def _close_batch(self, batch: _Batch) -> None:
         if self._batches.get((batch.attachment, batch.form)) is batch:
             del self._batches[batch.attachment, batch.form]
 
 
-def _is_absent(attachment: str | None, error: Exception) -> bool:
+def _is_unknown_attachment(attachment: str | None, error: Exception) -> bool:
     """Whether the verifier says that it has nothing of this name."""
     return isinstance(error, RemoteError) and error.status in (_UNNAMED if attachment is None else _UNKNOWN)
 
@@ -292,30 +292,30 @@ def _reported(error: Exception) -> RemoteError:
     return RemoteError(report.message)
 
 
-async def _ended(uploads: Iterable[_Upload]) -> None:
+async def _wait_for_uploads(uploads: Iterable[_Upload]) -> None:
     """Wait for them. They go on when this is cancelled."""
     if tasks := [upload.task for upload in uploads if not upload.task.done()]:
         await asyncio.wait(tasks)
 
 
-async def _form(name: str, listed: Listed) -> Json:
+async def _upload_form(name: str, listed: SourceItem) -> Json:
     """A source, as it is sent. Raises `RemoteError`."""
     if isinstance(listed.source, str):
         return {"json": {"url": listed.source, "attachmentId": name}}
-    data = await in_thread(lambda: _content(listed))
+    data = await run_in_thread(lambda: _content(listed))
     if data is None:
-        raise RemoteError(f"{for_log(listed.name, 80)} cannot be read")
-    kind = listed.source.content_type if isinstance(listed.source, Given) else ""
+        raise RemoteError(f"{one_line(listed.name, 80)} cannot be read")
+    kind = listed.source.content_type if isinstance(listed.source, SourceContent) else ""
     file = ("source", data, kind or "application/octet-stream")
-    return {"files": {"file": file}, "data": {"attachmentId": name, "filename": plain(listed.name)}}
+    return {"files": {"file": file}, "data": {"attachmentId": name, "filename": replace_surrogates(listed.name)}}
 
 
-def _content(listed: Listed) -> bytes | None:
+def _content(listed: SourceItem) -> bytes | None:
     source = listed.source
-    text = source.content if isinstance(source, Given) else None
+    text = source.content if isinstance(source, SourceContent) else None
     if isinstance(source, Document):
         text = source.text
-    return text.encode("utf-8", "replace") if isinstance(text, str) else original(listed)
+    return text.encode("utf-8", "replace") if isinstance(text, str) else read_original(listed)
 
 
 def _name(at: int) -> str:
@@ -324,29 +324,29 @@ def _name(at: int) -> str:
 
 def _question(batch: _Batch) -> Json:
     citations = {_name(at): _citation(asked) for at, (asked, _) in enumerate(batch.waiting)}
-    named = {} if batch.attachment is None else {"attachmentId": plain(batch.attachment)}
+    named = {} if batch.attachment is None else {"attachmentId": replace_surrogates(batch.attachment)}
     return {"data": {**named, "citations": citations, "outputImageFormat": batch.form}}
 
 
-def _citation(asked: Asked) -> Json:
-    near = asked.near.plain
+def _citation(asked: QuoteCheck) -> Json:
+    near = asked.near.wire_safe
     said: Json = {
-        "fullPhrase": plain(asked.quote) if asked.quote.strip() else None,
+        "fullPhrase": replace_surrogates(asked.quote) if asked.quote.strip() else None,
         "pageNumber": near.pages[0] if near.pages else None,
         "lineIds": near.lines,
-        "claimText": plain(asked.claim),
+        "claimText": replace_surrogates(asked.claim),
     }
     return {"type": "document", **{name: value for name, value in said.items() if value}}
 
 
-def _read(said: Json) -> Checked:
+def _read_verdict(said: Json) -> CheckResult:
     """A verdict: as we say it where it is one of ours, else as far as the published fields say it."""
     try:
         verdict = read_verdict(said)
     except CitewireError as exc:
-        return Checked(None, "skipped", f"the verdict cannot be read: {exc.message}")
+        return CheckResult(None, "skipped", f"the verdict cannot be read: {exc.message}")
     label = said.get("label")
-    plainly = Checked(
+    plainly = CheckResult(
         None, verdict.status, verdict.reason, label if isinstance(label, str) else None, verdict.page,
         found=verdict.quote,
     )  # fmt: skip
@@ -354,18 +354,18 @@ def _read(said: Json) -> Checked:
     if not is_object(ours):
         return plainly
     try:
-        return msgspec.convert({**ours, "id": None, "quote_found": verdict.quote}, Checked)
+        return msgspec.convert({**ours, "id": None, "quote_found": verdict.quote}, CheckResult)
     except msgspec.ValidationError:
         return plainly
 
 
-def _with_origin(checked: Checked, listed: Listed | None) -> Checked:
+def _with_origin(checked: CheckResult, listed: SourceItem | None) -> CheckResult:
     """The verdict with who brought the source. What the verifier's own sources are called is not known."""
     origin = listed.origin if listed else None
     if listed is None or origin is None or checked.status not in ("verified", "partial", "altered"):
         return checked
     warnings = (*checked.warnings, ORIGIN_WARNINGS[origin])
-    return replace(checked, source=posted_name(listed.name, origin), warnings=warnings, origin=origin)
+    return replace(checked, source=qualified_name(listed.name, origin), warnings=warnings, origin=origin)
 
 
 def _named(uploads: Iterable[_Upload], wanted: Iterable[str]) -> list[_Upload]:
@@ -375,7 +375,7 @@ def _named(uploads: Iterable[_Upload], wanted: Iterable[str]) -> list[_Upload]:
     return next(filter(None, found), list[_Upload]())
 
 
-def _picture(said: Json, form: Format) -> bytes | None:
+def _picture(said: Json, form: ImageFormat) -> bytes | None:
     evidence = said.get("evidence")
     src = evidence.get("src") if is_object(evidence) else None
     head = f"data:image/{form};base64,"
@@ -387,5 +387,5 @@ def _picture(said: Json, form: Format) -> bytes | None:
         return None
 
 
-def _best(found: Sequence[Checked]) -> Checked:
+def _best(found: Sequence[CheckResult]) -> CheckResult:
     return min(found, key=lambda checked: _RANK[checked.status])

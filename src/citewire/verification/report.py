@@ -12,18 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Answer, Citation, Source, SourceRef, Span, Status, Verification
-from citewire.verification.library import Checked, Library
-from citewire.verification.near import Near
+from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.near import ExpectedPlace
 from citewire.verification.notebook import checks_html
-from citewire.verification.verifier import Asked
+from citewire.verification.verifier import QuoteCheck
 
-__all__ = ["Report", "Sentence", "questions", "report", "verify_answer"]
+__all__ = ["Report", "UncitedSentence", "list_quote_checks", "make_report", "verify_answer"]
 
 _WORST: tuple[Status, ...] = ("altered", "missed", "partial", "pending", "skipped", "verified")
 _SENTENCE = re.compile(r"[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
 
 
-class Sentence(Struct, frozen=True, gc=False):
+class UncitedSentence(Struct, frozen=True, gc=False):
     """A sentence of an answer, and where in it."""
 
     text: str
@@ -36,7 +36,7 @@ class Report(Struct, frozen=True, gc=False):
     """`answer` has the verdicts; `checks` say more, one for each quote, under the id of its citation."""
 
     answer: Answer
-    checks: tuple[Checked, ...]
+    checks: tuple[CheckResult, ...]
     uncited: tuple[Span, ...]
 
     @property
@@ -48,11 +48,11 @@ class Report(Struct, frozen=True, gc=False):
         return {status: verdicts[status] for status in _WORST if verdicts[status]}
 
     @property
-    def sentences(self) -> tuple[Sentence, ...]:
+    def uncited_sentences(self) -> tuple[UncitedSentence, ...]:
         """Those without a citation."""
         parts = self.answer.parts
         return tuple(
-            Sentence(parts[span.part].text[span.start : span.end], span.part, span.start, span.end)
+            UncitedSentence(parts[span.part].text[span.start : span.end], span.part, span.start, span.end)
             for span in self.uncited
         )
 
@@ -61,21 +61,21 @@ class Report(Struct, frozen=True, gc=False):
         return checks_html(self.answer, self.checks, self.uncited)
 
 
-def verify_answer(answer: Answer, library: Library) -> Report:
+def verify_answer(answer: Answer, library: DocumentSet) -> Report:
     """Check every quote of `answer`, here and now."""
-    return report(answer, [_check(library, asked) for asked in questions(answer)])
+    return make_report(answer, [_check(library, asked) for asked in list_quote_checks(answer)])
 
 
-def _check(library: Library, asked: Asked) -> Checked:
-    named = next((name for name in asked.likely if library.named(name)), None)
+def _check(library: DocumentSet, asked: QuoteCheck) -> CheckResult:
+    named = next((name for name in asked.likely if library.find_named(name)), None)
     return library.check(asked.quote, named, asked.near, asked.id)
 
 
-def questions(answer: Answer) -> list[Asked]:
+def list_quote_checks(answer: Answer) -> list[QuoteCheck]:
     """The quotes of `answer`, each with what its source may be called."""
     sources = {source.id: source for source in answer.sources}
     return [
-        Asked(citation.id, ref.quote, near=Near.of(ref, source), likely=tuple(_names(source, ref)))
+        QuoteCheck(citation.id, ref.quote, near=ExpectedPlace.from_reference(ref, source), likely=tuple(_names(source, ref)))
         for citation in answer.citations
         for ref in citation.refs
         for source in (sources.get(ref.source_id),)
@@ -83,17 +83,17 @@ def questions(answer: Answer) -> list[Asked]:
     ]
 
 
-def report(answer: Answer, checks: Sequence[Checked]) -> Report:
+def make_report(answer: Answer, checks: Sequence[CheckResult]) -> Report:
     """What became of the quotes of `answer`, given in their order, as verdicts on its citations.
 
     A citation with several is as good as the worst of them.
     """
     each = iter(checks)
-    told: list[Checked] = []
+    told: list[CheckResult] = []
     citations: list[Citation] = []
     for citation in answer.citations:
         found = list(islice(each, sum(bool(ref.quote) for ref in citation.refs)))
-        found = found or [Checked(citation.id, "skipped", "nothing quoted")]
+        found = found or [CheckResult(citation.id, "skipped", "nothing quoted")]
         told += found
         worst = min(found, key=lambda check: _WORST.index(check.status))
         verdict = Verification(worst.status, worst.reason, worst.found, worst.page)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from citewire.documents.document import Document
 from citewire.verification.policy import Difference, Finding
-from citewire.verification.views import canonical
+from citewire.verification.views import canonical_view
 
 __all__ = ["allow_for_misreading"]
 
@@ -64,7 +64,7 @@ def _may_be_misread(difference: Difference, finding: Finding, document: Document
 
 def _places(source: str, finding: Finding, document: Document) -> dict[int, list[int]]:
     """Where the words stand in what was found, and how sure it is of each, if that was read from pictures."""
-    view = canonical(document.text[finding.start : finding.end])
+    view = canonical_view(document.text[finding.start : finding.end])
     found = re.finditer(rf"(?<!\w){re.escape(source)}(?!\w)", view.text) if source else ()
     places: dict[int, list[int]] = {}
     for place in found:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from citewire.verification.index import hashed_grams
-from citewire.verification.quotes import read_quote
-from citewire.verification.views import canonical
+from citewire.verification.index import hash_grams
+from citewire.verification.quotes import parse_quote
+from citewire.verification.views import canonical_view
 
-__all__ = ["Sketch", "Sketches", "sketch"]
+__all__ = ["Sketch", "Sketches", "make_sketch"]
 
 Sketch = NDArray[np.uint8]
 
@@ -27,14 +27,14 @@ _WANTED = 256
 _THOROUGH, _ALMOST_ALL = 3, 0.9
 
 
-def sketch(letters: str) -> Sketch:
+def make_sketch(letters: str) -> Sketch:
     """The grams of a text of letters and digits only: spaces and hyphens come and go."""
     bits = np.zeros(1 << max(10, (len(letters) * _BITS).bit_length()), np.uint8)
-    bits[hashed_grams(letters) & np.uint64(len(bits) - 1)] = 1
+    bits[hash_grams(letters) & np.uint64(len(bits) - 1)] = 1
     return np.packbits(bits, bitorder="little")
 
 
-class _Joined(NamedTuple):
+class _JoinedSketches(NamedTuple):
     """All sketches in one, where each starts, in bits, and the bits of a hash that count in it."""
 
     bits: Sketch
@@ -47,7 +47,7 @@ class Sketches:
 
     def __init__(self) -> None:
         self._each: list[Sketch] = []
-        self._joined: _Joined | None = None
+        self._joined: _JoinedSketches | None = None
 
     def insert(self, at: int, sketch: Sketch) -> None:
         """Of equally likely ones, the first comes first."""
@@ -59,7 +59,7 @@ class Sketches:
         del self._each[at]
         self._joined = None
 
-    def likely(self, quote: str, *, thorough: bool) -> list[int]:
+    def find_likely(self, quote: str, *, thorough: bool) -> list[int]:
         """Where it may be as it is, or, if it is not, where to look for it `thorough`ly; the likeliest first.
 
         A gram that few documents have says more than one that many do.
@@ -80,12 +80,12 @@ class Sketches:
             return best[:_THOROUGH].tolist()
         return best[there.mean(axis=1)[best] >= _ALMOST_ALL].tolist()
 
-    def _join(self) -> _Joined:
+    def _join(self) -> _JoinedSketches:
         sizes = np.array([len(one) for one in self._each], np.uint64) * np.uint64(8)
-        return _Joined(np.concatenate(self._each), np.cumsum(sizes) - sizes, sizes - np.uint64(1))
+        return _JoinedSketches(np.concatenate(self._each), np.cumsum(sizes) - sizes, sizes - np.uint64(1))
 
 
 def _grams(quote: str) -> NDArray[np.uint64]:
-    pieces = [hashed_grams(canonical(piece.text).letters().text) for piece in read_quote(quote).pieces]
+    pieces = [hash_grams(canonical_view(piece.text).letters_only().text) for piece in parse_quote(quote).pieces]
     grams = np.unique(np.concatenate([np.zeros(0, np.uint64), *pieces]))
     return grams[:: len(grams) // _WANTED + 1]

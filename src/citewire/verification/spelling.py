@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from citewire.verification.tokens import Token, TokenKind, word_set
+from citewire.verification.tokens import TextToken, TokenKind, word_set
 
-__all__ = ["case_matters", "is_loud", "is_raising", "is_spacing", "typography", "with_raised"]
+__all__ = ["case_matters", "is_all_caps", "differs_in_superscript", "differs_in_spacing", "typographic_edits", "with_superscript"]
 
 _PLAIN: frozenset[TokenKind] = frozenset({"word", "article", "identifier"})
 # What may stand between two letters or not: a blank, a hyphen, other punctuation, the point of an initial.
@@ -28,7 +28,7 @@ _WORDS_AND_ACRONYMS = word_set("us it who is in or aids may nice care un led ram
 _TURNING = word_set("a an in im il ir un non dis re anti mis")
 
 
-def is_spacing(quote: str, there: str, both: list[Token]) -> bool:
+def differs_in_spacing(quote: str, there: str, both: list[TextToken]) -> bool:
     """Whether two texts are the same letters, with or without blanks and hyphens between them."""
     if "://" in quote or "www." in quote or "@" in quote:
         return "".join(quote.split()) == "".join(there.split())
@@ -49,14 +49,14 @@ def _turns(text: str, joined: str) -> bool:
     return False
 
 
-def with_raised(text: str, some: list[Token]) -> str:
+def with_superscript(text: str, some: list[TextToken]) -> str:
     """What tokens stand for, and the raised digits right behind them, which may be no token."""
     end = some[-1].end
     raised = _RAISED.match(text, end)
     return text[some[0].start : raised.end() if raised else end]
 
 
-def is_raising(quote: str, there: str) -> bool:
+def differs_in_superscript(quote: str, there: str) -> bool:
     """Whether digits behind letters are raised or lowered on one side and plain on the other: m² and m2."""
     return (
         bool(_RAISED.search(quote)) != bool(_RAISED.search(there))
@@ -65,7 +65,7 @@ def is_raising(quote: str, there: str) -> bool:
     )
 
 
-def is_loud(text: str) -> bool:
+def is_all_caps(text: str) -> bool:
     """Whether a text is in capitals throughout, as headings are: case says nothing there."""
     letters = [char for char in text if char.isalpha()]
     return sum(map(str.isupper, letters)) > len(letters) * 0.7
@@ -86,7 +86,7 @@ def case_matters(quote: str, source: str, after_number: bool) -> bool:
 _AROUND = " \t\n\r.,;:!?\"'“”‘’«»()[]"
 
 
-def typography(quote: str, source: str) -> list[str]:
+def typographic_edits(quote: str, source: str) -> list[str]:
     """The kinds of harmless change between two spellings of the same words, marks around them aside."""
     quote, source = quote.strip(_AROUND), source.strip(_AROUND)
     if quote.split() == source.split():

@@ -18,14 +18,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["ARTICLE", "NEGATION", "Token", "TokenKind", "tokens", "word_set"]
+__all__ = ["ARTICLE", "NEGATION", "TextToken", "TokenKind", "tokenize", "word_set"]
 
 TokenKind = Literal[
     "word", "number", "negation", "quantifier", "direction", "month", "identifier", "sign", "mark", "article"
 ]
 
 
-class Token(Struct, frozen=True, gc=False):
+class TextToken(Struct, frozen=True, gc=False):
     """A piece of text that can differ. `start` and `end` are offsets in the text it was found in."""
 
     key: str
@@ -181,7 +181,7 @@ def _is_unspaced(char: str) -> bool:
     return any(first <= char <= last for first, last in _UNSPACED)
 
 
-def tokens(text: str) -> list[Token]:
+def tokenize(text: str) -> list[TextToken]:
     """The tokens of `text`, which is canonical, in order."""
     marked = text
     if "_" in text or "." in text:
@@ -191,32 +191,32 @@ def tokens(text: str) -> list[Token]:
     return _combined(text, list(raw))
 
 
-def _raw_tokens(text: str, shapes: str, match: re.Match[str]) -> Iterator[Token]:
+def _raw_tokens(text: str, shapes: str, match: re.Match[str]) -> Iterator[TextToken]:
     start, end = match.span()
     word = text[start:end]
     match match.lastgroup:
         case "number":
-            yield Token(word, "number", start, end)
+            yield TextToken(word, "number", start, end)
         case "address" | "clock" | "identifier":
-            yield Token(_in_ascii(word), "identifier", start, end)
+            yield TextToken(_in_ascii(word), "identifier", start, end)
         case "mark" | "power":
-            yield Token(_in_ascii(word.strip("^")), "mark", start, end)
+            yield TextToken(_in_ascii(word.strip("^")), "mark", start, end)
         case "fraction":
             above, _, below = unicodedata.normalize("NFKC", word).partition("⁄")
-            yield Token(above, "number", start, end)
-            yield Token("/", "sign", start, end)
-            yield Token(below, "number", start, end)
+            yield TextToken(above, "number", start, end)
+            yield TextToken("/", "sign", start, end)
+            yield TextToken(below, "number", start, end)
         case "dollar":
-            yield Token(word, "sign", start, end)
+            yield TextToken(word, "sign", start, end)
         case "sign":
             if _means_something(text, shapes, start):
-                yield Token({"×": "x", "&": "and"}.get(word, word), "sign", start, end)
+                yield TextToken({"×": "x", "&": "and"}.get(word, word), "sign", start, end)
         case _:
             key = word.translate(_SPELLED)
             if match.lastgroup == "initials":
                 key = key.replace(".", "")
             if key:
-                yield Token(key, _word_kind(key), start, end)
+                yield TextToken(key, _word_kind(key), start, end)
 
 
 def _in_ascii(word: str) -> str:
@@ -253,9 +253,9 @@ def _word_kind(word: str) -> TokenKind:
     return "article" if word in ARTICLE else "word"
 
 
-def _combined(text: str, found: list[Token]) -> list[Token]:
+def _combined(text: str, found: list[TextToken]) -> list[TextToken]:
     """Signs, currencies, scales and percent signs joined with their number; contractions written out."""
-    made: list[Token] = []
+    made: list[TextToken] = []
     at = 0
     while at < len(found):
         token = found[at]
@@ -264,7 +264,7 @@ def _combined(text: str, found: list[Token]) -> list[Token]:
             made.append(quantity)
         elif at + 1 < len(found) and _is_raised(text, token, found[at + 1]):
             after = found[at + 1]
-            made.append(Token(f"{token.key}^{after.key}", "identifier", token.start, after.end))
+            made.append(TextToken(f"{token.key}^{after.key}", "identifier", token.start, after.end))
             at += 2
         else:
             # A raised digit that is no power is the mark of a footnote.
@@ -273,7 +273,7 @@ def _combined(text: str, found: list[Token]) -> list[Token]:
     return made
 
 
-def _written_out(token: Token) -> list[Token]:
+def _written_out(token: TextToken) -> list[TextToken]:
     word = token.key
     if word in _MONTH:
         return [replace(token, key=_MONTH[word])]
@@ -286,7 +286,7 @@ def _written_out(token: Token) -> list[Token]:
     return [token]
 
 
-def _is_raised(text: str, token: Token, after: Token) -> bool:
+def _is_raised(text: str, token: TextToken, after: TextToken) -> bool:
     """Whether two tokens are a word and its power, like m², an ion, or an isotope, like ¹⁴C."""
     if token.end != after.start:
         return False
@@ -299,7 +299,7 @@ def _is_raised(text: str, token: Token, after: Token) -> bool:
     return after.key != "1" and (len(token.key) == 1 or token.key in _POWERED)
 
 
-def _quantity(text: str, found: list[Token], at: int) -> tuple[int, Token]:
+def _quantity(text: str, found: list[TextToken], at: int) -> tuple[int, TextToken]:
     """The quantity that starts at `at`, and where the tokens after it start."""
     first, start = at, found[at].start
     sign, currency, at = _prefix(text, found, at)
@@ -309,10 +309,10 @@ def _quantity(text: str, found: list[Token], at: int) -> tuple[int, Token]:
     at += 1
     if at < len(found) and _is_power(text, number, found[at]):
         key = f"{sign}{currency}{_in_ascii(number.key)}^{found[at].key}"
-        return at + 1, Token(key, "identifier", start, found[at].end)
+        return at + 1, TextToken(key, "identifier", start, found[at].end)
     value = Decimal(_NUMBER_WORDS[number.key]) if number.key in _NUMBER_WORDS else _value(number.key)
     if value is None:
-        return at, Token(f"{sign}{currency}{_in_ascii(number.key)}", "identifier", start, number.end)
+        return at, TextToken(f"{sign}{currency}{_in_ascii(number.key)}", "identifier", start, number.end)
     scale, at = _scale(text, found, at, bool(currency))
     unit, at = _unit(found, at)
     name = _behind_footnote(found, at)
@@ -324,10 +324,10 @@ def _quantity(text: str, found: list[Token], at: int) -> tuple[int, Token]:
     enclosed = text[start - 1 : start] == "(" and ")" in text[number.end : end + 1]
     if enclosed and re.search(r"\W", text[start:end]):  # in accounts, an amount in parentheses is a loss
         amount = f"({amount})"
-    return at, Token(f"{sign}{currency}{amount}{unit}", "number", start, end)
+    return at, TextToken(f"{sign}{currency}{amount}{unit}", "number", start, end)
 
 
-def _prefix(text: str, found: list[Token], at: int) -> tuple[str, str, int]:
+def _prefix(text: str, found: list[TextToken], at: int) -> tuple[str, str, int]:
     """The sign and the currency in front of a number, and where that is."""
     sign = currency = ""
     while at + 1 < len(found):
@@ -352,18 +352,18 @@ def _continues(text: str, at: int) -> bool:
     return at > 0 and (text[at - 1].isalnum() or text[at - 1] in "%)")
 
 
-def _is_currency(token: Token) -> bool:
+def _is_currency(token: TextToken) -> bool:
     return token.key in _CURRENCY_WORDS or (len(token.key) == 1 and unicodedata.category(token.key) == "Sc")
 
 
-def _is_power(text: str, number: Token, after: Token) -> bool:
+def _is_power(text: str, number: TextToken, after: TextToken) -> bool:
     """Whether a raised number is right behind this one. Behind a year, or if it is 1, it is a footnote."""
     if after.kind != "mark" or after.start != number.end:
         return False
     return text[after.start] in "^-" or (after.key != "1" and _YEAR.fullmatch(number.key) is None)
 
 
-def _is_currency_after(text: str, found: list[Token], at: int) -> bool:
+def _is_currency_after(text: str, found: list[TextToken], at: int) -> bool:
     """Whether the token at `at` names the currency of the number before it, rather than of the next one."""
     if at >= len(found) or not _is_currency(found[at]):
         return False
@@ -373,11 +373,11 @@ def _is_currency_after(text: str, found: list[Token], at: int) -> bool:
     return found[at].key in _CURRENCY_WORDS or not touches_next
 
 
-def _is_number(found: list[Token], at: int) -> bool:
+def _is_number(found: list[TextToken], at: int) -> bool:
     return at < len(found) and (found[at].kind == "number" or found[at].key in _NUMBER_WORDS)
 
 
-def _scale(text: str, found: list[Token], at: int, has_currency: bool) -> tuple[int, int]:
+def _scale(text: str, found: list[TextToken], at: int, has_currency: bool) -> tuple[int, int]:
     """The power of ten of a word like million; of a letter only where money is meant."""
     name = _behind_footnote(found, at)
     if name < len(found) and (word := found[name].key) in _SCALE:
@@ -390,12 +390,12 @@ def _scale(text: str, found: list[Token], at: int, has_currency: bool) -> tuple[
     return 0, at
 
 
-def _behind_footnote(found: list[Token], at: int) -> int:
+def _behind_footnote(found: list[TextToken], at: int) -> int:
     """Where the tokens go on behind a raised number that is no power."""
     return at + 1 if at < len(found) and found[at].kind == "mark" else at
 
 
-def _unit(found: list[Token], at: int) -> tuple[str, int]:
+def _unit(found: list[TextToken], at: int) -> tuple[str, int]:
     words = tuple(token.key for token in found[at : at + 2])
     if words and words[0] in _PERCENT:
         return "%", at + 1

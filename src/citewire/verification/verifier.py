@@ -10,15 +10,15 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from citewire.documents.draw import Format
-from citewire.verification.library import Checked
-from citewire.verification.near import ANYWHERE, Near
-from citewire.verification.sources import Source
+from citewire.documents.draw import ImageFormat
+from citewire.verification.library import CheckResult
+from citewire.verification.near import ANYWHERE, ExpectedPlace
+from citewire.verification.sources import SourceInput
 
-__all__ = ["Asked", "Question", "Verifier", "as_known", "each", "in_order"]
+__all__ = ["QuoteCheck", "QuoteInput", "Verifier", "check_concurrently", "iter_quotes", "check_in_order"]
 
 
-class Asked(Struct, frozen=True, gc=False):
+class QuoteCheck(Struct, frozen=True, gc=False):
     """A quote to check: in its `source`, or else in the first of `likely` that there is, or else in all.
 
     A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `near` only
@@ -30,14 +30,14 @@ class Asked(Struct, frozen=True, gc=False):
     id: str | None
     quote: str
     source: str | None = None
-    near: Near = ANYWHERE
+    near: ExpectedPlace = ANYWHERE
     likely: tuple[str, ...] = ()
     scope: str | None = None
     claim: str = ""
     alone: bool = False
 
 
-class Question(Struct, frozen=True):
+class QuoteInput(Struct, frozen=True):
     """A quote as people ask about it, in a line of `citewire check` and in `POST /verify`."""
 
     quote: str
@@ -47,16 +47,16 @@ class Question(Struct, frozen=True):
     prefix: str | None = None
     suffix: str | None = None
 
-    def asked(self, name: str | None) -> Asked:
+    def to_quote_check(self, name: str | None) -> QuoteCheck:
         """The same for a verifier, under the id `name`."""
         pages, lines = (() if number is None else (number,) for number in (self.page, self.line))
-        return Asked(name, self.quote, self.source, Near(pages, lines, self.prefix or "", self.suffix or ""))
+        return QuoteCheck(name, self.quote, self.source, ExpectedPlace(pages, lines, self.prefix or "", self.suffix or ""))
 
 
 class Verifier(Protocol):
     """**Protocol:** checks quotes against the sources that it knows."""
 
-    def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         """What becomes of each quote, exactly once, as it is known: not in the order in which they come.
 
         Nothing that a quote or a source does is raised; what a producer of quotes raises is, after what it
@@ -65,7 +65,7 @@ class Verifier(Protocol):
         """
         ...
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         """Make sources known. A quote that is taken after this returns is looked for in them as well.
 
         It does not wait for them to be read: a quote that needs one does. Those of a scope are there for
@@ -77,7 +77,7 @@ class Verifier(Protocol):
         """The sources of a scope are needed no longer."""
         ...
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         """How each looks in its source; None where that has no looks, or is gone."""
         ...
 
@@ -86,7 +86,7 @@ class Verifier(Protocol):
         ...
 
 
-async def each(quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Asked]:
+async def iter_quotes(quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[QuoteCheck]:
     """Quotes, from wherever they come."""
     if isinstance(quotes, AsyncIterable):
         async for asked in quotes:
@@ -96,20 +96,20 @@ async def each(quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator
             yield asked
 
 
-async def as_known(
-    quotes: Iterable[Asked] | AsyncIterable[Asked], check: Callable[[Asked], Awaitable[Checked]], most: int
-) -> AsyncGenerator[Checked]:
+async def check_concurrently(
+    quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck], check: Callable[[QuoteCheck], Awaitable[CheckResult]], most: int
+) -> AsyncGenerator[CheckResult]:
     """`Verifier.check` for who can `check` one quote and never raises; with `most` under way at a time."""
     room = asyncio.Semaphore(most)
-    done: asyncio.Queue[Checked | None] = asyncio.Queue()
+    done: asyncio.Queue[CheckResult | None] = asyncio.Queue()
     tasks: set[asyncio.Task[None]] = set()
 
-    async def one(asked: Asked) -> None:
+    async def one(asked: QuoteCheck) -> None:
         done.put_nowait(await check(asked))
 
     async def feed() -> None:
         try:
-            async for asked in each(quotes):
+            async for asked in iter_quotes(quotes):
                 await room.acquire()
                 tasks.add(task := asyncio.create_task(one(asked)))
                 task.add_done_callback(tasks.discard)
@@ -130,16 +130,16 @@ async def as_known(
         await asyncio.gather(feeder, *tasks, return_exceptions=True)
 
 
-async def in_order(
-    verifier: Verifier, quotes: Iterable[Asked] | AsyncIterable[Asked]
-) -> AsyncGenerator[Checked]:
+async def check_in_order(
+    verifier: Verifier, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+) -> AsyncGenerator[CheckResult]:
     """As `check`, but in the order in which the quotes come; their ids need not be unique."""
     ids: dict[str, str | None] = {}
-    early: dict[str | None, Checked] = {}
+    early: dict[str | None, CheckResult] = {}
 
-    async def numbered() -> AsyncGenerator[Asked]:
+    async def numbered() -> AsyncGenerator[QuoteCheck]:
         number = 0
-        async for asked in each(quotes):
+        async for asked in iter_quotes(quotes):
             ids[str(number)] = asked.id
             yield replace(asked, id=str(number))
             number += 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["View", "canonical"]
+__all__ = ["TextView", "canonical_view"]
 
 _Ints = NDArray[np.int32]
 
@@ -69,7 +69,7 @@ _single = np.zeros(0x110000, np.uint32)
 _many: dict[int, str] = {}
 
 
-class View(NamedTuple):
+class TextView(NamedTuple):
     """Text, and for each character of it the range of the source it stands for.
 
     `joints` are the places where a hyphen at the end of a line was taken out between two letters: there the
@@ -98,7 +98,7 @@ class View(NamedTuple):
         """The range of the view that stands for a range of the source."""
         return int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.starts, end, "left"))
 
-    def spelled(self, source: str, start: int, end: int) -> str:
+    def source_spelling(self, source: str, start: int, end: int) -> str:
         """A range of the view as the source spells it, on one line and without hyphens at line ends."""
         pieces: list[str] = []
         last = -1
@@ -109,18 +109,18 @@ class View(NamedTuple):
             last = first
         return "".join(pieces)
 
-    def letters(self) -> View:
+    def letters_only(self) -> TextView:
         """Letters, marks and digits only. The ranges are those of this view's source."""
         codes = _codes(self.text)
         kept = _is_word(codes)
-        return View(_text(codes[kept]), self.starts[kept], self.ends[kept])
+        return TextView(_text(codes[kept]), self.starts[kept], self.ends[kept])
 
 
-def canonical(text: str) -> View:
+def canonical_view(text: str) -> TextView:
     """The canonical view of `text`."""
     codes = _codes(text)
-    _learn(codes)
-    return _Pass(text, codes).view()
+    _classify_new(codes)
+    return _Canonicalizer(text, codes).view()
 
 
 def _codes(text: str) -> NDArray[np.uint32]:
@@ -131,10 +131,10 @@ def _text(codes: NDArray[np.uint32]) -> str:
     return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def _learn(codes: NDArray[np.uint32]) -> None:
+def _classify_new(codes: NDArray[np.uint32]) -> None:
     """Look up the characters that were not met before."""
     for code in np.unique(codes[_class[codes] == _UNKNOWN]).tolist():
-        kind, mapped = _look_up(chr(code))
+        kind, mapped = _classify_character(chr(code))
         _class[code] = kind
         if len(mapped) == 1:
             _single[code] = ord(mapped)
@@ -142,7 +142,7 @@ def _learn(codes: NDArray[np.uint32]) -> None:
             _many[code] = mapped
 
 
-def _look_up(char: str) -> tuple[int, str]:
+def _classify_character(char: str) -> tuple[int, str]:
     if char in _HYPHENS:
         return _HYPHEN, "-"
     if char in _BREAKS:
@@ -186,7 +186,7 @@ def _is_cjk(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
     return found
 
 
-class _Pass:
+class _Canonicalizer:
     """The canonical view of one text, made in steps: first what each character gives, then what it all is."""
 
     def __init__(self, text: str, codes: NDArray[np.uint32]) -> None:
@@ -200,7 +200,7 @@ class _Pass:
         self._longer: dict[int, str] = {}
         self._joined: list[int] = []
 
-    def view(self) -> View:
+    def view(self) -> TextView:
         self._counts[self._kinds == _GONE] = 0
         self._hyphens()
         self._clusters()
@@ -291,7 +291,7 @@ class _Pass:
             if (self._kinds[start : last + 1] == _BREAK).any():
                 self._counts[start] = 0
 
-    def _assembled(self) -> View:
+    def _assembled(self) -> TextView:
         index = np.repeat(np.arange(len(self._codes), dtype=np.int32), self._counts)
         codes = self._chars[index]
         firsts = np.cumsum(self._counts) - self._counts
@@ -302,7 +302,7 @@ class _Pass:
         first = 1 if len(codes) and codes[0] == 0x20 else 0
         last = len(codes) - 1 if len(codes) > first and codes[-1] == 0x20 else len(codes)
         joints = frozenset(int(firsts[at]) - first for at in self._joined)
-        return View(_text(codes[first:last]), starts[first:last], ends[first:last], joints)
+        return TextView(_text(codes[first:last]), starts[first:last], ends[first:last], joints)
 
 
 def _runs(places: NDArray[np.intp]) -> Iterator[tuple[int, int]]:

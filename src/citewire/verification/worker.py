@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
-from citewire.verification.shelf import Answer, NotCached, Numbered, Search, Shelf
+from citewire.verification.shelf import SearchAnswer, DocumentNotCached, DocumentRef, SearchRequest, DocumentSearcher
 
-__all__ = ["Close", "Forget", "Open", "Setup", "Worker"]
+__all__ = ["CloseRequest", "ForgetRequest", "OpenRequest", "WorkerSetup", "SearchWorker"]
 
 _COMMAND = ("-P", "-c", "from citewire.verification.worker import serve; serve()")
 # A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
@@ -37,46 +37,46 @@ _CLOSED = "the engine was closed"
 _T = TypeVar("_T")
 
 
-class Setup(Struct, frozen=True):
+class WorkerSetup(Struct, frozen=True):
     """Where documents are, how large that cache may become, and the memory there is to search them."""
 
     folder: str
     limit: int
     memory: int
-    opened: tuple[Numbered, ...] = ()
+    opened: tuple[DocumentRef, ...] = ()
 
 
-class Open(Struct, frozen=True, tag=True):
+class OpenRequest(Struct, frozen=True, tag=True):
     """A document to search from now on, when a request names none."""
 
-    document: Numbered
+    document: DocumentRef
     seconds: float
 
 
-class Forget(Struct, frozen=True, tag=True):
+class ForgetRequest(Struct, frozen=True, tag=True):
     """The number of a document to search no longer."""
 
     number: int
     seconds: float
 
 
-class Close(Struct, frozen=True, tag=True):
+class CloseRequest(Struct, frozen=True, tag=True):
     """The folder of documents that are gone, of which none is to stay open."""
 
     folder: str
     seconds: float
 
 
-Request: TypeAlias = Open | Forget | Close | Search
+WorkerRequest: TypeAlias = OpenRequest | ForgetRequest | CloseRequest | SearchRequest
 
-_SETUP, _ANSWER = msgpack.Decoder(Setup), msgpack.Decoder(Answer)
-_REQUEST: msgpack.Decoder[Request] = msgpack.Decoder(Request)
+_SETUP, _ANSWER = msgpack.Decoder(WorkerSetup), msgpack.Decoder(SearchAnswer)
+_REQUEST: msgpack.Decoder[WorkerRequest] = msgpack.Decoder(WorkerRequest)
 
 
-class Worker:
+class SearchWorker:
     """A process that is started when it is needed, and again when it has died."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
         self._child: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -86,34 +86,34 @@ class Worker:
         """The process, if there is one."""
         return self._child.pid if self._child else None
 
-    def ask(self, request: Request, *, again: bool = False) -> Answer:
+    def ask(self, request: WorkerRequest, *, again: bool = False) -> SearchAnswer:
         """The answer of the process; an error in it where there can be none."""
-        if isinstance(request, Forget):
+        if isinstance(request, ForgetRequest):
             # First: a process that starts anew does not open it.
             left = tuple(each for each in self._setup.opened if each.number != request.number)
             self._setup = replace(self._setup, opened=left)
         try:
-            answer = _exchanged(self._child or self._started(), request)
+            answer = _exchange(self._child or self._start_process(), request)
         except (EOFError, OSError) as exc:
             status = self.end()
             # It may have died of something else.
             if not (again or self._killed or status == _TOO_SLOW):
                 return self.ask(request, again=True)
             if self._killed:
-                return Answer(error=_CLOSED)
+                return SearchAnswer(error=_CLOSED)
             if status is None:
-                return Answer(error="there is no process to search in", detail=str(exc))
-            return Answer(error=_reason(status, request))
-        if isinstance(request, Open) and not answer.error:
+                return SearchAnswer(error="there is no process to search in", detail=str(exc))
+            return SearchAnswer(error=_reason(status, request))
+        if isinstance(request, OpenRequest) and not answer.error:
             self._setup = replace(self._setup, opened=(*self._setup.opened, request.document))
         return answer
 
     def start(self) -> None:
         """Have a process, before it is asked anything."""
         with suppress(EOFError, OSError):
-            self._started()
+            self._start_process()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         child = self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and code
             (sys.executable, *_COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT, start_new_session=True,
@@ -121,7 +121,7 @@ class Worker:
         # Seen by `kill`, or sees that it was there.
         if self._killed:
             child.kill()
-        _exchanged(child, self._setup)
+        _exchange(child, self._setup)
         return child
 
     def kill(self) -> None:
@@ -144,7 +144,7 @@ class Worker:
         return child.wait()
 
 
-def _reason(status: int, request: Request) -> str:
+def _reason(status: int, request: WorkerRequest) -> str:
     names = {-number: number.name for number in signal.Signals}
     return {
         _TOO_SLOW: f"not done within {request.seconds:g} s",
@@ -152,7 +152,7 @@ def _reason(status: int, request: Request) -> str:
     }.get(status, f"the search ended with {names.get(status, f'status {status}')}")
 
 
-def _exchanged(child: subprocess.Popen[bytes], message: Setup | Request) -> Answer:
+def _exchange(child: subprocess.Popen[bytes], message: WorkerSetup | WorkerRequest) -> SearchAnswer:
     if not child.stdin or not child.stdout:
         raise EOFError
     _send(child.stdin, message)
@@ -182,38 +182,38 @@ def serve() -> None:
     with suppress(EOFError, BrokenPipeError):
         setup = _receive(sys.stdin.buffer, _SETUP)
         _limit(setup.memory)
-        shelf = Shelf(Cache(Path(setup.folder), limit=setup.limit))
+        shelf = DocumentSearcher(Cache(Path(setup.folder), limit=setup.limit))
         for document in setup.opened:
-            _answer(shelf, Open(document, _STARTING))
-        _send(out, Answer())
+            _answer(shelf, OpenRequest(document, _STARTING))
+        _send(out, SearchAnswer())
         while True:
             _send(out, _answer(shelf, _receive(sys.stdin.buffer, _REQUEST)))
 
 
-def _answer(shelf: Shelf, request: Request) -> Answer:
+def _answer(shelf: DocumentSearcher, request: WorkerRequest) -> SearchAnswer:
     # Ends the process by itself, whatever that is doing.
     faulthandler.dump_traceback_later(request.seconds, exit=True)
     try:
-        if isinstance(request, Search):
+        if isinstance(request, SearchRequest):
             return shelf.search(request)
         match request:
-            case Forget():
+            case ForgetRequest():
                 shelf.remove(request.number)
-            case Close():
+            case CloseRequest():
                 shelf.close(request.folder)
-            case Open():
+            case OpenRequest():
                 shelf.add(request.document)
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
-    except NotCached as exc:
-        return Answer(error=exc.message, detail=exc.detail, is_missing=True)
+    except DocumentNotCached as exc:
+        return SearchAnswer(error=exc.message, detail=exc.detail, is_missing=True)
     except CitewireError as exc:
-        return Answer(error=exc.message, detail=exc.detail)
+        return SearchAnswer(error=exc.message, detail=exc.detail)
     except Exception as exc:  # noqa: BLE001  # a bug that a quote shows is told of that quote
-        return Answer(error="the search failed", detail=f"{type(exc).__name__}: {exc}")
+        return SearchAnswer(error="the search failed", detail=f"{type(exc).__name__}: {exc}")
     finally:
         faulthandler.cancel_dump_traceback_later()
-    return Answer()
+    return SearchAnswer()
 
 
 def _limit(memory: int) -> None:

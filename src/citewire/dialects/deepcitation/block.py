@@ -10,21 +10,21 @@ from citewire.codec import decode, encode
 from citewire.dialects.base import Json, is_list, is_object
 from citewire.dialects.deepcitation.entry import (
     ALIASES,
-    END,
-    IN_BLOCK,
-    MODELLED,
-    PROMPTED,
+    BLOCK_END,
+    BLOCK_SPELLINGS,
+    MODEL_FIELDS,
+    PROMPTED_FIELDS,
     SPELLINGS,
-    START,
-    Fields,
+    BLOCK_START,
+    EntryFields,
     as_json,
-    canonical,
+    canonicalize,
     type_of,
 )
 from citewire.errors import ShapeError
 from citewire.model import Native, Times
 
-Unread = tuple[tuple[str | None, Any], ...]
+UnreadEntries = tuple[tuple[str | None, Any], ...]
 # A delimiter that is only talked about is followed by none of these.
 _BLOCK_FOLLOWS = re.compile(r"\s*(?:\{|\[\s*[{\]]|```|<<<END_CITATION_DATA>>>|\Z)")
 _BLANK_TO_END = re.compile(r"\s*\Z")
@@ -61,16 +61,16 @@ def split_text(text: str) -> tuple[str, tuple[HiddenBlock, ...]]:
 
 def find_blocks(text: str) -> Iterator[tuple[int, int, int, int]]:
     """Where each block starts, where its body does, where that ends, and where the text goes on."""
-    at = text.find(START)
+    at = text.find(BLOCK_START)
     while at >= 0:
-        body = at + len(START)
+        body = at + len(BLOCK_START)
         if _BLOCK_FOLLOWS.match(text, body):
-            end = text.find(END, body)
-            behind = len(text) if end < 0 else end + len(END)
+            end = text.find(BLOCK_END, body)
+            behind = len(text) if end < 0 else end + len(BLOCK_END)
             behind = len(text) if _BLANK_TO_END.match(text, behind) else behind
             yield at, body, len(text) if end < 0 else end, behind
             body = behind
-        at = text.find(START, body)
+        at = text.find(BLOCK_START, body)
 
 
 def compose_text(text: str, hidden: tuple[HiddenBlock, ...], *, at_end: bool = False) -> str:
@@ -91,12 +91,12 @@ def read_block(body: str) -> list[tuple[str | None, list[Any]]]:
         return [(None, value)]
     if is_object(value) and all(map(is_list, value.values())):
         return [(None if key in {"citations", ""} else key, raws) for key, raws in value.items()]
-    if is_object(value) and not ALIASES.keys().isdisjoint(canonical(value)):
+    if is_object(value) and not ALIASES.keys().isdisjoint(canonicalize(value)):
         return [(None, [value])]
     raise ShapeError("the data block has no citations in it", "")
 
 
-def write_block(entries: list[tuple[Fields, Native | None]], kept: Unread) -> str:
+def write_block(entries: list[tuple[EntryFields, Native | None]], kept: UnreadEntries) -> str:
     """A block by attachment; what no key could say is said in the entry."""
     groups: dict[str, list[Any]] = {}
     for fields, native in entries:
@@ -112,7 +112,7 @@ def write_block(entries: list[tuple[Fields, Native | None]], kept: Unread) -> st
     return encode(groups).decode().replace("<<<", "\\u003c" * 3)
 
 
-def _block_entry(fields: Fields, raw: Json | None) -> Json:
+def _block_entry(fields: EntryFields, raw: Json | None) -> Json:
     """An entry as the prompt asks for it; what else it had stays."""
     new = as_json(fields)
     page, times = new.pop("pageNumber"), fields.locator
@@ -124,7 +124,7 @@ def _block_entry(fields: Fields, raw: Json | None) -> Json:
     del new["attachmentId"]
     out: Json = {"id": fields.number} if fields.number is not None else {}
     for key, value in (raw or {}).items():
-        if (name := SPELLINGS.get(key, key)) not in MODELLED:
-            out[IN_BLOCK.get(name, key)] = value
-    names = dict.fromkeys((*PROMPTED, *new))
-    return out | {IN_BLOCK[name]: value for name in names if (value := new[name]) is not None}
+        if (name := SPELLINGS.get(key, key)) not in MODEL_FIELDS:
+            out[BLOCK_SPELLINGS.get(name, key)] = value
+    names = dict.fromkeys((*PROMPTED_FIELDS, *new))
+    return out | {BLOCK_SPELLINGS[name]: value for name in names if (value := new[name]) is not None}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import Json, is_list, is_object
 from citewire.errors import ShapeError
-from citewire.keys import Keys
+from citewire.keys import CitationKeys
 from citewire.model import Lines, Locator, Native, Pages, Source, SourceKind, SourceRef, Times
 
 NAME = "deepcitation"
@@ -23,8 +23,8 @@ ROOM = frozenset(
         *("source.url", "source.title", "source.file_id", "source.domain", "source.metadata"),
     }
 )
-START = "<<<CITATION_DATA>>>"
-END = "<<<END_CITATION_DATA>>>"
+BLOCK_START = "<<<CITATION_DATA>>>"
+BLOCK_END = "<<<END_CITATION_DATA>>>"
 ALIASES: dict[str, tuple[str, ...]] = {
     "type": (),
     "attachmentId": ("attachment_id", "attachment-id", "file_id", "fileId", "file-id", "a"),
@@ -72,22 +72,22 @@ _EXTRAS = (
     *("author", "publishedAt", "imageUrl", "accessedAt"),
 )
 _EXTRA_NAMES = frozenset(_EXTRAS)
-MEDIA = ("audio", "video")
+MEDIA_TYPES = ("audio", "video")
 _PLACES = ("pageNumber", "lineIds", "timestamps")
 # Other fields that say the same, and must not outlive a change.
 _STALE = {"pageNumber": ("startPageId", *ALIASES["startPageId"]), "anchorText": ("value",)}
-MODELLED = ALIASES.keys() - {"reasoning", "claimText", "startTime", "endTime"}
-IN_BLOCK = {name: next((s for s in spellings if "_" in s), name) for name, spellings in ALIASES.items()}
-IN_BLOCK.update(citationNumber="id", startPageId="page_id")
-PROMPTED = ("fullPhrase", "anchorText", "startPageId", "lineIds")
+MODEL_FIELDS = ALIASES.keys() - {"reasoning", "claimText", "startTime", "endTime"}
+BLOCK_SPELLINGS = {name: next((s for s in spellings if "_" in s), name) for name, spellings in ALIASES.items()}
+BLOCK_SPELLINGS.update(citationNumber="id", startPageId="page_id")
+PROMPTED_FIELDS = ("fullPhrase", "anchorText", "startPageId", "lineIds")
 _PAGE = re.compile(r"(?:page[_a-z]{0,30})?(\d{1,9})(?:_(?:index_)?(\d{1,9}))?", re.IGNORECASE)
 _LONGEST_PAGE = 64
 _DIGITS = re.compile(r"[0-9]{1,15}")
 # What JavaScript can count to.
-LARGEST = 2**53
+MAX_NUMBER = 2**53
 
 
-def canonical(entry: Json) -> Json:
+def canonicalize(entry: Json) -> Json:
     """`entry` under the published names, itself where it has no others; unknown fields keep theirs."""
     if SPELLINGS.keys().isdisjoint(entry):
         return entry
@@ -104,7 +104,7 @@ def canonical(entry: Json) -> Json:
     return out
 
 
-class Fields(NamedTuple):
+class EntryFields(NamedTuple):
     """An entry, as far as the model has words for it."""
 
     number: int | None
@@ -125,7 +125,7 @@ class Fields(NamedTuple):
     def ref(self, source_id: str) -> SourceRef:
         return SourceRef(source_id, self.locator, self.quote, self.anchor)
 
-    def key(self, keys: Keys, *, in_block: bool = False) -> str:
+    def key(self, keys: CitationKeys, *, in_block: bool = False) -> str:
         """The published key; the parser of data blocks sorts the lines first."""
         ref = self.ref("")
         if in_block and isinstance(self.locator, Lines):
@@ -137,26 +137,26 @@ class Fields(NamedTuple):
 class PromptedEntry(Struct, forbid_unknown_fields=True, gc=False):
     """An entry just as the published prompt asks for it, with nothing to be guessed."""
 
-    id: Annotated[int, Meta(ge=0, le=LARGEST)]
+    id: Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
     full_phrase: str
     reasoning: str | None = None
     anchor_text: str | None = None
     page_id: str | None = None
-    line_ids: tuple[Annotated[int, Meta(ge=0, le=LARGEST)], ...] = ()
+    line_ids: tuple[Annotated[int, Meta(ge=0, le=MAX_NUMBER)], ...] = ()
 
-    def fields(self, attachment: str | None) -> Fields:
+    def fields(self, attachment: str | None) -> EntryFields:
         """The same as `read_fields` of it."""
         page = None if self.page_id is None else _page_of(self.page_id[:_LONGEST_PAGE]) or None
         pages = None if page is None else Pages(page, page)
         locator = Lines(self.line_ids, page) if self.line_ids else pages
         quote, anchor = self.full_phrase, self.anchor_text
-        return Fields(self.id, quote, anchor, locator, "document", attachment, None, None, None, ())
+        return EntryFields(self.id, quote, anchor, locator, "document", attachment, None, None, None, ())
 
 
-def read_fields(raw: Any, attachment: str | None) -> Fields:
+def read_fields(raw: Any, attachment: str | None) -> EntryFields:
     if not is_object(raw):
         raise ShapeError("a citation is not an object", "")
-    entry = canonical(raw)
+    entry = canonicalize(raw)
     for name, value in entry.items():
         if type(value) is not str and value is not None and name in _TEXTS:
             raise _wrong(raw, name, "a string")
@@ -165,7 +165,7 @@ def read_fields(raw: Any, attachment: str | None) -> Fields:
     file_id, anchor, url = get("attachmentId"), get("anchorText"), get("url")
     if url is None and get("type") == "url":
         raise ShapeError("a citation of type url has none", ".url")
-    return Fields(
+    return EntryFields(
         _read_number(raw, get("citationNumber")),
         get("fullPhrase"),
         get("value") if anchor is None else anchor,
@@ -186,7 +186,7 @@ def _wrong(raw: Json, name: str, wanted: str) -> ShapeError:
 
 def type_of(word: Any, url: str | None, locator: Locator | None) -> str:
     """A URL makes a citation one of the web, and a stretch of time one of audio, unless it says otherwise."""
-    if word in MEDIA:
+    if word in MEDIA_TYPES:
         return cast("str", word)
     if url is not None:
         return "url"
@@ -198,7 +198,7 @@ def extras_of(entry: Json) -> tuple[tuple[str, str], ...]:
 
 
 def metadata_of(media: Any, extras: tuple[tuple[str, str], ...]) -> Json:
-    return {"type": media, **dict(extras)} if media in MEDIA else dict(extras)
+    return {"type": media, **dict(extras)} if media in MEDIA_TYPES else dict(extras)
 
 
 def _read_number(raw: Json, value: Any) -> int | None:
@@ -210,12 +210,12 @@ def _read_number(raw: Json, value: Any) -> int | None:
 
 def _whole(value: Any) -> int | None:
     if type(value) is int:
-        return value if 0 <= value <= LARGEST else None
+        return value if 0 <= value <= MAX_NUMBER else None
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else None
 
 
 def is_page(page: int | None) -> bool:
-    return page is not None and 1 <= page <= LARGEST
+    return page is not None and 1 <= page <= MAX_NUMBER
 
 
 def _read_locator(raw: Json, entry: Json) -> Locator | None:
@@ -233,7 +233,7 @@ def _read_locator(raw: Json, entry: Json) -> Locator | None:
 
 
 def _read_times(raw: Json, value: Any) -> Times:
-    times = canonical(value) if is_object(value) else {"startTime": value}
+    times = canonicalize(value) if is_object(value) else {"startTime": value}
     start, end = times.get("startTime"), times.get("endTime")
     if not is_object(value) or not all(at is None or isinstance(at, str) for at in (start, end)):
         raise _wrong(raw, "timestamps", "an object with startTime and endTime")
@@ -264,7 +264,7 @@ def _page_of(page_id: str) -> int:
     return int(found[1]) or int(found[2] is not None and int(found[2]) == 0) if found else 0
 
 
-def as_json(fields: Fields) -> Json:
+def as_json(fields: EntryFields) -> Json:
     """An entry in published names; None where there is nothing to say."""
     locator = fields.locator
     times = locator if isinstance(locator, Times) else None
@@ -286,13 +286,13 @@ def as_json(fields: Fields) -> Json:
     }
 
 
-def write_entry(fields: Fields, native: Native | None) -> Json:
+def write_entry(fields: EntryFields, native: Native | None) -> Json:
     if native is None or native.was is None:
         return {name: value for name, value in as_json(fields).items() if value is not None}
-    return changed_entry(native.raw, native.was, fields)
+    return update_entry(native.raw, native.was, fields)
 
 
-def changed_entry(raw: Json, was: Fields, fields: Fields) -> Json:
+def update_entry(raw: Json, was: EntryFields, fields: EntryFields) -> Json:
     """`raw` with what is different now, in the spelling that it has."""
     if was == fields:
         return raw

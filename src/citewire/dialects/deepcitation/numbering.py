@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import kept_native
-from citewire.dialects.deepcitation.entry import NAME, Fields, extras_of
-from citewire.dialects.deepcitation.fitting import block_spans, cut_blocks
-from citewire.dialects.deepcitation.reading import SHARING, Printed, printed_numbers
+from citewire.dialects.base import native_for
+from citewire.dialects.deepcitation.entry import NAME, EntryFields, extras_of
+from citewire.dialects.deepcitation.fitting import find_block_spans, remove_blocks
+from citewire.dialects.deepcitation.reading import MAX_SHARED_ENTRIES, PrintedNumbers, find_printed_numbers
 from citewire.model import Citation, Native, Point, Source, Span
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 _LARGEST_MARKER = 999_999
 # Rounds of writing markers that a reader would not find again, before doing without.
@@ -27,7 +27,7 @@ class NumberedRecord(NamedTuple):
     """
 
     places: list[int]
-    fields: Fields | None
+    fields: EntryFields | None
     native: Native | None
     within: bool = False
 
@@ -54,18 +54,18 @@ class _Plan(NamedTuple):
     changes: bool
 
 
-class Numbering:
+class MarkerNumbering:
     """Gives every citation with a place a number and a marker, so that a reader finds just these.
 
     A number is kept where the text prints it for the same entries and nothing else; otherwise, and where
     there is none, the next free one is taken, in reading order.
     """
 
-    def __init__(self, fitting: Fitting, strip: bool) -> None:
+    def __init__(self, fitting: Adaptation, strip: bool) -> None:
         self.fitting = fitting
         self.strip = strip
         self.before = fitting.answer
-        self.natives = [kept_native(citation.native, NAME) for citation in self.before.citations]
+        self.natives = [native_for(citation.native, NAME) for citation in self.before.citations]
         self.fields = [_fields_of(citation, fitting.sources) for citation in self.before.citations]
 
     def records(self) -> list[NumberedRecord]:
@@ -90,20 +90,20 @@ class Numbering:
             plan = self._plan(barred)
             if not plan.changes:
                 return plan
-            misread = self._apply(plan, Fitting(self.before, NAME))
+            misread = self._apply(plan, Adaptation(self.before, NAME))
             if not misread:
                 break
             barred |= misread
         else:
             plan = self._plan(set(range(len(self.fields))))
         self._apply(plan, self.fitting)
-        cut_blocks(self.fitting, self.strip)
+        remove_blocks(self.fitting, self.strip)
         return plan
 
     def _plan(self, barred: set[int]) -> _Plan:
         citations = self.before.citations
         known = (fields.number for fields in self.fields if fields and fields.number is not None)
-        printed = printed_numbers(self.before.parts[0].text, known)
+        printed = find_printed_numbers(self.before.parts[0].text, known)
         uses = [_UNUSED if n in barred else self._use(n, printed) for n in range(len(citations))]
         groups = self._groups(uses)
         numbers = _numbers(groups, uses, printed)
@@ -114,7 +114,7 @@ class Numbering:
         }
         return _Plan(numbers, groups, leaving, bool(leaving) or any(map(_is_new, citations, numbers)))
 
-    def _use(self, place: int, printed: Printed) -> _Use:
+    def _use(self, place: int, printed: PrintedNumbers) -> _Use:
         citation, fields = self.before.citations[place], self.fields[place]
         if fields is None:
             return _UNUSED
@@ -139,21 +139,21 @@ class Numbering:
             times[same, use.spot] += 1
         return list(groups.values())
 
-    def _apply(self, plan: _Plan, fitting: Fitting) -> set[int]:
+    def _apply(self, plan: _Plan, fitting: Adaptation) -> set[int]:
         """Do as planned; what comes back are citations that a reader would not find where they are."""
         numbers = iter(plan.numbers)
         fitting.map_citations(lambda citation: _with_number(citation, next(numbers), fitting))
-        fitting.take_markers_out(lambda citation, _: citation.marker not in plan.leaving)
+        fitting.remove_markers(lambda citation, _: citation.marker not in plan.leaving)
         fitting.insert_markers(_marker, padded=True)
         text = fitting.answer.parts[0].text
         if self.strip:
             text = text.rstrip()
-        if block_spans(text):
+        if find_block_spans(text):
             return set(range(len(self.fields)))
         return _misread(plan, fitting.answer.citations, text)
 
 
-def _numbers(groups: list[list[int]], uses: list[_Use], printed: Printed) -> list[int | None]:
+def _numbers(groups: list[list[int]], uses: list[_Use], printed: PrintedNumbers) -> list[int | None]:
     """The number of each citation: what it asks for where that can be had, else a free one or none."""
     shown: Counter[int | None] = Counter(label for labels in printed.values() for label in labels)
     numbers = [use.want for use in uses]
@@ -190,7 +190,7 @@ def _without_own(
         elif want not in held:
             # Only a number that is printed wherever it is used can be shared.
             held[want] = [spots if len(spots) == len(group) else set()]
-        elif len(spots) == len(group) and held[want][0] == spots and len(held[want]) < SHARING:
+        elif len(spots) == len(group) and held[want][0] == spots and len(held[want]) < MAX_SHARED_ENTRIES:
             held[want].append(spots)
         else:
             fresh.append(group)
@@ -199,7 +199,7 @@ def _without_own(
 
 def _misread(plan: _Plan, citations: tuple[Citation, ...], text: str) -> set[int]:
     found: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for span, labels in printed_numbers(
+    for span, labels in find_printed_numbers(
         text, (number for number in plan.numbers if number is not None)
     ).items():
         for label in labels:
@@ -220,11 +220,11 @@ def _is_new(citation: Citation, number: int | None) -> bool:
     return citation.marker is None and number is not None and bool(citation.insert_at or citation.claim)
 
 
-def _with_number(citation: Citation, number: int | None, fitting: Fitting) -> Citation:
+def _with_number(citation: Citation, number: int | None, fitting: Adaptation) -> Citation:
     if citation.ordinal == number:
         return citation
     reason = "stands for something else in the text" if number is None else f"made up: {number}"
-    fitting.lose("ordinal", reason, citation=citation.id)
+    fitting.record_loss("ordinal", reason, citation=citation.id)
     return replace(citation, ordinal=number)
 
 
@@ -236,13 +236,13 @@ def _position(spot: Span | Point | None) -> int:
     return spot.end if isinstance(spot, Span) else spot.at if spot else 0
 
 
-def _fields_of(citation: Citation, sources: dict[str, Source]) -> Fields | None:
+def _fields_of(citation: Citation, sources: dict[str, Source]) -> EntryFields | None:
     if not citation.refs:
         return None
     ref = citation.refs[0]
     source = sources[ref.source_id]
     media = source.metadata.get("type") if source.metadata else None
-    return Fields(
+    return EntryFields(
         citation.ordinal,
         ref.quote,
         ref.anchor,

@@ -9,32 +9,32 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, Problems, Sources, get_at, is_object, optional, path_text
-from citewire.dialects.by_marker import Names
-from citewire.dialects.deepcitation.block import HiddenBlock, Unread, is_safe_key, read_block, split_text
-from citewire.dialects.deepcitation.entry import NAME, START, Fields, metadata_of, read_fields
+from citewire.dialects.base import Json, DialectOptions, ProblemList, SourceRegistry, get_at, is_object, optional, path_text
+from citewire.dialects.by_marker import UniqueIds
+from citewire.dialects.deepcitation.block import HiddenBlock, UnreadEntries, is_safe_key, read_block, split_text
+from citewire.dialects.deepcitation.entry import NAME, BLOCK_START, EntryFields, metadata_of, read_fields
 from citewire.dialects.deepcitation.verdict import read_verdict
 from citewire.errors import ShapeError
-from citewire.keys import Keys
+from citewire.keys import CitationKeys
 from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Native, Part, SourceRef, Span, Verification
 
 _Path = tuple[str, ...]
-Printed = dict[tuple[int, int], tuple[int, ...]]
+PrintedNumbers = dict[tuple[int, int], tuple[int, ...]]
 _MARKERS = ("number", "cite")
 # Entries that one number may stand for: a claim has a few sources, and work stays linear.
-SHARING = 16
+MAX_SHARED_ENTRIES = 16
 
 
-class Kept(NamedTuple):
+class UnreadRecords(NamedTuple):
     """What could not be read: keys of either record, and entries of a block by attachment."""
 
     citations: frozenset[Any]
     verdicts: frozenset[Any]
-    entries: Unread
+    entries: UnreadEntries
 
 
-class Was(NamedTuple):
+class ReadSnapshot(NamedTuple):
     """How an answer was read. `in_block` counts the entries of data blocks, where the entries are there."""
 
     id: str | None
@@ -59,10 +59,10 @@ def detect(payload: Any) -> bool:
         return True
     if is_object(cited):
         return is_object(next(iter(cited.values()))) if cited else isinstance(text, str)
-    return isinstance(text, str) and START in text
+    return isinstance(text, str) and BLOCK_START in text
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("not an object")
     if is_object(messages := payload.get("messages")) and messages:
@@ -71,16 +71,16 @@ def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
     record: Json = get_at(payload, path)
     if not {"citations", "verifications", "text"} & record.keys():
         raise ShapeError("neither citations nor verifications nor text", path_text(path))
-    return (_read(payload, path, options, Problems()),)
+    return (_read(payload, path, options, ProblemList()),)
 
 
-def _read_messages(payload: Json, messages: Json, options: Options) -> tuple[Answer, ...]:
-    problems = Problems()
+def _read_messages(payload: Json, messages: Json, options: DialectOptions) -> tuple[Answer, ...]:
+    problems = ProblemList()
     answers: list[Answer] = []
     for name, record in messages.items():
         if is_object(record) and is_safe_key(name):
             answers.append(_read(payload, ("messages", name), options, problems))
-            problems = Problems()
+            problems = ProblemList()
         else:
             problems.add(f"$.messages.{name}", ShapeError("is not an object, or under an unsafe key", ""))
     if not answers:
@@ -89,7 +89,7 @@ def _read_messages(payload: Json, messages: Json, options: Options) -> tuple[Ans
     return tuple(answers)
 
 
-def _read(payload: Json, path: _Path, options: Options, problems: Problems) -> Answer:
+def _read(payload: Json, path: _Path, options: DialectOptions, problems: ProblemList) -> Answer:
     record: Json = get_at(payload, path)
     where = path_text(path)
     text = optional(record, "text", str, where)
@@ -109,8 +109,8 @@ def _read(payload: Json, path: _Path, options: Options, problems: Problems) -> A
         name = path[-1]
     parts = () if visible is None else (Part(visible),)
     citations, sources = tuple(_citations(reader.entries, visible)), tuple(reader.sources)
-    kept = Kept(frozenset(reader.kept), frozenset(reader.kept_verdicts), tuple(reader.kept_entries))
-    was = Was(name, visible, hidden, in_block, (parts, citations, sources))
+    kept = UnreadRecords(frozenset(reader.kept), frozenset(reader.kept_verdicts), tuple(reader.kept_entries))
+    was = ReadSnapshot(name, visible, hidden, in_block, (parts, citations, sources))
     return Answer(parts, citations, sources, name, tuple(problems), Native(NAME, payload, path, kept, was))
 
 
@@ -123,12 +123,12 @@ class _Entry(NamedTuple):
 
 
 class _Reader:
-    def __init__(self, where: str, attachment: str | None, problems: Problems) -> None:
+    def __init__(self, where: str, attachment: str | None, problems: ProblemList) -> None:
         self.where = where
         self.attachment = attachment
         self.problems = problems
         self.verdicts: Json = {}
-        self.sources = Sources()
+        self.sources = SourceRegistry()
         self.entries: list[_Entry] = []
         self.kept: set[Any] = set()
         self.kept_verdicts: set[Any] = set()
@@ -148,11 +148,11 @@ class _Reader:
         """How many entries the data blocks had; None where there is no reading them."""
         groups: list[tuple[str | None, list[Any]]] = []
         for block in hidden:
-            found = self.problems.guard(lambda: f"{self.where}.text", read_block, block.body)
+            found = self.problems.try_read(lambda: f"{self.where}.text", read_block, block.body)
             if found is None:
                 return None
             groups += found
-        keys, names = Keys(), Names()
+        keys, names = CitationKeys(), UniqueIds()
         for group, raws in groups:
             path = ("text",) if group is None else ("text", group)
             for number, raw in enumerate(raws):
@@ -161,7 +161,7 @@ class _Reader:
                 if fields is None:
                     self.kept_entries.append((group, raw))
                     continue
-                key = names.give(fields.key(keys, in_block=True))
+                key = names.assign(fields.key(keys, in_block=True))
                 self._add(key, fields, Native(NAME, raw, len(self.entries), was=fields), self._verdict(key))
         return len(self.entries)
 
@@ -185,7 +185,7 @@ class _Reader:
             return self.where + path_text(path)[1:]
 
         if is_safe_key(key):
-            return self.problems.guard(where, read, *args)
+            return self.problems.try_read(where, read, *args)
         self.problems.add(where(), ShapeError("the key is unsafe", ""))
         return None
 
@@ -197,7 +197,7 @@ class _Reader:
             self.kept_verdicts.add(key)
         return verdict
 
-    def _add(self, key: str, fields: Fields | None, native: Native, verdict: Verification | None) -> None:
+    def _add(self, key: str, fields: EntryFields | None, native: Native, verdict: Verification | None) -> None:
         if fields is None:
             self.entries.append(_Entry(key, None, (), native, verdict))
             return
@@ -217,15 +217,15 @@ class _Reader:
 def _citations(entries: list[_Entry], text: str | None) -> Iterator[Citation]:
     """A citation for each marker of an entry; for an entry without any, one without a place."""
     uses = {} if text is None else _uses(text, [entry.number for entry in entries])
-    names = Names()
+    names = UniqueIds()
     for entry in entries:
-        names.give(entry.key)
+        names.assign(entry.key)
     for place, (key, number, refs, native, verdict) in enumerate(entries):
         if place not in uses:
             yield Citation(key, refs, number, verification=verdict, native=native)
             continue
         for use, marker in enumerate(uses[place]):
-            name = names.give(key) if use else key
+            name = names.assign(key) if use else key
             yield Citation(name, refs, number, None, marker, None, "exact", verdict, native)
 
 
@@ -233,10 +233,10 @@ def _uses(text: str, numbers: list[int | None]) -> dict[int, list[Span]]:
     """The markers of each entry that has any, by its place among `numbers`."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, number in enumerate(numbers):
-        if number is not None and len(places[number]) < SHARING:
+        if number is not None and len(places[number]) < MAX_SHARED_ENTRIES:
             places[number].append(place)
     uses: dict[int, list[Span]] = defaultdict(list)
-    for (start, end), labels in printed_numbers(text, places.keys()).items():
+    for (start, end), labels in find_printed_numbers(text, places.keys()).items():
         span = Span(0, start, end)
         for label in labels:
             for place in places.get(label, ()):
@@ -244,7 +244,7 @@ def _uses(text: str, numbers: list[int | None]) -> dict[int, list[Span]]:
     return uses
 
 
-def printed_numbers(text: str, known: Iterable[int]) -> Printed:
+def find_printed_numbers(text: str, known: Iterable[int]) -> PrintedNumbers:
     """The markers in the text with their numbers."""
     names = set(map(str, known))
     return {

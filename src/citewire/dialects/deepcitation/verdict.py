@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, is_object, kept_native, optional, overlay
+from citewire.dialects.base import Json, is_object, native_for, optional, overlay
 from citewire.dialects.deepcitation.entry import NAME, is_page
 from citewire.errors import ShapeError
 from citewire.model import Native, Status, Verification
@@ -24,7 +24,7 @@ _STATUS: dict[str, tuple[Status, str | None]] = {
     "timestamp_wip": ("skipped", "timestamp_wip"),
 }
 _EXACT_WORD = {verdict: word for word, verdict in _STATUS.items()}
-WORD: dict[Status, str] = {
+STATUS_WORDS: dict[Status, str] = {
     "verified": "found",
     "partial": "partial_text_found",
     "altered": "not_found",
@@ -34,7 +34,7 @@ WORD: dict[Status, str] = {
 }
 
 
-def said_by(verdict: Verification | None) -> tuple[Any, ...] | None:
+def verdict_fields(verdict: Verification | None) -> tuple[Any, ...] | None:
     return verdict and (verdict.status, verdict.reason, verdict.quote, verdict.page)
 
 
@@ -54,7 +54,7 @@ def _read_status(raw: Json) -> tuple[Status, str | None]:
     ours = raw.get("citewire")
     if is_object(ours) and ours.get("status") is not None:
         status = optional(ours, "status", str, ".citewire")
-        if status not in WORD:
+        if status not in STATUS_WORDS:
             raise ShapeError("status is none of ours", ".citewire.status")
         return status, optional(ours, "reason", str, ".citewire")
     word = optional(raw, "status", str)
@@ -73,9 +73,9 @@ def _verified_page(raw: Json) -> int | None:
 
 
 def write_verdict(verdict: Verification) -> Json:
-    native = kept_native(verdict.native, NAME)
+    native = native_for(verdict.native, NAME)
     was: tuple[Any, ...] = native.was if native else (None,) * 4
-    if native and said_by(verdict) == was:
+    if native and verdict_fields(verdict) == was:
         return native.raw
     out: Json = dict(native.raw) if native else {}
     if (verdict.status, verdict.reason) != was[:2]:
@@ -94,7 +94,7 @@ def write_verdict(verdict: Verification) -> Json:
 
 def _put_status(out: Json, status: Status, reason: str | None) -> None:
     """The published word that comes closest, and ours beside it where that would not give it back."""
-    word = _EXACT_WORD.get((status, reason), WORD[status])
+    word = _EXACT_WORD.get((status, reason), STATUS_WORDS[status])
     search = out.get("searchState")
     if is_object(search) and out.get("status") is None:
         out["searchState"] = overlay(search, {"status": word})

@@ -8,10 +8,10 @@ from citewire.dialects.base import Json, is_object, optional, overlay
 from citewire.errors import ShapeError
 from citewire.model import Chunk, Locator, Native, Pages, Source, SourceKind, SourceRef
 
-__all__ = ["SHAPES", "Content", "content_of", "read_chunk", "write_chunk"]
+__all__ = ["CHUNK_SHAPES", "ChunkContent", "content_of", "read_chunk", "write_chunk"]
 
 
-class Shape(NamedTuple):
+class ChunkShape(NamedTuple):
     """A kind of chunk: the names of its fields, and what it has a place for beside them."""
 
     key: str
@@ -21,28 +21,28 @@ class Shape(NamedTuple):
     has_rag: bool = False
 
 
-SHAPES: dict[SourceKind, Shape] = {
-    "web": Shape("web", {"url": "uri", "title": "title", "domain": "domain"}),
-    "document": Shape(
+CHUNK_SHAPES: dict[SourceKind, ChunkShape] = {
+    "web": ChunkShape("web", {"url": "uri", "title": "title", "domain": "domain"}),
+    "document": ChunkShape(
         "retrievedContext",
         {"url": "uri", "title": "title"},
         ("customMetadata", "documentName", "fileSearchStore", "mediaId"),
         has_text=True,
         has_rag=True,
     ),
-    "place": Shape(
+    "place": ChunkShape(
         "maps",
         {"url": "uri", "title": "title", "record_id": "placeId"},
         ("placeAnswerSources", "route"),
         has_text=True,
     ),
-    "image": Shape("image", {"url": "sourceUri", "title": "title", "domain": "domain"}, ("imageUri",)),
+    "image": ChunkShape("image", {"url": "sourceUri", "title": "title", "domain": "domain"}, ("imageUri",)),
     # A kind that we do not know: nothing in it is read, and it is given back as it came.
-    "unknown": Shape("", {}),
+    "unknown": ChunkShape("", {}),
 }
 
 
-class Content(NamedTuple):
+class ChunkContent(NamedTuple):
     """What a chunk says."""
 
     kind: SourceKind
@@ -56,19 +56,19 @@ class Content(NamedTuple):
     quote: str | None = None
 
 
-def read_chunk(chunk: Any) -> Content:
+def read_chunk(chunk: Any) -> ChunkContent:
     if not is_object(chunk):
         raise ShapeError("a chunk is not an object", "")
-    kinds: list[SourceKind] = [kind for kind, shape in SHAPES.items() if is_object(chunk.get(shape.key))]
+    kinds: list[SourceKind] = [kind for kind, shape in CHUNK_SHAPES.items() if is_object(chunk.get(shape.key))]
     kind = kinds[0] if kinds else "unknown"
     if kind == "unknown":
-        return Content(kind, {})
-    shape = SHAPES[kind]
+        return ChunkContent(kind, {})
+    shape = CHUNK_SHAPES[kind]
     inner: Json = chunk[shape.key]
     fields: Json = {name: optional(inner, key, str) for name, key in shape.fields.items()}
     metadata = {key: inner[key] for key in shape.metadata if inner.get(key) is not None}
     quote = optional(inner, "text", str) if shape.has_text else None
-    content = Content(kind, metadata, **fields, quote=quote)
+    content = ChunkContent(kind, metadata, **fields, quote=quote)
     rag = optional(inner, "ragChunk", dict) or {} if shape.has_rag else None
     if rag is None:
         return content
@@ -92,8 +92,8 @@ def _locator(inner: Json, rag: Json) -> Locator | None:
     return None if chunk is None else Chunk(chunk)
 
 
-def content_of(ref: SourceRef, source: Source) -> Content:
-    return Content(
+def content_of(ref: SourceRef, source: Source) -> ChunkContent:
+    return ChunkContent(
         source.kind,
         source.metadata,
         source.url,
@@ -106,13 +106,13 @@ def content_of(ref: SourceRef, source: Source) -> Content:
     )
 
 
-def write_chunk(content: Content, native: Native | None) -> Json:
+def write_chunk(content: ChunkContent, native: Native | None) -> Json:
     """A chunk, as it came while it says the same."""
     if native is not None and native.was == content:
         return native.raw
     if content.kind == "unknown":
         return {}
-    shape = SHAPES[content.kind]
+    shape = CHUNK_SHAPES[content.kind]
     raw: Json = native.raw if native is not None and native.was.kind == content.kind else {}
     inner: Json = raw.get(shape.key, {})
     fields: Json = {key: getattr(content, name) for name, key in shape.fields.items()}
@@ -124,7 +124,7 @@ def write_chunk(content: Content, native: Native | None) -> Json:
     return raw | {shape.key: overlay(inner, fields)}
 
 
-def _rag_fields(content: Content, raw: Json | None) -> Json:
+def _rag_fields(content: ChunkContent, raw: Json | None) -> Json:
     locator = content.locator
     pages = isinstance(locator, Pages)
     fields: Json = {"text": None, "fileId": content.file_id}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from citewire.dialects.base import Json, Options, Problems, Sources, is_list, is_object, optional, require
+from citewire.dialects.base import Json, DialectOptions, ProblemList, SourceRegistry, is_list, is_object, optional, require
 from citewire.dialects.by_claim import read_claim
-from citewire.dialects.gemini.chunk import Content, read_chunk
+from citewire.dialects.gemini.chunk import ChunkContent, read_chunk
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, SourceRef, Span, SpanOrigin
 from citewire.text import Offsets, Unit
@@ -16,7 +16,7 @@ from citewire.text import Offsets, Unit
 __all__ = [
     "NAME",
     "UNIT",
-    "Kept",
+    "UnreadGrounding",
     "detect",
     "is_text",
     "notices_of",
@@ -42,7 +42,7 @@ def _is_candidate(candidate: Any) -> bool:
     return is_object(candidate) and (is_object(content) or "finishReason" in candidate)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     candidates = require(payload, "candidates", list, "$")
@@ -67,7 +67,7 @@ def read_candidate(response: Json, number: int, unit: Unit) -> Answer:
     )
 
 
-class Kept(NamedTuple):
+class UnreadGrounding(NamedTuple):
     """What could not be read: supports and notices with their places, and the places of the chunks that
     could not, or that such supports name."""
 
@@ -80,10 +80,10 @@ class _Reader:
     """Reads a candidate: its supports, then the chunks that none names, then its notices."""
 
     def __init__(self, candidate: Json, where: str, unit: Unit) -> None:
-        self.problems = Problems()
-        self.sources = Sources()
+        self.problems = ProblemList()
+        self.sources = SourceRegistry()
         self.citations: list[Citation] = []
-        self.kept = Kept(set(), [], [])
+        self.kept = UnreadGrounding(set(), [], [])
         self._where = where
         self._unit: Unit = unit
         raws = parts_of(candidate, where)
@@ -97,7 +97,7 @@ class _Reader:
         self._chunks = optional(grounding, "groundingChunks", list, f"{where}.groundingMetadata") or []
         self._supports = optional(grounding, "groundingSupports", list, f"{where}.groundingMetadata") or []
         self._notices = notices_of(candidate, where)
-        self._contents: dict[int, Content] = {}
+        self._contents: dict[int, ChunkContent] = {}
         self._source_ids: dict[int, str] = {}
 
     def read(self) -> None:
@@ -168,19 +168,19 @@ class _Reader:
         parts += self._answers[part : part + 1] if part > 0 else []
         return [*(self._offsets.to_unit(self._starts[at], self._unit) for at in parts), 0]
 
-    def _content(self, index: Any) -> Content:
+    def _content(self, index: Any) -> ChunkContent:
         if type(index) is not int or not 0 <= index < len(self._chunks):
             raise ShapeError(f"there is no chunk {index!r:.40}", "")
         if index not in self._contents:
             self._contents[index] = read_chunk(self._chunks[index])
         return self._contents[index]
 
-    def _ref(self, index: int, content: Content, place: int = 0, score: float | None = None) -> SourceRef:
+    def _ref(self, index: int, content: ChunkContent, place: int = 0, score: float | None = None) -> SourceRef:
         native = Native(NAME, self._chunks[index], (index, place), was=content)
         source_id = self._source(index, content)
         return SourceRef(source_id, content.locator, content.quote, score=score, native=native)
 
-    def _source(self, index: int, content: Content) -> str:
+    def _source(self, index: int, content: ChunkContent) -> str:
         """The source of a chunk, however many supports name it."""
         if index not in self._source_ids:
             self._source_ids[index] = self.sources.add(

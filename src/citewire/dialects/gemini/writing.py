@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, is_list, is_object, kept_native, overlay, put_at, weave
-from citewire.dialects.by_claim import Words, as_read, fit_to_claims, origin_of
-from citewire.dialects.gemini.chunk import SHAPES, content_of, write_chunk
-from citewire.dialects.gemini.reading import NAME, UNIT, Kept, is_text, notices_of, parts_of, scores_of
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, native_for, overlay, put_at, interleave
+from citewire.dialects.by_claim import ClaimTextBudget, find_unchanged_native, fit_to_claims, origin_of
+from citewire.dialects.gemini.chunk import CHUNK_SHAPES, content_of, write_chunk
+from citewire.dialects.gemini.reading import NAME, UNIT, UnreadGrounding, is_text, notices_of, parts_of, scores_of
 from citewire.model import Answer, Chunk, Citation, Native, Pages, Source, SourceRef, Span, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 __all__ = ["ROOM", "write"]
@@ -35,11 +35,11 @@ ROOM = frozenset(
 )
 
 
-def write(answer: Answer, options: Options) -> Written:
+def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_claims(answer, NAME)
     if len(fitting.answer.parts) > 1:
         fitting.join_parts()
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     unit: Unit = options.unit or (native.was if native else UNIT)
     same = {0} if native and native.was == unit and _old_text(native) == fitting.answer.text else set[int]()
     for source in fitting.cited_sources():
@@ -64,11 +64,11 @@ def _old_text(native: Native) -> str:
     return "".join(part["text"] for part in parts_of(_candidate(native), "$") if is_text(part))
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """As one of the kinds of chunk, without what that has no place for."""
     is_nothing = source == Source(source.id, "unknown", native=source.native)
-    kind = source.kind if source.kind in SHAPES and (is_nothing or source.kind != "unknown") else "document"
-    shape = SHAPES[kind]
+    kind = source.kind if source.kind in CHUNK_SHAPES and (is_nothing or source.kind != "unknown") else "document"
+    shape = CHUNK_SHAPES[kind]
     changes: dict[str, Any] = {}
     room = {*shape.fields, *(("file_id",) if shape.has_rag else ())}
     for field in ("domain", "file_id", "record_id"):
@@ -80,19 +80,19 @@ def _fit_source(source: Source, fitting: Fitting) -> Source:
     if metadata != source.metadata:
         changes["metadata"] = metadata
     for field in changes:
-        fitting.lose(f"source.{field}", f"a {kind} chunk has no place for it", source=source.id)
+        fitting.record_loss(f"source.{field}", f"a {kind} chunk has no place for it", source=source.id)
     if kind != source.kind:
-        fitting.lose("source.kind", f"{source.kind} will read as {kind}", source=source.id)
+        fitting.record_loss("source.kind", f"{source.kind} will read as {kind}", source=source.id)
         changes["kind"] = kind
     return replace(source, **changes) if changes else source
 
 
-def _fit_refs(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
     """Quotes and locators are for documents; scores are for all chunks of a support or for none."""
     refs: list[SourceRef] = []
     scored = any(ref.score is not None for ref in citation.refs)
     for ref in citation.refs:
-        shape = SHAPES[fitting.sources[ref.source_id].kind]
+        shape = CHUNK_SHAPES[fitting.sources[ref.source_id].kind]
         changes: dict[str, Any] = {}
         if ref.quote is not None and not shape.has_text:
             changes["quote"] = None
@@ -102,7 +102,7 @@ def _fit_refs(citation: Citation, fitting: Fitting) -> Citation:
             changes["score"] = 0.0
         for field in changes:
             reason = "all have one or none: 0 stands in" if field == "score" else "the chunk cannot hold it"
-            fitting.lose(f"refs.{field}", reason, citation=citation.id)
+            fitting.record_loss(f"refs.{field}", reason, citation=citation.id)
         refs.append(replace(ref, **changes) if changes else ref)
     return replace(citation, refs=tuple(refs))
 
@@ -119,12 +119,12 @@ def _by_home(answer: Answer) -> list[list[Citation]]:
 
 def _home(citation: Citation, source: Source) -> str:
     """Where a citation came from, while it has nothing that needs a support."""
-    native, ref = kept_native(citation.native, NAME), citation.refs[0]
+    native, ref = native_for(citation.native, NAME), citation.refs[0]
     if native is None or len(citation.refs) > 1 or ref.score is not None:
         return "support"
     home: str = native.at[0]
     if home == "chunk":
-        return home if citation.claim is None and kept_native(ref.native, NAME) else "support"
+        return home if citation.claim is None and native_for(ref.native, NAME) else "support"
     is_plain = source.kind == "web" and source.domain is None
     return home if home == "notice" and citation.claim and is_plain else "support"
 
@@ -133,12 +133,12 @@ class _Writer:
     def __init__(self, answer: Answer, native: Native | None, unit: Unit, same: set[int]) -> None:
         self.answer = answer
         self.candidate: Json = _candidate(native) if native else {}
-        self.kept: Kept = native.kept if native else Kept(set(), [], [])
+        self.kept: UnreadGrounding = native.kept if native else UnreadGrounding(set(), [], [])
         self.grounding: Json = self.candidate.get("groundingMetadata") or {}
         self.same = same
         self.unit: Unit = unit
         self.offsets = Offsets(answer.text)
-        self.words = Words(answer)
+        self.words = ClaimTextBudget(answer)
         self.sources = {source.id: source for source in answer.sources}
         # By what they are known: the place they had, or what they say.
         self.chunks: dict[Any, Any] = {}
@@ -154,14 +154,14 @@ class _Writer:
         chunks = self._ordered_chunks()
         written = [self._support(*pair) for pair in zip(supports, named, strict=True)]
         kept = [(at, self._kept_support(support)) for at, support in self.kept.supports]
-        grounding = {"groundingChunks": chunks, "groundingSupports": weave(kept, written)}
+        grounding = {"groundingChunks": chunks, "groundingSupports": interleave(kept, written)}
         fields = {
             "content": self._content(),
             "groundingMetadata": _with_lists(self.candidate.get("groundingMetadata"), grounding),
         }
         key, _ = notices_of(self.candidate, "$")
         found = {
-            key: weave(self.kept.notices, [self._notice(one, one.native) for one in notices if one.native])
+            key: interleave(self.kept.notices, [self._notice(one, one.native) for one in notices if one.native])
         }
         fields["citationMetadata"] = _with_lists(self.candidate.get("citationMetadata"), found)
         candidate = overlay(
@@ -174,7 +174,7 @@ class _Writer:
 
     def _chunk(self, ref: SourceRef, owner: str | None = None) -> Any:
         """What the chunk for a ref is known by; refs that say the same of the same source share one."""
-        native = kept_native(ref.native, NAME)
+        native = native_for(ref.native, NAME)
         identity = (ref.source_id, ref.locator, ref.quote, native and native.at[0], owner)
         if identity not in self.known:
             place = native.at[0] if native else None
@@ -189,7 +189,7 @@ class _Writer:
         pinned = [(at, at) for at in self.kept.chunks if 0 <= at < len(old) and at not in self.chunks]
         had = sorted(key for key in self.chunks if isinstance(key, int))
         new = [key for key in self.chunks if not isinstance(key, int)]
-        keys = weave(pinned, [*((key, key) for key in had), *((None, key) for key in new)])
+        keys = interleave(pinned, [*((key, key) for key in had), *((None, key) for key in new)])
         self.places = {key: place for place, key in enumerate(keys)}
         self.grown = max(0, len(keys) - len(old))
         return [self.chunks[key] if key in self.chunks else old[key] for key in keys]
@@ -206,7 +206,7 @@ class _Writer:
         return {**support, "groundingChunkIndices": [self._renumbered(index) for index in indices]}
 
     def _support(self, citation: Citation, chunks: list[Any]) -> tuple[int | None, Json]:
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         if native is not None and native.at[0] != "support":
             native = None
         raw: Json = native.raw if native else {}
@@ -214,12 +214,12 @@ class _Writer:
         scores = [ref.score for ref in citation.refs]
         if scores[0] is not None or scores_of(raw):
             fields["confidenceScores"] = None if scores[0] is None else scores
-        if as_read(citation, NAME, self.same) is None or native is None:
+        if find_unchanged_native(citation, NAME, self.same) is None or native is None:
             fields["segment"] = citation.claim and self._segment(raw.get("segment"), citation.claim)
         return (native.at[1] if native else None), overlay(raw, fields)
 
     def _segment(self, raw: Json | None, claim: Span) -> Json:
-        return overlay(raw, {"partIndex": None, **self._span(raw, claim), "text": self.words.of(claim)})
+        return overlay(raw, {"partIndex": None, **self._span(raw, claim), "text": self.words.text_of(claim)})
 
     def _span(self, raw: Json | None, claim: Span) -> Json:
         """The offsets of a claim; a start of zero is left out unless it was there."""
@@ -231,7 +231,7 @@ class _Writer:
     def _notice(self, citation: Citation, native: Native) -> tuple[int, Json]:
         source = self.sources[citation.refs[0].source_id]
         fields: Json = {"uri": source.url, "title": source.title}
-        if citation.claim and as_read(citation, NAME, self.same) is None:
+        if citation.claim and find_unchanged_native(citation, NAME, self.same) is None:
             fields |= self._span(native.raw, citation.claim)
         return native.at[1], overlay(native.raw, fields)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Options
+from citewire.dialects.base import DialectOptions
 from citewire.dialects.llamaindex import chat, response
 from citewire.dialects.llamaindex.response import NAME
 from citewire.model import Answer, Written
@@ -22,9 +22,9 @@ def detect(payload: Any) -> bool:
     return response.detect(payload) or chat.detect(payload)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     return (chat.read(payload) if chat.detect(payload) else response.read(payload),)
 
 
-def write(answer: Answer, options: Options) -> Written:
-    return chat.write(answer) if chat.is_kept(answer) else response.write(answer)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    return chat.write(answer) if chat.is_from_chat(answer) else response.write(answer)

@@ -12,19 +12,19 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Problems,
-    Sources,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
 )
-from citewire.dialects.by_order import Item, by_place, fit_points, offset_of, write_items
+from citewire.dialects.by_order import InlineItem, group_by_point, fit_points, offset_of, write_items
 from citewire.dialects.llamaindex.response import NAME
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
@@ -41,7 +41,7 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 ROOM = frozenset(
     {
@@ -79,25 +79,25 @@ def _blocks_at(payload: Any) -> tuple[str, ...] | None:
     return None
 
 
-def is_kept(answer: Answer) -> bool:
+def is_from_chat(answer: Answer) -> bool:
     """Whether an answer was read from a message."""
-    return kept_native(answer.native, _KEPT) is not None
+    return native_for(answer.native, _KEPT) is not None
 
 
 def read(payload: Any) -> Answer:
     """The answer in a message."""
     path = _blocks_at(payload) or ()
-    sources, problems = Sources(), Problems()
+    sources, problems = SourceRegistry(), ProblemList()
     citations: list[Citation] = []
-    items: list[Item] = []
+    items: list[InlineItem] = []
     length = 0
     for at, block in enumerate(get_at(payload, path)):
-        item = Item(block, _text_of(block))
+        item = InlineItem(block, _text_of(block))
         if block.get(_KIND) == "citation":
             try:
                 name = f"c{len(citations) + 1}"
                 citations.append(_read_block(block, name, Point(0, length), at, sources))
-                item = Item(block, None, is_cited=True)
+                item = InlineItem(block, None, is_cited=True)
             except InputError as exc:
                 problems.add(f"{path_text(path)}[{at}]", exc)
         items.append(item)
@@ -117,7 +117,7 @@ def _text_of(block: Json) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _read_block(block: Json, name: str, point: Point, at: int, sources: Sources) -> Citation:
+def _read_block(block: Json, name: str, point: Point, at: int, sources: SourceRegistry) -> Citation:
     named, title = require(block, "source", str), optional(block, "title", str) or None
     info = optional(block, "additional_location_info", dict) or {}
     locator = _locator(info)
@@ -152,10 +152,10 @@ def _locator(info: Json) -> Locator | None:
 
 def write(answer: Answer) -> Written:
     """An answer that was read from a message as one again."""
-    fitting = Fitting(answer, NAME)
-    fitting.need_text()
+    fitting = Adaptation(answer, NAME)
+    fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
@@ -165,23 +165,23 @@ def write(answer: Answer) -> Written:
         ROOM,
         kind=lambda source: _kind_of(source.url, source.filename),
         origin=lambda citation: "exact",
-        group=by_place,
+        group=group_by_point,
         why="citations follow the text",
     )
     sources = {source.id: source for source in fit.sources}
-    part = kept_native(fit.parts[0].native, _KEPT)
+    part = native_for(fit.parts[0].native, _KEPT)
     blocks = write_items(
         fit.text,
         part.raw if part else [],
         [_block(citation, sources[citation.refs[0].source_id]) for citation in fit.citations],
         _text_block,
     )
-    native = kept_native(answer.native, _KEPT)
+    native = native_for(answer.native, _KEPT)
     payload = put_at(native.raw, native.at, blocks) if native else {"role": "assistant", "blocks": blocks}
     return Written(payload, tuple(fitting.losses))
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """One name, an address or that of a file, and a title that is not empty."""
     changes: Json = {}
     if source.url is not None and "://" not in source.url:
@@ -193,20 +193,20 @@ def _fit_source(source: Source, fitting: Fitting) -> Source:
     if source.title == "":
         changes["title"] = None
     for field in changes:
-        fitting.lose(f"source.{field}", "a citation block has no place for it", source=source.id)
+        fitting.record_loss(f"source.{field}", "a citation block has no place for it", source=source.id)
     return replace(source, **changes) if changes else source
 
 
-def _fit_quote(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_quote(citation: Citation, fitting: Adaptation) -> Citation:
     ref = citation.refs[0]
     if ref.quote != "":
         return citation
-    fitting.lose("refs.quote", "an empty quote reads as none", citation=citation.id)
+    fitting.record_loss("refs.quote", "an empty quote reads as none", citation=citation.id)
     return replace(citation, refs=(replace(ref, quote=None),))
 
 
 def _block(citation: Citation, source: Source) -> tuple[int, int | None, Json]:
-    ref, native = citation.refs[0], kept_native(citation.native, _KEPT)
+    ref, native = citation.refs[0], native_for(citation.native, _KEPT)
     raw: Json = native.raw if native else {_KIND: "citation"}
     fields: Json = {"source": source.url or source.filename or ""}
     if native is None or (raw.get("title") or None) != source.title:

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Problems,
-    Sources,
+    ProblemList,
+    SourceRegistry,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_list import Listed, cite_list, fit_to_list, origin_of, reading
+from citewire.dialects.by_list import ListedReference, cite_list, fit_to_list, origin_of, snapshot_list
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -40,7 +40,7 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 
 NAME = "llamaindex"
 ROOM = frozenset(
@@ -77,8 +77,8 @@ def read(payload: Any) -> Answer:
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     text = optional(payload, "response", str, "$")
-    sources, problems = Sources(), Problems()
-    listed: list[Listed] = []
+    sources, problems = SourceRegistry(), ProblemList()
+    listed: list[ListedReference] = []
     kept: list[tuple[int, Any]] = []
     for at, entry in enumerate(require(payload, "source_nodes", list, "$")):
         try:
@@ -92,11 +92,11 @@ def read(payload: Any) -> Answer:
         citations=citations,
         sources=cited,
         problems=tuple(problems),
-        native=Native(NAME, payload, kept=tuple(kept), was=reading(text or "", citations)),
+        native=Native(NAME, payload, kept=tuple(kept), was=snapshot_list(text or "", citations)),
     )
 
 
-def _read_node(entry: Any, at: int, sources: Sources) -> Listed:
+def _read_node(entry: Any, at: int, sources: SourceRegistry) -> ListedReference:
     if not is_object(entry):
         raise ShapeError("a source node is not an object", "")
     node = require(entry, "node", dict)
@@ -106,7 +106,7 @@ def _read_node(entry: Any, at: int, sources: Sources) -> Listed:
     locator, score, quote = _locator(node, metadata), _score(entry), _quote(node)
     source_id = sources.add(_kind_of(url, filename), url, title, filename=filename, metadata=rest)
     was = (url, title, filename, rest, locator, quote, score)
-    return Listed(at, SourceRef(source_id, locator, quote, score=score), Native(NAME, entry, at, was=was))
+    return ListedReference(at, SourceRef(source_id, locator, quote, score=score), Native(NAME, entry, at, was=was))
 
 
 def _free(metadata: Json) -> Json:
@@ -171,12 +171,12 @@ def _bare_quote(text: str) -> str:
 
 def write(answer: Answer) -> Written:
     """An answer as a response."""
-    fitting = Fitting(answer, NAME)
-    native = kept_native(answer.native, NAME)
+    fitting = Adaptation(answer, NAME)
+    native = native_for(answer.native, NAME)
     if native is None or answer.citations:
-        fitting.need_text()
+        fitting.require_text()
     fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fitting.split_refs()
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
@@ -186,7 +186,7 @@ def write(answer: Answer) -> Written:
     fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url, source.filename), origin=origin_of)
     sources = {source.id: source for source in fit.sources}
     nodes = [(at, _entry(fit.citations[number], sources)) for at, number in entries]
-    fields: Json = {"response": fit.text if fit.parts else None, "source_nodes": weave(kept, nodes)}
+    fields: Json = {"response": fit.text if fit.parts else None, "source_nodes": interleave(kept, nodes)}
     return Written(overlay(native.raw if native else None, fields), tuple(fitting.losses))
 
 
@@ -196,30 +196,30 @@ def _content(citation: Citation) -> Any:
     return ref.source_id, ref.locator, ref.quote, ref.score
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     free = _free(source.metadata)
     if free == source.metadata:
         return source
-    fitting.lose("source.metadata", "names what a source has fields for", source=source.id)
+    fitting.record_loss("source.metadata", "names what a source has fields for", source=source.id)
     return replace(source, metadata=free)
 
 
-def _fit_ref(citation: Citation, fitting: Fitting) -> Citation:
+def _fit_ref(citation: Citation, fitting: Adaptation) -> Citation:
     """A node has a text that is not empty, one page at most, and no line breaks around its words."""
     ref = citation.refs[0]
     quote = _bare_quote(ref.quote or "") or None
     if quote != ref.quote:
-        fitting.lose("refs.quote", "cannot be the text of a node as it is", citation=citation.id)
+        fitting.record_loss("refs.quote", "cannot be the text of a node as it is", citation=citation.id)
         ref = replace(ref, quote=quote)
     pages = ref.locator
     if isinstance(pages, Pages) and (pages.first != pages.last or _page(str(pages.first)) is None):
-        fitting.lose("refs.locator", "a node is of one page", citation=citation.id)
+        fitting.record_loss("refs.locator", "a node is of one page", citation=citation.id)
         ref = replace(ref, locator=None)
     return citation if ref is citation.refs[0] else replace(citation, refs=(ref,))
 
 
 def _entry(citation: Citation, sources: dict[str, Source]) -> Json:
-    ref, native = citation.refs[0], kept_native(citation.native, NAME)
+    ref, native = citation.refs[0], native_for(citation.native, NAME)
     source = sources[ref.source_id]
     said = (source.url, source.title, source.filename, source.metadata, ref.locator, ref.quote, ref.score)
     if native is not None and native.was == said:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Options, is_object
-from citewire.dialects.by_completion import family
+from citewire.dialects.base import DialectOptions, is_object
+from citewire.dialects.by_completion import find_completion_dialect
 from citewire.dialects.by_message import MessageReader, read_messages, write_message
 from citewire.dialects.openai_chat import chatgpt
 from citewire.model import Answer, Written
@@ -20,10 +20,10 @@ ROOM = frozenset({"answer.id", "marker", "source.title", "source.url"})
 
 
 def detect(payload: Any) -> bool:
-    return is_object(payload) and (family(payload) == NAME or chatgpt.detect(payload))
+    return is_object(payload) and (find_completion_dialect(payload) == NAME or chatgpt.detect(payload))
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if chatgpt.detect(payload):
         return chatgpt.read_all(payload, options)
     return read_messages(payload, options, _Reader)
@@ -33,7 +33,7 @@ class _Reader(MessageReader):
     dialect = NAME
 
 
-def write(answer: Answer, options: Options) -> Written:
-    if (native := chatgpt.kept(answer)) is not None:
+def write(answer: Answer, options: DialectOptions) -> Written:
+    if (native := chatgpt.find_native(answer)) is not None:
         return chatgpt.write(answer, native, options)
     return write_message(answer, options, NAME, ROOM, {})

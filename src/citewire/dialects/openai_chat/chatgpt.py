@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.by_annotation import fit_links, is_marker, origin_of, unit_of, without_claim_and_point
+from citewire.dialects.by_annotation import fit_links, is_marker, origin_of, unit_of, drop_claim_and_point
 from citewire.dialects.by_claim import read_claim
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, SourceRef, Written
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 ROOM = frozenset(
@@ -73,12 +73,12 @@ def _has_parts(content: Any) -> bool:
     return is_object(content) and "content_type" in content and is_list(content.get("parts"))
 
 
-def kept(answer: Answer) -> Native | None:
+def find_native(answer: Answer) -> Native | None:
     """What was kept of the message that an answer was read from."""
-    return kept_native(answer.native, _KEPT)
+    return native_for(answer.native, _KEPT)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     """The answer in a message, if it is one."""
     path = _message_at(payload) or ()
     message: Json = get_at(payload, path)
@@ -92,7 +92,7 @@ def _read(payload: Any, path: tuple[str, ...], message: Json, unit: Unit) -> Ans
     texts = [Offsets(text) for _, text in found]
     metadata = optional(message, "metadata", dict, where) or {}
     entries = optional(metadata, _LIST[1], list, f"{where}.metadata") or []
-    sources, problems = Sources(), Problems()
+    sources, problems = SourceRegistry(), ProblemList()
     if metadata.get("citations"):
         problems.add(where, ShapeError("the citations of older messages are not read", ".metadata.citations"))
     citations: list[Citation] = []
@@ -103,7 +103,7 @@ def _read(payload: Any, path: tuple[str, ...], message: Json, unit: Unit) -> Ans
         try:
             citation = _read_entry(entry, at, name, texts, unit, sources)
         except InputError as exc:
-            sources.forget(size)
+            sources.truncate(size)
             problems.add(f"{path_text((*path, *_LIST))}[{at}]", exc)
             citation = None
         if citation is not None:
@@ -121,7 +121,7 @@ def _read(payload: Any, path: tuple[str, ...], message: Json, unit: Unit) -> Ans
 
 
 def _read_entry(
-    entry: Any, at: int, name: str, texts: list[Offsets], unit: Unit, sources: Sources
+    entry: Any, at: int, name: str, texts: list[Offsets], unit: Unit, sources: SourceRegistry
 ) -> Citation | None:
     """The citation of a reference, None for one that cites nothing."""
     if not is_object(entry):
@@ -153,7 +153,7 @@ def _cited(entry: Json) -> list[Json]:
     return found
 
 
-def _add(raw: Json, sources: Sources) -> str:
+def _add(raw: Json, sources: SourceRegistry) -> str:
     kind, *fields = _described(raw)
     url, title, filename, file_id, snippet = fields
     return sources.add(kind, url, title, filename=filename, file_id=file_id, snippet=snippet)
@@ -188,13 +188,13 @@ def _place(entry: Json, texts: list[Offsets], unit: Unit) -> Any:
     return min(found, key=lambda place: place[1] != "exact")
 
 
-def write(answer: Answer, native: Native, options: Options) -> Written:
+def write(answer: Answer, native: Native, options: DialectOptions) -> Written:
     """An answer as the message that it was read from, of which `native` was kept."""
-    fitting = Fitting(answer, _KEPT)
+    fitting = Adaptation(answer, _KEPT)
     if answer.citations:
-        fitting.need_text()
-    fitting.need_refs()
-    fitting.refuse_sources(_why_not)
+        fitting.require_text()
+    fitting.require_refs()
+    fitting.drop_sources(_why_not)
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
     numbers = {citation.id: number for number, citation in enumerate(fitting.answer.citations, 1)}
@@ -202,7 +202,7 @@ def write(answer: Answer, native: Native, options: Options) -> Written:
         fitting,
         lambda citation, text: text != "" and (_is_read(citation) or is_marker(text)),
         lambda citation: f"\ue200cite\ue202citewire{numbers[citation.id]}\ue201",
-        lambda citation: without_claim_and_point(citation, fitting),
+        lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(ROOM, kind=_kind, origin=origin_of(fitting.answer, _KEPT))
     unit = unit_of(fit, _KEPT, options.unit, UNIT)
@@ -211,7 +211,7 @@ def write(answer: Answer, native: Native, options: Options) -> Written:
     written = [_entry(citation, sources, texts, unit) for citation in fit.citations]
     message: Json = get_at(native.raw, native.at)
     message = overlay(message, {"id": fit.id, "content": _content(message["content"], fit.parts)})
-    references = weave(native.kept, written)
+    references = interleave(native.kept, written)
     metadata: Json = message.get("metadata") or {}
     if references or metadata.get(_LIST[1]):
         message["metadata"] = {**metadata, _LIST[1]: references}
@@ -223,12 +223,12 @@ class _Text(Offsets):
 
     def __init__(self, part: Part) -> None:
         super().__init__(part.text)
-        native = kept_native(part.native, _KEPT)
+        native = native_for(part.native, _KEPT)
         self.is_same = native is not None and native.was == part.text
 
 
 def _is_read(citation: Citation) -> bool:
-    return kept_native(citation.native, _KEPT) is not None
+    return native_for(citation.native, _KEPT) is not None
 
 
 def _why_not(citation: Citation, source: Source) -> str | None:
@@ -241,13 +241,13 @@ def _kind(source: Source) -> SourceKind:
     return "web" if source.url is not None else "file"
 
 
-def _fit_source(source: Source, fitting: Fitting) -> Source:
+def _fit_source(source: Source, fitting: Adaptation) -> Source:
     """A page has no file, a file no title, and neither has anything that is empty."""
     others = ("filename", "file_id") if source.url else ("url", "title")
     changes: Json = {field: None for field in others if getattr(source, field) is not None}
     changes |= {field: None for field in ("title", "filename", "snippet") if getattr(source, field) == ""}
     for field in changes:
-        fitting.lose(f"source.{field}", "a reference has no place for it", source=source.id)
+        fitting.record_loss(f"source.{field}", "a reference has no place for it", source=source.id)
     return replace(source, **changes) if changes else source
 
 
@@ -255,7 +255,7 @@ def _entry(
     citation: Citation, sources: dict[str, Source], texts: list[_Text], unit: Unit
 ) -> tuple[int | None, Json]:
     """The reference, as it came where it cites the same, and the place it had."""
-    native = kept_native(citation.native, _KEPT)
+    native = native_for(citation.native, _KEPT)
     cited = [(ref, sources[ref.source_id]) for ref in citation.refs]
     same = native is not None and [_fields(source) for _, source in cited] == [
         _described(raw) for raw in _cited(native.raw)
@@ -270,7 +270,7 @@ def _fields(source: Source) -> tuple[Any, ...]:
 
 def _item(ref: SourceRef, source: Source) -> Json:
     """A source of a group. Those that support it are sources of their own by now."""
-    native = kept_native(ref.native, _KEPT)
+    native = native_for(ref.native, _KEPT)
     raw: Json = native.raw if native and "matched_text" not in native.raw else {}
     fields: Json = {"supporting_websites": None, "snippet": source.snippet}
     if source.url is not None:
@@ -298,6 +298,6 @@ def _had_marker(native: Native | None) -> bool:
 def _content(content: Json, parts: tuple[Part, ...]) -> Json:
     old: list[Any] = content["parts"]
     others = [(at, part) for at, part in enumerate(old) if not isinstance(part, str)]
-    natives = [kept_native(part.native, _KEPT) for part in parts]
+    natives = [native_for(part.native, _KEPT) for part in parts]
     texts = [(native and native.at, part.text) for native, part in zip(natives, parts, strict=True)]
-    return {**content, "parts": weave(others, texts)}
+    return {**content, "parts": interleave(others, texts)}

@@ -6,11 +6,11 @@ from typing import Any
 
 from citewire.codec import decode
 from citewire.dialects.anthropic import NAME, read_message, read_ref
-from citewire.dialects.base import Json, Options, Problems, Sources, is_list, is_object, optional, require
+from citewire.dialects.base import Json, DialectOptions, ProblemList, SourceRegistry, is_list, is_object, optional, require
 from citewire.errors import DecodeError, ShapeError
 from citewire.model import Answer, Citation, SourceRef, Span, SpanOrigin
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "AnthropicStream", "detect"]
 
 _ENVELOPE = frozenset({"message_start", "content_block_start", "content_block_delta", "message_stop"})
 
@@ -66,16 +66,16 @@ def _decoded(partial_json: str) -> Any:
         return partial_json  # cut off in the middle: kept as it came
 
 
-class Stream:
+class AnthropicStream:
     """Reads Messages stream events. A citation is given when it arrives, and again, under the same id,
     when the block it supports is complete."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         del options  # nothing in this dialect is counted
         self._message: Json = {"type": "message", "role": "assistant"}
         self._blocks: dict[int, _OpenBlock] = {}
         self._names: dict[int, str] = {}
-        self._sources = Sources()
+        self._sources = SourceRegistry()
         self._part = 0
         self._length = 0
         self._in_part = False
@@ -139,9 +139,9 @@ class Stream:
 
     def _read_refs(self, block: _OpenBlock, first: int) -> None:
         """What cannot be read is left for the problems of the whole answer."""
-        unread = Problems()
+        unread = ProblemList()
         for at in range(first, len(block.entries)):
-            ref = unread.guard(str, read_ref, block.entries[at], at, self._sources)
+            ref = unread.try_read(str, read_ref, block.entries[at], at, self._sources)
             if ref is not None:
                 block.refs.append(ref)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.codec import decode
-from citewire.dialects.base import Json, Options, Problems, Sources, is_list, is_object, optional, require
-from citewire.dialects.bedrock_converse import NAME, cite, read_ref, read_response
+from citewire.dialects.base import Json, DialectOptions, ProblemList, SourceRegistry, is_list, is_object, optional, require
+from citewire.dialects.bedrock_converse import NAME, make_block_citation, read_ref, read_response
 from citewire.errors import DecodeError, ShapeError
 from citewire.model import Answer, Citation, SourceRef, Span
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "ConverseStream", "detect"]
 
 _EVENTS = frozenset(
     {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
@@ -74,17 +74,17 @@ def _decoded(partial_json: str) -> Any:
         return partial_json  # cut off in the middle: kept as it came
 
 
-class Stream:
+class ConverseStream:
     """Reads ConverseStream events. A citation is given when it arrives, without a place, and again, under
     the same id, when the block it belongs to is complete."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         del options  # nothing in this dialect is counted
         self._response: Json = {}
         self._message: Json = {"role": "assistant"}
         self._blocks: dict[int, _OpenBlock] = {}
         self._names: dict[int, str] = {}
-        self._sources = Sources()
+        self._sources = SourceRegistry()
         self._part = 0
         self._length = 0
         self._in_part = False
@@ -124,7 +124,7 @@ class Stream:
         block.entries.append(delta["citation"])
         # What cannot be read is left for the problems of the whole answer.
         at = len(block.entries) - 1
-        ref = Problems().guard(str, read_ref, delta["citation"], at, self._sources)
+        ref = ProblemList().try_read(str, read_ref, delta["citation"], at, self._sources)
         if ref is None:
             return ()
         block.refs.append(ref)
@@ -148,7 +148,7 @@ class Stream:
         self._length += sum(map(len, block.texts))
         self._in_part = True
         span = Span(self._part, start, self._length)
-        return (cite(self._name(index), tuple(block.refs), span),) if block.refs else ()
+        return (make_block_citation(self._name(index), tuple(block.refs), span),) if block.refs else ()
 
     def answer(self) -> Answer:
         content = [self._blocks[index].content() for index in sorted(self._blocks)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional, require
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional, require
 from citewire.dialects.bedrock_rag import NAME, UNIT, is_citation, read_response
-from citewire.dialects.streams.looks import Looks
+from citewire.dialects.streams.looks import IncrementalReader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "RetrieveAndGenerateStream", "detect"]
 
 _EVENTS = frozenset({"citation", "guardrail", "output", "sessionId"})
 
@@ -31,15 +31,15 @@ def _citation_of(event: Json) -> Any:
     return citation
 
 
-class Stream:
+class RetrieveAndGenerateStream:
     """Reads the events. A citation is given when it comes and its text is there, else when it is."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
         self._response: Json = {}
         self._pieces: list[str] = []
         self._citations: list[Any] = []
-        self._looks = Looks(self.answer)
+        self._looks = IncrementalReader(self.answer)
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -50,7 +50,7 @@ class Stream:
             self._pieces.append(require(output, "text", str, "$.output"))
         if "citation" in event:
             self._citations.append(_citation_of(event))
-        return self._looks.look(news=bool(self._citations))
+        return self._looks.read_new(news=bool(self._citations))
 
     def answer(self) -> Answer:
         output = {"text": "".join(self._pieces)}

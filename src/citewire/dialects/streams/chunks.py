@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional
-from citewire.dialects.streams.looks import Looks, readable_annotations
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional
+from citewire.dialects.streams.looks import IncrementalReader, readable_annotations
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
-__all__ = ["ChunkStream", "MarkerStream", "joined"]
+__all__ = ["ChunkStream", "MarkerStream", "join_text_chunks"]
 
 # Pieces of text; all else in a delta is a list that grows, or a value that the last one to say it decides.
 _PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
@@ -19,9 +19,9 @@ _PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
 class ChunkStream:
     """Reads chunks. A citation is given when its place in the text is certain, the others at the end."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._options = options
-        self._looks = Looks(self.answer, self._certain)
+        self._looks = IncrementalReader(self.answer, self._certain)
         self._whole: Json = {}
         self._choices: dict[int, _Choice] = {}
 
@@ -36,7 +36,7 @@ class ChunkStream:
                 size += self._choices.setdefault(number, _Choice()).add(choice, delta)
                 is_end = is_end or isinstance(choice.get("finish_reason"), str)
         self._whole |= {key: value for key, value in event.items() if key != "choices" and value is not None}
-        return self._looks.look(size, news=size > 0, done=is_end)
+        return self._looks.read_new(size, news=size > 0, done=is_end)
 
     def answer(self) -> Answer:
         choices = [self._choices[number].whole(number) for number in sorted(self._choices)]
@@ -100,7 +100,7 @@ class _Choice:
         pieces = {key: "".join(pieces) for key, pieces in self._pieces.items()}
         lists = {key: list(values) for key, values in self._lists.items()}
         if "content" in lists:
-            lists["content"] = joined(lists["content"])
+            lists["content"] = join_text_chunks(lists["content"])
         message = {"role": "assistant", "content": None, **self._message, **pieces, **lists}
         return {"index": number, **self._choice, "message": message}
 
@@ -109,7 +109,7 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def joined(chunks: list[Any]) -> list[Any]:
+def join_text_chunks(chunks: list[Any]) -> list[Any]:
     """Chunks with those that are pieces of one text made one."""
     out: list[Any] = []
     for is_text, run in groupby(chunks, _is_text):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional, require
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional, require
 from citewire.dialects.cohere import NAME, UNIT, read_response
-from citewire.dialects.streams.looks import Looks
+from citewire.dialects.streams.looks import IncrementalReader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "CohereStream", "detect"]
 
 _ENVELOPE = frozenset({"message-start", "content-delta", "citation-start", "message-end"})
 _NEWS = frozenset({"citation-start", "content-end"})
@@ -31,11 +31,11 @@ def _is_one_of(names: frozenset[str], kind: Any) -> bool:
     return isinstance(kind, str) and kind in names
 
 
-class Stream:
+class CohereStream:
     """Reads chat stream events. A citation is given when it comes, or when the content ends that has its
     text."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
         self._response: Json = {}
         self._message: Json = {"role": "assistant"}
@@ -43,7 +43,7 @@ class Stream:
         self._contents: dict[int, Json] = {}
         self._pieces: dict[int, dict[str, list[str]]] = {}
         self._citations: dict[int, Any] = {}
-        self._looks = Looks(self.answer)
+        self._looks = IncrementalReader(self.answer)
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -63,7 +63,7 @@ class Stream:
                 self._response |= optional(event, "delta", dict, "$") or {}
             case _:
                 pass
-        return self._looks.look(news=_is_one_of(_NEWS, kind), done=kind == "message-end")
+        return self._looks.read_new(news=_is_one_of(_NEWS, kind), done=kind == "message-end")
 
     def _said(self, event: Json) -> Json:
         return require(require(event, "delta", dict, "$"), "message", dict, "$.delta")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional
 from citewire.dialects.gemini import NAME, UNIT, read_candidate
 from citewire.dialects.gemini import detect as is_response
-from citewire.dialects.streams.looks import Looks
+from citewire.dialects.streams.looks import IncrementalReader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect", "ends", "speaks"]
+__all__ = ["NAME", "GeminiStream", "detect", "is_last_response", "has_answer_text"]
 
 _METADATA = ("groundingMetadata", "citationMetadata")
 
@@ -22,13 +22,13 @@ def detect(payload: Any) -> bool:
     return is_list(payload) and all(map(is_object, payload)) and any(map(is_response, payload))
 
 
-def ends(event: Json) -> bool:
+def is_last_response(event: Json) -> bool:
     """Whether a response is the last of its stream. To say why it finished is not enough: there are models
     that do so in every one."""
     return any("finishReason" in one and is_object(one.get(_METADATA[0])) for one in _candidates(event))
 
 
-def speaks(event: Json) -> bool:
+def has_answer_text(event: Json) -> bool:
     """Whether a response has some of the text of an answer."""
     contents = [content for one in _candidates(event) if is_object(content := one.get("content"))]
     parts = [part for content in contents if is_list(found := content.get("parts")) for part in found]
@@ -40,11 +40,11 @@ def _candidates(event: Json) -> list[Json]:
     return [one for one in candidates if is_object(one)] if is_list(candidates) else []
 
 
-class Stream:
+class GeminiStream:
     """Reads the pieces of the first candidate. Citations are given when the stream says what grounds them,
     and again when it says so anew."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
         self._response: Json = {}
         self._candidate: Json = {}
@@ -52,7 +52,7 @@ class Stream:
         self._said: dict[str, Json] = {}
         self._parts: list[Any] = []
         self._texts: list[list[str]] = []
-        self._looks = Looks(self.answer)
+        self._looks = IncrementalReader(self.answer)
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -66,7 +66,7 @@ class Stream:
                 self._add(candidate, f"$.candidates[{number}]")
                 is_first = True
         is_news = is_first and bool(self._said)
-        return self._looks.look(news=is_news, done=is_news and "finishReason" in self._candidate)
+        return self._looks.read_new(news=is_news, done=is_news and "finishReason" in self._candidate)
 
     def _add(self, candidate: Json, where: str) -> None:
         """Take in a piece of the candidate."""

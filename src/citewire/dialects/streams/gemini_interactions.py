@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional, require
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional, require
 from citewire.dialects.gemini_interactions import NAME, UNIT, read_interaction
-from citewire.dialects.streams.looks import Looks
+from citewire.dialects.streams.looks import IncrementalReader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "InteractionsStream", "detect"]
 
 
 def detect(payload: Any) -> bool:
@@ -36,16 +36,16 @@ class _Text:
         return content | {"annotations": list(self.annotations)} if self.annotations else content
 
 
-class Stream:
+class InteractionsStream:
     """Reads the events. A citation is given when its annotation comes, or when the step stops that has its
     text."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
         self._interaction: Json = {"object": "interaction"}
         self._steps: dict[int, Json] = {}
         self._contents: dict[int, list[_Text | Json]] = {}
-        self._looks = Looks(self.answer)
+        self._looks = IncrementalReader(self.answer)
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -62,7 +62,7 @@ class Stream:
                 is_news = "annotations" in delta
             case _:
                 is_news = kind == "step.stop"
-        return self._looks.look(news=is_news, done=kind == "interaction.completed")
+        return self._looks.read_new(news=is_news, done=kind == "interaction.completed")
 
     def _start(self, index: int, step: Json) -> None:
         self._steps[index] = dict(step)

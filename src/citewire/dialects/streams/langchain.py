@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, is_list, is_object
-from citewire.dialects.langchain import NAME, Reader, read_message
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object
+from citewire.dialects.langchain import NAME, LangChainReader, read_message
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation
 from citewire.text import Unit
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "LangChainStream", "detect"]
 
 _CHUNK = "AIMessageChunk"
 
@@ -25,16 +25,16 @@ def _is_chunk(event: Any) -> bool:
     return is_object(event) and event.get("type") == _CHUNK and isinstance(event.get("content"), (str, list))
 
 
-class Stream:
+class LangChainStream:
     """Reads message chunks. A citation is given as it comes, without its place, and again with it when the
     last chunk has been read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or "codepoints"
         self._fields: Json = {}
-        self._blocks: list[_Open] = []
-        self._by_index: dict[Any, _Open] = {}
-        self._reader = Reader(self._unit, "$")
+        self._blocks: list[_OpenBlock] = []
+        self._by_index: dict[Any, _OpenBlock] = {}
+        self._reader = LangChainReader(self._unit, "$")
         self._names: dict[tuple[int, int], str] = {}
         self._is_done = False
 
@@ -62,7 +62,7 @@ class Stream:
             if (citation := self._early(entry, (opened.number, place))) is not None
         ]
 
-    def _opened(self, fields: Json, *, plain: bool) -> _Open:
+    def _opened(self, fields: Json, *, plain: bool) -> _OpenBlock:
         """The block that this is a piece of: of the same index, or the text before a text."""
         index = fields.get("index")
         key = repr(index) if index is not None else None
@@ -70,7 +70,7 @@ class Stream:
         if opened is None and plain and self._blocks and self._blocks[-1].is_plain:
             opened = self._blocks[-1]
         if opened is None:
-            opened = _Open(len(self._blocks), is_plain=plain)
+            opened = _OpenBlock(len(self._blocks), is_plain=plain)
             self._blocks.append(opened)
             if key:
                 self._by_index[key] = opened
@@ -103,7 +103,7 @@ class Stream:
 _SAID_AGAIN = frozenset({"type", "id"})
 
 
-class _Open:
+class _OpenBlock:
     """A block that has started; its strings come in pieces."""
 
     def __init__(self, number: int, *, is_plain: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from citewire.model import Answer, Citation, Source
 
-__all__ = ["Looks", "readable_annotations"]
+__all__ = ["IncrementalReader", "readable_annotations"]
 
 # Reading costs as much as the answer is long, and a stream must not cost more than its length. So many
 # characters (a citation counts as some, readable or not) may be read over again, more than any real answer
@@ -17,7 +17,7 @@ _PER_CITATION = 200
 _GROWTH = 1.25
 
 
-class Looks:
+class IncrementalReader:
     """Reads the answer so far, and tells which of its citations are new or have changed.
 
     Where any event may bring a citation, `certain` tells those that the rest of the stream will not change.
@@ -37,7 +37,7 @@ class Looks:
         self._next = 1.0
         self._is_done = False
 
-    def look(self, size: int = 1, *, news: bool, done: bool = False) -> tuple[Citation, ...]:
+    def read_new(self, size: int = 1, *, news: bool, done: bool = False) -> tuple[Citation, ...]:
         """The citations to give after an event that brought so much, if there is `news` in it or all is
         `done`; what is not given now is given later, or when all is done."""
         self._size += size

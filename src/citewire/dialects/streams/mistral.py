@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.dialects import mistral
-from citewire.dialects.base import Json, Options, is_list, is_object
-from citewire.dialects.by_completion import family
-from citewire.dialects.streams.chunks import ChunkStream, joined
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object
+from citewire.dialects.by_completion import find_completion_dialect
+from citewire.dialects.streams.chunks import ChunkStream, join_text_chunks
 from citewire.model import Answer, Citation
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "MistralStream", "detect"]
 
 NAME = mistral.NAME
 
@@ -24,13 +24,13 @@ def detect(payload: Any) -> bool:
     is_conversation = all(map(is_object, payload)) and any(
         event.get("type") in (_STARTED, _DELTA) for event in payload
     )
-    return is_conversation or family(payload) == NAME
+    return is_conversation or find_completion_dialect(payload) == NAME
 
 
-class Stream(ChunkStream):
+class MistralStream(ChunkStream):
     """Reads the chunks of chat or the events of a conversation, whichever come."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         super().__init__(options)
         self._conversation: Json = {}
         self._outputs: dict[int, list[Any]] = {}
@@ -40,10 +40,10 @@ class Stream(ChunkStream):
             case "conversation.response.started":
                 self._conversation |= {"conversation_id": event.get("conversation_id")}
             case "message.output.delta":
-                return self._looks.look(self._add(event), news=True)
+                return self._looks.read_new(self._add(event), news=True)
             case "conversation.response.done":
                 self._conversation |= {"usage": event.get("usage")}
-                return self._looks.look(0, news=False, done=True)
+                return self._looks.read_new(0, news=False, done=True)
             case _:
                 return super().feed(event)
         return ()
@@ -69,7 +69,7 @@ class Stream(ChunkStream):
         if not self._outputs:
             return super().answer()
         outputs = [
-            {"type": "message.output", "content": joined(self._outputs[at])} for at in sorted(self._outputs)
+            {"type": "message.output", "content": join_text_chunks(self._outputs[at])} for at in sorted(self._outputs)
         ]
         conversation = {"object": "conversation.response", **self._conversation, "outputs": outputs}
         return mistral.read_all(conversation, self._options)[0]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.dialects import openai_assistants
-from citewire.dialects.base import Json, Options, is_list, is_object, require
-from citewire.dialects.streams.looks import Looks, readable_annotations
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, require
+from citewire.dialects.streams.looks import IncrementalReader, readable_annotations
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "AssistantsStream", "detect"]
 
 NAME = openai_assistants.NAME
 
@@ -27,12 +27,12 @@ def _data(event: Json) -> Json:
     return data if isinstance(event.get("event"), str) and is_object(data) else event
 
 
-class Stream:
+class AssistantsStream:
     """Reads the events of a run. Its messages are one answer, the parts of each in order."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._options = options
-        self._looks = Looks(self.answer, readable_annotations)
+        self._looks = IncrementalReader(self.answer, readable_annotations)
         self._messages: dict[str, _Message] = {}
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
@@ -44,11 +44,11 @@ class Stream:
                 message = self._message(data)
                 size = message.replace(data)
                 is_done = isinstance(data.get("completed_at"), int | float)
-                return self._looks.look(size, news=size > 0, done=is_done)
+                return self._looks.read_new(size, news=size > 0, done=is_done)
             case "thread.message.delta":
                 delta = require(data, "delta", dict, "$")
                 size = self._message(data).add(delta)
-                return self._looks.look(size, news=size > 0)
+                return self._looks.read_new(size, news=size > 0)
             case _:
                 return ()
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from citewire.dialects import openai_chat
 from citewire.dialects.base import Json, is_list
-from citewire.dialects.by_completion import family
+from citewire.dialects.by_completion import find_completion_dialect
 from citewire.dialects.streams.chunks import ChunkStream
 from citewire.model import Answer
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "OpenAIChatStream", "detect"]
 
 NAME = openai_chat.NAME
 
 
 def detect(payload: Any) -> bool:
-    return is_list(payload) and family(payload) == NAME
+    return is_list(payload) and find_completion_dialect(payload) == NAME
 
 
-class Stream(ChunkStream):
+class OpenAIChatStream(ChunkStream):
     """Reads the chunks of openai.chat."""
 
     def _read(self, completion: Json) -> tuple[Answer, ...]:

@@ -8,15 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from citewire.dialects.base import Json, Options, is_list, is_object, require
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, require
 from citewire.dialects.by_annotation import AnnotationReader
-from citewire.dialects.by_response import family, read_response
-from citewire.dialects.openai_responses import NAME, UNIT, Reader
+from citewire.dialects.by_response import find_response_dialect, read_response
+from citewire.dialects.openai_responses import NAME, UNIT, ResponsesReader
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation, Point, Span
 from citewire.text import Offsets, Unit
 
-__all__ = ["NAME", "Stream", "detect", "is_stream_of"]
+__all__ = ["NAME", "ResponsesStream", "detect", "is_stream_of"]
 
 _TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -32,7 +32,7 @@ def is_stream_of(payload: Any, dialect: str) -> bool:
     """
     if not is_list(payload) or not all(map(is_object, payload)) or not any(map(_is_ours, payload)):
         return False
-    said = (family(event.get("response")) for event in payload)
+    said = (find_response_dialect(event.get("response")) for event in payload)
     return (next((name for name in said if name), NAME)) == dialect
 
 
@@ -40,13 +40,13 @@ def _is_ours(event: Any) -> bool:
     return isinstance(kind := event.get("type"), str) and kind.startswith("response.")
 
 
-class Stream:
+class ResponsesStream:
     """Reads Responses stream events. Annotations are interleaved with the text and index what has been
     sent, so each is given as it comes; one that runs ahead of its text waits for it."""
 
-    _reads: type[AnnotationReader] = Reader
+    _reads: type[AnnotationReader] = ResponsesReader
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
         self._response: Json = {"object": "response"}
         self._items: dict[int, Json] = {}
@@ -108,7 +108,7 @@ class Stream:
         given: list[Citation] = []
         while text.waiting and (done or text.shows(text.waiting[0][1])):
             place, entry = text.waiting.popleft()
-            citation = self._reader.problems.guard(str, self._read, text, entry, place, done)
+            citation = self._reader.problems.try_read(str, self._read, text, entry, place, done)
             if citation is not None:
                 self._names[*text.at, place] = citation.id
                 self._reader.citations.append(citation)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object
 from citewire.dialects.teams import NAME, read_activity
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "TeamsStream", "detect"]
 
 
 def detect(payload: Any) -> bool:
@@ -25,10 +25,10 @@ def _stream_type(activity: Any) -> Any:
     return next((place["streamType"] for place in places if is_object(place) and "streamType" in place), None)
 
 
-class Stream:
+class TeamsStream:
     """Reads the activities of one message; each replaces the one before it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         self._activity: Json | None = None
         self._known: dict[str, Citation] = {}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from citewire.dialects.base import Json, Options, is_list, is_object, optional, require
-from citewire.dialects.streams.looks import Looks
+from citewire.dialects.base import Json, DialectOptions, is_list, is_object, optional, require
+from citewire.dialects.streams.looks import IncrementalReader
 from citewire.dialects.vercel import NAME, read_message
 from citewire.errors import ShapeError
 from citewire.model import Answer, Citation
 
-__all__ = ["NAME", "Stream", "detect"]
+__all__ = ["NAME", "VercelStream", "detect"]
 
 _SOURCES = frozenset({"source", "source-document", "source-url"})
 # Chunks that are parts as they are.
@@ -30,18 +30,18 @@ def _is_ours(chunk: Json) -> bool:
     return isinstance(kind, str) and kind in _KEYS and isinstance(chunk.get(_KEYS[kind]), str)
 
 
-class Stream:
+class VercelStream:
     """Reads the chunks. A citation is given when its source comes, and at the end if it had to wait for the
     text of its claim."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DialectOptions) -> None:
         del options  # claims count code points
         self._message: Json = {"role": "assistant"}
         self._parts: list[Json] = []
         self._pieces: list[list[str]] = []
         self._open: dict[tuple[str, str], int] = {}
         self._key = "parts"
-        self._looks = Looks(self.answer)
+        self._looks = IncrementalReader(self.answer)
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
         if not is_object(event):
@@ -62,7 +62,7 @@ class Stream:
             case _:
                 pass
         is_source = isinstance(kind, str) and kind in _SOURCES
-        return self._looks.look(news=is_source, done=kind == "finish")
+        return self._looks.read_new(news=is_source, done=kind == "finish")
 
     def _append(self, part: Json) -> None:
         self._parts.append(part)

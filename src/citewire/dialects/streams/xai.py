@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.dialects.streams import openai_responses
-from citewire.dialects.xai import NAME, Reader
+from citewire.dialects.xai import NAME, XaiReader
 
-__all__ = ["NAME", "READS_TOO", "Stream", "detect"]
+__all__ = ["NAME", "READS_TOO", "XaiStream", "detect"]
 
 # Without its start, in which the model is named, a stream is like OpenAI's.
 READS_TOO = (openai_responses.NAME,)
@@ -17,7 +17,7 @@ def detect(payload: Any) -> bool:
     return openai_responses.is_stream_of(payload, NAME)
 
 
-class Stream(openai_responses.Stream):
+class XaiStream(openai_responses.ResponsesStream):
     """Reads Responses stream events of xAI."""
 
-    _reads = Reader
+    _reads = XaiReader

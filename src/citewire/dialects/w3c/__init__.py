@@ -17,33 +17,33 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
-from citewire.codec import prepare
+from citewire.codec import prepare_types
 from citewire.dialects.base import (
     Json,
-    Options,
-    Problems,
-    Sources,
+    DialectOptions,
+    ProblemList,
+    SourceRegistry,
     get_at,
     is_list,
     is_object,
-    kept_native,
+    native_for,
     optional,
     overlay,
     path_text,
     put_at,
     require,
-    weave,
+    interleave,
 )
-from citewire.dialects.beyond import KEY, ROOM_FOR_ANYTHING, Beyond, pack, unpack
-from citewire.dialects.by_claim import Words, read_claim
-from citewire.dialects.w3c.bodies import has_type, kind_of, over_body, resource_of, title_key
+from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, pack, unpack
+from citewire.dialects.by_claim import ClaimTextBudget, read_claim
+from citewire.dialects.w3c.bodies import has_type, kind_of, update_body, resource_of, title_key
 from citewire.dialects.w3c.selectors import (
     POSITION,
     QUOTE,
     as_list,
     is_one_page,
     locator_selectors,
-    over_selectors,
+    update_selectors,
     read_locator,
     selectors_of,
 )
@@ -61,12 +61,12 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Fitting
+from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "w3c"
 UPSTREAM = "Web Annotation Data Model, Recommendation of 2017-02-23"
-ROOM = ROOM_FOR_ANYTHING | {"insert_at", "marker", "ordinal"}
+ROOM = EXTENSIBLE_FIELDS | {"insert_at", "marker", "ordinal"}
 
 _UNIT: Unit = "codepoints"
 _CONTEXT = "http://www.w3.org/ns/anno.jsonld"
@@ -121,20 +121,20 @@ def _form(payload: Any) -> _Form:
     return _Form(payload, at, annotations)
 
 
-def read_all(payload: Any, options: Options) -> tuple[Answer, ...]:
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
     form = _form(payload)
     groups: dict[str | None, list[int]] = {}
     for number, annotation in enumerate(form.annotations):
         iri = _iri(annotation.get("target")) if is_object(annotation) else next(iter(groups), None)
         groups.setdefault(iri, []).append(number)
-    own = _own(form.page).get("text")
+    own = _extension_of(form.page).get("text")
     text = own if isinstance(own, str) and len(groups) < 2 else options.text
     unit: Unit = options.unit or _UNIT
     return tuple(_read(form, iri, places, text, unit) for iri, places in (groups or {None: []}).items())
 
 
-def _own(value: Json) -> Json:
-    own = value.get(KEY)
+def _extension_of(value: Json) -> Json:
+    own = value.get(EXTENSION_KEY)
     return own if is_object(own) else {}
 
 
@@ -189,7 +189,7 @@ def _read(form: _Form, iri: str | None, places: list[int], text: str | None, uni
     )
 
 
-class _Beside(msgspec.Struct, frozen=True):
+class _AnnotationFields(msgspec.Struct, frozen=True):
     """What stands in the `citewire` object of an annotation."""
 
     ordinal: int | None = None
@@ -198,13 +198,13 @@ class _Beside(msgspec.Struct, frozen=True):
     origin: SpanOrigin | None = None
 
 
-prepare(_Beside)
+prepare_types(_AnnotationFields)
 
 
 class _Reader:
     def __init__(self, text: str | None, unit: Unit) -> None:
-        self.sources = Sources()
-        self.problems = Problems()
+        self.sources = SourceRegistry()
+        self.problems = ProblemList()
         self.citations: list[Citation] = []
         self.kept: list[tuple[int, Any]] = []
         self._offsets = None if text is None else Offsets(text)
@@ -214,7 +214,7 @@ class _Reader:
         """The citation of an annotation. Raises `ShapeError` where no body is a source, too."""
         if not is_object(raw):
             raise ShapeError("an annotation is not an object", "")
-        beside = _beside(raw)
+        beside = _read_annotation_fields(raw)
         claim, origin = self._claim(raw.get("target"))
         marker = self._inside(*beside.marker, "marker") if beside.marker else None
         at_point = beside.insert_at
@@ -237,7 +237,7 @@ class _Reader:
     def _inside(self, start: int, end: int, field: str) -> Span:
         length = len(self._offsets.text) if self._offsets else end
         if not 0 <= start <= end <= length:
-            raise ShapeError(f"{start} to {end} is reversed or outside the text", f".{KEY}.{field}")
+            raise ShapeError(f"{start} to {end} is reversed or outside the text", f".{EXTENSION_KEY}.{field}")
         return Span(0, start, end)
 
     def _claim(self, target: Any) -> tuple[Span | None, SpanOrigin]:
@@ -258,38 +258,38 @@ class _Reader:
             return None, "unknown"
         before = (optional(words, "prefix", str, ".target.selector") or "") if words else ""
         after = (optional(words, "suffix", str, ".target.selector") or "") if words else ""
-        found = self._offsets.only(f"{before}{exact}{after}")
+        found = self._offsets.find_unique(f"{before}{exact}{after}")
         if found is None:
             raise ShapeError("the words are not in the text, or more than once", ".target.selector")
         start = found + len(before)
         return Span(0, start, start + len(exact)), "exact"
 
-    def _bodies(self, raw: Json) -> tuple[list[SourceRef], list[tuple[int, Any]], Beyond]:
+    def _bodies(self, raw: Json) -> tuple[list[SourceRef], list[tuple[int, Any]], ExtensionFields]:
         """The sources of an annotation, what else it has for bodies, and what the first says beyond."""
         refs: list[SourceRef] = []
         kept: list[tuple[int, Any]] = []
-        first = Beyond()
+        first = ExtensionFields()
         for at, body in enumerate(_body_list(raw)):
             where = f".body[{at}]" if is_list(raw.get("body")) else ".body"
             resource = resource_of(body)
             if resource is None:
                 kept.append((at, body))
                 continue
-            beyond = unpack(_own_of(body), f"{where}.{KEY}")
+            beyond = unpack(_own_of(body), f"{where}.{EXTENSION_KEY}")
             first = first if refs else beyond
             refs.append(self._ref(body, resource, beyond, at, where))
         if not refs:
             raise ShapeError("no body is a source", ".body")
         return refs, kept, first
 
-    def _ref(self, body: Any, resource: Json, beyond: Beyond, at: int, where: str) -> SourceRef:
+    def _ref(self, body: Any, resource: Json, beyond: ExtensionFields, at: int, where: str) -> SourceRef:
         url = optional(resource, "id", str, where)
         title = optional(resource, title_key(resource), str, where)
         selectors = selectors_of(body) if is_object(body) else {}
         words = selectors.get(QUOTE)
         quote = optional(words, "exact", str, f"{where}.selector") if words else None
         locator = beyond.locator or read_locator(selectors, f"{where}.selector")
-        metadata = _own(body).get("metadata") if is_object(body) else None
+        metadata = _extension_of(body).get("metadata") if is_object(body) else None
         source_id = self.sources.add(
             beyond.kind or kind_of(url),
             url,
@@ -305,11 +305,11 @@ class _Reader:
         return SourceRef(source_id, locator, quote, beyond.anchor, beyond.score, Native(NAME, body, at))
 
 
-def _beside(raw: Json) -> _Beside:
+def _read_annotation_fields(raw: Json) -> _AnnotationFields:
     try:
-        return msgspec.convert(_own(raw), _Beside)
+        return msgspec.convert(_extension_of(raw), _AnnotationFields)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as exc:
-        raise ShapeError(f"not what citewire writes: {exc}", f".{KEY}") from exc
+        raise ShapeError(f"not what citewire writes: {exc}", f".{EXTENSION_KEY}") from exc
 
 
 def _only(target: Any) -> Json:
@@ -326,23 +326,23 @@ def _body_list(raw: Json) -> list[Any]:
 
 
 def _own_of(body: Any) -> Any:
-    own = body.get(KEY) if is_object(body) else None
+    own = body.get(EXTENSION_KEY) if is_object(body) else None
     return {key: value for key, value in own.items() if key != "metadata"} if is_object(own) else own
 
 
-def write(answer: Answer, options: Options) -> Written:
-    fitting = Fitting(answer, NAME)
+def write(answer: Answer, options: DialectOptions) -> Written:
+    fitting = Adaptation(answer, NAME)
     if len(answer.parts) > 1:
         fitting.join_parts()
-    fitting.need_refs()
+    fitting.require_refs()
     fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=lambda citation: citation.span_origin)
-    native = kept_native(answer.native, NAME)
+    native = native_for(answer.native, NAME)
     unit: Unit = options.unit or (native.was[0] if native else _UNIT)
     writer = _Writer(fit, native, unit)
     written = [writer.annotation(citation) for citation in fit.citations]
-    items = weave(writer.kept(native) if native else None, written)
+    items = interleave(writer.kept(native) if native else None, written)
     if fit.id is not None and not any(map(is_object, items)):
-        fitting.lose("answer.id", "there is no annotation to name it")
+        fitting.record_loss("answer.id", "there is no annotation to name it")
     return Written(_envelope(native, fit, items, fitting), tuple(fitting.losses))
 
 
@@ -350,7 +350,7 @@ class _Writer:
     def __init__(self, answer: Answer, native: Native | None, unit: Unit) -> None:
         self._sources = {source.id: source for source in answer.sources}
         self._offsets = Offsets(answer.text) if answer.parts else None
-        self._words = Words(answer)
+        self._words = ClaimTextBudget(answer)
         self._unit: Unit = unit
         self._same_text = native is not None and native.was[1] == (answer.text if answer.parts else None)
         is_same = native is not None and _id_of(native.at) == answer.id
@@ -368,18 +368,18 @@ class _Writer:
         return {**raw, "target": _with_iri(raw.get("target"), self._iri)}
 
     def annotation(self, citation: Citation) -> tuple[int | None, Json]:
-        native = kept_native(citation.native, NAME)
+        native = native_for(citation.native, NAME)
         raw: Json = native.raw if native else {"type": "Annotation", "motivation": "linking"}
         written = [self._body(citation, at) for at in range(len(citation.refs))]
-        bodies = weave(native.kept if native else None, written)
+        bodies = interleave(native.kept if native else None, written)
         old = raw.get("body")
         fields: Json = {
             "target": self._target(citation, raw.get("target"), native),
             "body": bodies if is_list(old) or len(bodies) > 1 else bodies[0],
         }
-        own = self._beside(citation, _own(raw), native)
-        if own != _own(raw):
-            fields[KEY] = own or None
+        own = self._beside(citation, _extension_of(raw), native)
+        if own != _extension_of(raw):
+            fields[EXTENSION_KEY] = own or None
         return native and native.at, overlay(raw, fields)
 
     def _beside(self, citation: Citation, kept: Json, native: Native | None) -> Json:
@@ -419,7 +419,7 @@ class _Writer:
         else:
             wanted = {POSITION: self._position(claim), QUOTE: self._quote(claim)}
         specific: Json = raw if is_object(raw) and "source" in raw else {"source": raw}
-        selector = over_selectors(specific.get("selector"), wanted)
+        selector = update_selectors(specific.get("selector"), wanted)
         return overlay(specific, {"selector": selector}) if selector or specific is raw else raw
 
     def _position(self, claim: Span) -> Json:
@@ -428,7 +428,7 @@ class _Writer:
         return {"start": start, "end": end}
 
     def _quote(self, claim: Span) -> Json | None:
-        words = self._words.of(claim) if self._offsets else None
+        words = self._words.text_of(claim) if self._offsets else None
         if self._offsets is None or not words:
             return None
         text = self._offsets.text
@@ -441,16 +441,16 @@ class _Writer:
     def _body(self, citation: Citation, at: int) -> tuple[int | None, Any]:
         ref = citation.refs[at]
         source = self._sources[ref.source_id]
-        native = kept_native(ref.native, NAME)
+        native = native_for(ref.native, NAME)
         kept: Any = native.raw if native else {"type": "SpecificResource", "source": {}}
         place = native and native.at
-        old = _own(kept) if is_object(kept) else {}
+        old = _extension_of(kept) if is_object(kept) else {}
         by_selector = "locator" not in old and (isinstance(ref.locator, Chars) or is_one_page(ref.locator))
         packed = self._packed(citation, at, source, old, without_locator=by_selector)
         wanted: Json = {QUOTE: None if ref.quote is None else {"exact": ref.quote}}
         if "locator" not in old:
             wanted |= locator_selectors(ref.locator)
-        return place, over_body(kept, source, wanted, packed)
+        return place, update_body(kept, source, wanted, packed)
 
     def _packed(
         self, citation: Citation, at: int, source: Source, old: Json, *, without_locator: bool
@@ -476,21 +476,21 @@ def _with_iri(target: Any, iri: str) -> Any:
     return {**target, "id": iri}
 
 
-def _envelope(native: Native | None, answer: Answer, items: list[Any], fitting: Fitting) -> Any:
+def _envelope(native: Native | None, answer: Answer, items: list[Any], fitting: Adaptation) -> Any:
     text = answer.text if answer.parts else None
     if native is None:
-        own = {} if text is None else {KEY: {"text": text}}
+        own = {} if text is None else {EXTENSION_KEY: {"text": text}}
         return {"@context": _CONTEXT, "type": "AnnotationPage", **own, "items": items}
     form: _Form = native.raw
     if not form.at:
         if text is not None:
-            fitting.lose("parts", "annotations alone have no place for the text")
+            fitting.record_loss("parts", "annotations alone have no place for the text")
         return items[0] if is_object(form.payload) and len(items) == 1 else items
-    own = _own(form.page)
+    own = _extension_of(form.page)
     was_given = "text" not in own and text == native.was[1]
     if was_given and text is not None:
-        fitting.lose("parts", "the text was given beside the payload, and is not in it")
+        fitting.record_loss("parts", "the text was given beside the payload, and is not in it")
     elif own.get("text") != text:
         own = overlay(own, {"text": text})
-    page = form.page if own == _own(form.page) else overlay(form.page, {KEY: own or None})
+    page = form.page if own == _extension_of(form.page) else overlay(form.page, {EXTENSION_KEY: own or None})
     return put_at(form.payload, form.at[:-1], {**page, "items": items})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.dialects.base import Json, is_list, is_object, overlay
-from citewire.dialects.beyond import KEY
-from citewire.dialects.w3c.selectors import over_selectors
+from citewire.dialects.beyond import EXTENSION_KEY
+from citewire.dialects.w3c.selectors import update_selectors
 from citewire.model import Source, SourceKind
 
 _TITLE = "dc:title"
@@ -41,23 +41,23 @@ def kind_of(url: str | None) -> SourceKind:
     return "document" if url is None else "web"
 
 
-def over_body(kept: Any, source: Source, wanted: Json, packed: Json) -> Any:
+def update_body(kept: Any, source: Source, wanted: Json, packed: Json) -> Any:
     """A body over what was kept of it; as short as it was while nothing asks for more."""
     old = resource_of(kept) or {}
     resource = overlay(old, {"id": source.url, title_key(old): source.title})
     is_specific = is_object(kept) and "source" in kept
-    selector = over_selectors(kept.get("selector") if is_object(kept) else None, wanted)
+    selector = update_selectors(kept.get("selector") if is_object(kept) else None, wanted)
     if is_specific:
         before = kept["source"]
         short = isinstance(before, str) or not before
         named = resource["id"] if short and resource.keys() == {"id"} else resource
         body = overlay(kept, {"source": named, "selector": selector})
     elif selector is not None and not (is_object(kept) and selector == kept.get("selector")):
-        bare = {key: value for key, value in resource.items() if key not in ("selector", KEY)}
+        bare = {key: value for key, value in resource.items() if key not in ("selector", EXTENSION_KEY)}
         named = bare["id"] if bare.keys() == {"id"} else bare
         body = {"type": "SpecificResource", "source": named, "selector": selector}
     else:
         body = resource
-    if packed or (is_object(kept) and is_object(kept.get(KEY)) and kept[KEY]):
-        body = overlay(body, {KEY: packed or None})
+    if packed or (is_object(kept) and is_object(kept.get(EXTENSION_KEY)) and kept[EXTENSION_KEY]):
+        body = overlay(body, {EXTENSION_KEY: packed or None})
     return body["id"] if isinstance(kept, str) and body.keys() == {"id"} else body

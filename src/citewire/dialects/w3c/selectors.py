@@ -56,7 +56,7 @@ def locator_selectors(locator: Locator | None) -> Json:
     return wanted
 
 
-def over_selectors(old: Any, wanted: Json) -> Any:
+def update_selectors(old: Any, wanted: Json) -> Any:
     """The selectors of a resource with those of the `wanted` types changed, added, or gone."""
     left = dict(wanted)
     out: list[Any] = []

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from citewire.server.ably.auth import Client
-from citewire.server.ably.codec import MODES, Flag, Inbound
+from citewire.server.ably.codec import MODES, Flag, InboundFrame
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.filtering import Filter, wanted
+from citewire.server.ably.filtering import MessageFilter, parse_channel_name
 
-__all__ = ["Asked", "Rewind", "allowed", "asked"]
+__all__ = ["AttachRequest", "Rewind", "allowed_modes", "read_attach_request"]
 
 _DEFAULT = MODES & ~Flag.ANNOTATION_SUBSCRIBE
 _NEEDS = {
@@ -37,20 +37,20 @@ class Rewind(Struct, frozen=True):
     period: int | None = None
 
 
-class Asked(Struct, frozen=True):
+class AttachRequest(Struct, frozen=True):
     """What ATTACH asks for, in which channel; `params` are those that we know, as we understood them."""
 
     channel: str
-    filter: Filter | None
+    filter: MessageFilter | None
     modes: Flag
     rewind: Rewind | None
     append_full: bool
     params: Mapping[str, str]
 
 
-def asked(frame: Inbound) -> Asked:
+def read_attach_request(frame: InboundFrame) -> AttachRequest:
     """What the frame asks for. Raises `AblyError`."""
-    want = wanted(frame.channel or "")
+    want = parse_channel_name(frame.channel or "")
     given = want.params | {name: str(value) for name, value in (frame.params or {}).items()}
     known = {name: given[name] for name in ("modes", "rewind", "appendMode") if name in given}
     flags = Flag(frame.flags or 0)
@@ -63,10 +63,10 @@ def asked(frame: Inbound) -> Asked:
     mode = known.get("appendMode", "delta")
     if mode not in {"delta", "full"}:
         raise AblyError(40003, "appendMode is delta or full")
-    return Asked(want.channel, want.filter, modes, None if is_again else rewind, mode == "full", known)
+    return AttachRequest(want.channel, want.filter, modes, None if is_again else rewind, mode == "full", known)
 
 
-def allowed(client: Client, channel: str, modes: Flag) -> Flag:
+def allowed_modes(client: Client, channel: str, modes: Flag) -> Flag:
     """Those of the modes that the client may have."""
     found = Flag(0)
     for mode, operation in _NEEDS.items():

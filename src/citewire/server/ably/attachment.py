@@ -7,24 +7,24 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from citewire.channels.channels import START, Channels, History
-from citewire.channels.deciding import whole_serial
+from citewire.channels.channels import START_SERIAL, Channels, HistoryQuery
+from citewire.channels.deciding import normalize_serial
 from citewire.channels.message import Action, Message
 from citewire.channels.refusal import ChannelError
 from citewire.channels.store import Cursor, CursorLost
-from citewire.server.ably.attaching import Asked
-from citewire.server.ably.codec import Act, Flag, Frame, Wire, sendable, written
-from citewire.server.ably.delivery import Batches, Noted, Posts, channel_serial
+from citewire.server.ably.attaching import AttachRequest
+from citewire.server.ably.codec import FrameAction, Flag, AblyFrame, Wire, sendable, write_frame
+from citewire.server.ably.delivery import DeliveryCache, AnnotationBatch, MessageBatch, channel_serial
 from citewire.server.ably.errors import ErrorInfo, info_of
 
-__all__ = ["Attachment", "Form"]
+__all__ = ["ChannelAttachment", "FrameFormat"]
 
 _KNOWN = 1000
 """How many older messages an attachment remembers to have shown whole; others are shown whole again."""
 _HEARS = Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE
 
 
-class Form(Struct, frozen=True):
+class FrameFormat(Struct, frozen=True):
     """How a connection wants its frames; messages of its own, `own`, are left out if that is given."""
 
     packed: bool
@@ -40,11 +40,11 @@ class _Start(Struct, frozen=True):
     error: ErrorInfo | None = None
 
 
-class Attachment:
+class ChannelAttachment:
     """A place in a channel, which moves on as its frames are taken."""
 
     def __init__(
-        self, channels: Channels, channel: str, asked: Asked, modes: Flag, form: Form, batches: Batches
+        self, channels: Channels, channel: str, asked: AttachRequest, modes: Flag, form: FrameFormat, batches: DeliveryCache
     ) -> None:
         self.channel, self.asked, self.modes = channel, asked, modes
         self.serial: str | None = None
@@ -62,7 +62,7 @@ class Attachment:
         """
         start = await self._begin(after)
         shown = () if start.flags else await self._rewound(start.serial, now)
-        self._since, self.serial = whole_serial(start.serial), start.serial
+        self._since, self.serial = normalize_serial(start.serial), start.serial
         yield self._attached(start, has_backlog=bool(shown))
         if shown:
             self._known = {message.serial: message.version.serial for message in shown}
@@ -70,7 +70,7 @@ class Attachment:
         if self.modes & _HEARS:
             async with aclosing(self._channels.follow(self.asked.channel, start.cursor)) as following:
                 async for rows in following:
-                    for part in self._batches.of(self.asked.channel, rows):
+                    for part in self._batches.batches_of(self.asked.channel, rows):
                         for wire in await self._told(part):
                             yield wire
                         self.serial = part.serial
@@ -84,11 +84,11 @@ class Attachment:
             except CursorLost as exc:
                 error = info_of(exc)
         head = await self._channels.head(self.asked.channel)
-        return _Start(head.cursor, head.serial, error=error) if head else _Start(None, START, error=error)
+        return _Start(head.cursor, head.serial, error=error) if head else _Start(None, START_SERIAL, error=error)
 
     async def _cursor(self, serial: str) -> Cursor | None:
         try:
-            return await self._channels.cursor(self.asked.channel, channel_serial(serial))
+            return await self._channels.cursor_after(self.asked.channel, channel_serial(serial))
         except ChannelError as exc:
             if exc.ably != 40003:
                 raise
@@ -102,14 +102,14 @@ class Attachment:
             return ()
         start = 0 if rewind.period is None else max(0, now - rewind.period)
         page = await self._channels.history(
-            self.asked.channel, History(start=start, until=until, limit=rewind.count)
+            self.asked.channel, HistoryQuery(start=start, until=until, limit=rewind.count)
         )
         return [message for message in page.items[::-1] if self._fits(message)]
 
     def _attached(self, start: _Start, *, has_backlog: bool) -> Wire:
         return self._written(
-            Frame(
-                action=Act.ATTACHED,
+            AblyFrame(
+                action=FrameAction.ATTACHED,
                 channel=self.channel,
                 channel_serial=channel_serial(start.serial),
                 flags=self.modes | start.flags | (Flag.HAS_BACKLOG if has_backlog else Flag(0)),
@@ -118,9 +118,9 @@ class Attachment:
             )
         )
 
-    async def _told(self, part: Posts | Noted) -> Sequence[Wire]:
+    async def _told(self, part: MessageBatch | AnnotationBatch) -> Sequence[Wire]:
         packed, own = self._form.packed, self._form.own
-        if isinstance(part, Posts):
+        if isinstance(part, MessageBatch):
             posts = await self._posts(part) if self._is_told else None
             return [posts] if posts else ()
         if self.asked.filter:
@@ -129,7 +129,7 @@ class Attachment:
         summary = part.summary(packed=packed, is_last=notes is None) if self._is_told else None
         return [wire for wire in (summary, notes) if wire]
 
-    async def _posts(self, part: Posts) -> Wire | None:
+    async def _posts(self, part: MessageBatch) -> Wire | None:
         packed, own = self._form.packed, self._form.own
         is_shared = self.asked.filter is None and (own is None or own not in part.owners)
         if is_shared and all(
@@ -143,7 +143,7 @@ class Attachment:
         return self._messages(told, part.serial) if told else None
 
     def _fits(self, message: Message) -> bool:
-        return self.asked.filter is None or self.asked.filter.fits(message)
+        return self.asked.filter is None or self.asked.filter.matches(message)
 
     async def _whole(self, message: Message) -> Message | None:
         """The message as this client can use it; None where it has seen what is in it, or it is gone."""
@@ -178,13 +178,13 @@ class Attachment:
     def _messages(self, messages: Sequence[Message], serial: str) -> Wire:
         packed = self._form.packed
         return self._written(
-            Frame(
-                action=Act.MESSAGE,
+            AblyFrame(
+                action=FrameAction.MESSAGE,
                 channel=self.channel,
                 channel_serial=channel_serial(serial),
                 messages=[sendable(each, packed=packed) for each in messages],
             )
         )
 
-    def _written(self, frame: Frame) -> Wire:
-        return written(frame, packed=self._form.packed)
+    def _written(self, frame: AblyFrame) -> Wire:
+        return write_frame(frame, packed=self._form.packed)

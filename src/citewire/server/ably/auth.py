@@ -13,17 +13,17 @@ from starlette.requests import Request
 
 from citewire import codec
 from citewire.channels.channels import Channels
-from citewire.channels.message import Action, Who
+from citewire.channels.message import Action, Publisher
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.rates import Rates
+from citewire.server.ably.rates import PublishRates
 from citewire.server.capability import Capability
 from citewire.server.http import Authenticate
 from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
-from citewire.server.listing import Cursors
+from citewire.server.listing import SealedCursors
 from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials
 from citewire.server.used_names import UsedNames
 
-__all__ = ["Client", "Door", "Gate", "TokenDetails", "TokenRequest", "client_of"]
+__all__ = ["Client", "KeyRealm", "AblyAuthenticator", "TokenDetails", "TokenRequest", "client_of"]
 
 MS = 1000
 _TTL = 60 * 60 * MS
@@ -62,7 +62,7 @@ class Client(Struct, frozen=True):
         if not self.may(operation, channel):
             raise AblyError(40160, f"this client may not {operation} {channel}", 401)
 
-    def publishes(self, channel: str, actions: Iterable[Action], **frame: str | int | None) -> Who:
+    def authorize_publish(self, channel: str, actions: Iterable[Action], **frame: str | int | None) -> Publisher:
         """Who publishes messages with these actions. Raises `AblyError` unless it may."""
         own_only = False
         for action in set(actions):
@@ -71,12 +71,12 @@ class Client(Struct, frozen=True):
             elif not self.may(f"{edit}-any", channel):
                 self.require(f"{edit}-own", channel)
                 own_only = True
-        return Who(client_id=self.client_id, own_only=own_only, **frame)  # pyright: ignore[reportArgumentType]
+        return Publisher(client_id=self.client_id, own_only=own_only, **frame)  # pyright: ignore[reportArgumentType]
 
-    def annotates(self, channel: str, **frame: str | int | None) -> Who:
+    def authorize_annotate(self, channel: str, **frame: str | int | None) -> Publisher:
         """Who publishes annotations. Raises `AblyError` unless it may."""
         self.require("annotation-publish", channel)
-        return Who(client_id=self.client_id, **frame)  # pyright: ignore[reportArgumentType]
+        return Publisher(client_id=self.client_id, **frame)  # pyright: ignore[reportArgumentType]
 
 
 def client_of(caller: Caller, channels: Channels, given: str | None) -> Client:
@@ -85,11 +85,11 @@ def client_of(caller: Caller, channels: Channels, given: str | None) -> Client:
         return Client(caller, channels, caller.client_id)
     if caller.client_id != "*":
         raise AblyError(40102, "a client id that is not the one of the token", 401)
-    Who(client_id="*").named(given)
+    Publisher(client_id="*").resolve_client_id(given)
     return Client(caller, channels, given)
 
 
-class Door(Struct, frozen=True):
+class KeyRealm(Struct, frozen=True):
     """A keyring, and the channels that its keys lead to, by the name of the key."""
 
     keyring: Keyring
@@ -125,7 +125,7 @@ class TokenDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
     client_id: str | None = None
 
 
-class Gate:
+class AblyAuthenticator:
     """Lets clients in, by the first door that their key or token fits.
 
     The first door is the server's own; over HTTP, `authenticate` says who comes through it. The session of
@@ -134,15 +134,15 @@ class Gate:
 
     def __init__(
         self,
-        doors: Sequence[Door],
+        doors: Sequence[KeyRealm],
         authenticate: Authenticate,
         used: UsedNames,
         clock: Callable[[], float] = time.time,
-        rates: Rates | None = None,
+        rates: PublishRates | None = None,
     ) -> None:
         self._doors, self._authenticate, self._clock, self._rates = doors, authenticate, clock, rates
         self._used = used
-        self.cursors = Cursors(doors[0].keyring, "channels")
+        self.cursors = SealedCursors(doors[0].keyring, "channels")
         """Those of the list of channels."""
 
     @property
@@ -150,13 +150,13 @@ class Gate:
         """The time in milliseconds."""
         return int(self._clock() * MS)
 
-    def by_request(self, request: Request) -> Client:
+    def client_of_request(self, request: Request) -> Client:
         """The client that makes a request over HTTP. Raises `Refused` and `AblyError`."""
         given = _given_id(request)
         door, caller = self._caller(request)
         return client_of(caller, door.channels(caller.key), given)
 
-    def by_text(self, text: str | None, given: str | None) -> Client:
+    def client_of_credential(self, text: str | None, given: str | None) -> Client:
         """The client with this key or token, over a WebSocket. Raises `Refused` and `AblyError`."""
         door, caller = _through(lambda keyring: keyring.caller(None, text), self._doors)
         return client_of(caller, door.channels(caller.key), given)
@@ -170,15 +170,15 @@ class Gate:
         if self._rates:
             self._rates.spend(client.caller.key, count, connection_id)
 
-    def sign(self, text: str) -> str:
+    def sign_connection(self, text: str) -> str:
         """What makes the name of a connection its key; it proves to any later process that we gave it."""
         return self._doors[0].keyring.sign("connection", text, _FOREVER)
 
-    def check(self, text: str, signature: str) -> None:
+    def check_connection(self, text: str, signature: str) -> None:
         """Raises `Refused` unless we signed it."""
         self._doors[0].keyring.check("connection", text, signature)
 
-    async def token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
+    async def issue_token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
         """A token for whoever signed the request, or sends it with the key. Raises as `by_request`."""
         if asked.key_name != name:
             raise AblyError(40101, "a request for a token of another key", 401)
@@ -194,10 +194,10 @@ class Gate:
             raise AblyError(40160, "the key has nothing of this capability", 401)
         if not capability.is_readable:
             raise Forbidden("what the key has of this capability is too much for a token")
-        who = Who(client_id="*").named(asked.client_id) if asked.client_id != "*" else "*"
+        who = Publisher(client_id="*").resolve_client_id(asked.client_id) if asked.client_id != "*" else "*"
         issued = self.now
         return TokenDetails(
-            token=door.keyring.token(name, capability, ttl / MS, who),
+            token=door.keyring.issue_token(name, capability, ttl / MS, who),
             key_name=name,
             issued=issued,
             expires=issued + ttl,
@@ -205,14 +205,14 @@ class Gate:
             client_id=who,
         )
 
-    async def _signer(self, asked: TokenRequest, request: Request) -> tuple[Door, Caller]:
+    async def _signer(self, asked: TokenRequest, request: Request) -> tuple[KeyRealm, Caller]:
         mac = asked.mac
         if mac is None:
             door, caller = self._caller(request)
             if caller.key != asked.key_name or caller.expires is not None:
                 raise AblyError(40101, "only the key itself gives tokens", 401)
             return door, caller
-        found = _through(lambda keyring: keyring.signer(asked.key_name, asked.text, mac), self._doors)
+        found = _through(lambda keyring: keyring.caller_by_signature(asked.key_name, asked.text, mac), self._doors)
         await self._once(asked)
         return found
 
@@ -224,7 +224,7 @@ class Gate:
         if not asked.nonce or not await self._used.use(name, expires):
             raise AblyError(40105, "a request for a token is good for one", 401)
 
-    def _caller(self, request: Request) -> tuple[Door, Caller]:
+    def _caller(self, request: Request) -> tuple[KeyRealm, Caller]:
         """Who makes a request over HTTP, and through which door."""
         try:
             caller = self._authenticate(request)
@@ -238,7 +238,7 @@ class Gate:
         return self._doors[0], caller
 
 
-def _through(ask: Callable[[Keyring], _T], doors: Sequence[Door]) -> tuple[Door, _T]:
+def _through(ask: Callable[[Keyring], _T], doors: Sequence[KeyRealm]) -> tuple[KeyRealm, _T]:
     refused: Exception | None = None
     for door in doors:
         try:

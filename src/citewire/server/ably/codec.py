@@ -16,14 +16,14 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from citewire import codec
-from citewire.channels.annotation import Annotation, AnnotationAction, Note
-from citewire.channels.message import Action, Draft, Message, Operation
+from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft
+from citewire.channels.message import Action, MessageDraft, Message, MessageOperation
 from citewire.errors import DecodeError, OutputError
 from citewire.server.ably.errors import AblyError, ErrorInfo
 
 __all__ = [
-    "MODES", "Act", "Auth", "Details", "Flag", "Frame", "Inbound", "Reader", "Result", "Wire", "drafts",
-    "encoded", "notes", "on_behalf", "read", "sendable", "written",
+    "MODES", "FrameAction", "AuthDetails", "ConnectionDetails", "Flag", "AblyFrame", "InboundFrame", "WireReader", "PublishResult", "Wire", "read_drafts",
+    "encode_body", "read_notes", "read_connection_key", "read_frame", "sendable", "write_frame",
 ]  # fmt: skip
 
 Wire: TypeAlias = str | bytes
@@ -32,7 +32,7 @@ _Sent = TypeVar("_Sent", bound=Message | Annotation)
 _T = TypeVar("_T")
 
 
-class Act(IntEnum):
+class FrameAction(IntEnum):
     """What a frame is for."""
 
     HEARTBEAT = 0
@@ -80,13 +80,13 @@ MODES = (
 )
 
 
-class Auth(Struct, frozen=True, rename="camel"):
+class AuthDetails(Struct, frozen=True, rename="camel"):
     """The new token of a client."""
 
     access_token: str | None = None
 
 
-class Inbound(Struct, frozen=True, rename="camel"):
+class InboundFrame(Struct, frozen=True, rename="camel"):
     """A frame from a client. What it carries is read when one knows for what."""
 
     action: int
@@ -98,10 +98,10 @@ class Inbound(Struct, frozen=True, rename="camel"):
     params: dict[str, Any] | None = None
     messages: Raw = Raw()
     annotations: Raw = Raw()
-    auth: Auth | None = None
+    auth: AuthDetails | None = None
 
 
-class Details(Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ConnectionDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What CONNECTED says of a connection. Times are milliseconds."""
 
     connection_key: str
@@ -112,21 +112,21 @@ class Details(Struct, frozen=True, omit_defaults=True, rename="camel"):
     client_id: str | None = None
 
 
-class Result(Struct, frozen=True):
+class PublishResult(Struct, frozen=True):
     """What became of one acknowledged frame."""
 
     serials: Sequence[str]
 
 
-class Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class AblyFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """A frame to a client."""
 
-    action: Act
+    action: FrameAction
     id: str | None = None
     channel: str | None = None
     channel_serial: str | None = None
     connection_id: str | None = None
-    connection_details: Details | None = None
+    connection_details: ConnectionDetails | None = None
     msg_serial: int | None = None
     count: int | None = None
     flags: int | None = None
@@ -134,7 +134,7 @@ class Frame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel
     params: Mapping[str, str] | None = None
     messages: Sequence[Message] | None = None
     annotations: Sequence[Annotation] | None = None
-    res: Sequence[Result] | None = None
+    res: Sequence[PublishResult] | None = None
 
 
 class _Message(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -148,7 +148,7 @@ class _Message(Struct, frozen=True, kw_only=True, rename="camel"):
     encoding: str | None = None
     extras: dict[str, Any] | None = None
     client_id: str | None = None
-    version: Operation | None = None
+    version: MessageOperation | None = None
     connection_key: str | None = None
 
 
@@ -167,7 +167,7 @@ class _Annotation(Struct, frozen=True, kw_only=True, rename="camel"):
     client_id: str | None = None
 
 
-class Reader(Generic[_T]):
+class WireReader(Generic[_T]):
     """Reads values of one kind, in msgpack or in JSON."""
 
     def __init__(self, kind: Any) -> None:
@@ -181,14 +181,14 @@ class Reader(Generic[_T]):
             raise AblyError(40000, f"not what was expected: {exc}") from exc
 
 
-_inbound = Reader[Inbound](Inbound)
+_inbound = WireReader[InboundFrame](InboundFrame)
 _HALF = Raw(b"half a character")
 # What comes alone, or in a list.
-_messages = Reader["list[_Message] | _Message | None"](list[_Message] | _Message | None)
-_annotations = Reader["list[_Annotation] | _Annotation | None"](list[_Annotation] | _Annotation | None)
+_messages = WireReader["list[_Message] | _Message | None"](list[_Message] | _Message | None)
+_annotations = WireReader["list[_Annotation] | _Annotation | None"](list[_Annotation] | _Annotation | None)
 
 
-def read(data: Wire) -> Inbound:
+def read_frame(data: Wire) -> InboundFrame:
     """The frame that a client sent. Raises `AblyError`."""
     try:
         return _inbound(data, packed=isinstance(data, bytes))
@@ -198,17 +198,17 @@ def read(data: Wire) -> Inbound:
         raise
 
 
-def _around_half(text: str) -> Inbound | None:
+def _around_half(text: str) -> InboundFrame | None:
     """A frame with half a character in it, as streamed text can be cut; only what it carries is refused."""
     try:
-        whole = codec.decode_cut(text.encode("utf-8", "surrogatepass"))
+        whole = codec.decode_with_surrogates(text.encode("utf-8", "surrogatepass"))
         frame = {name: whole[name] for name in ("action", "channel", "msgSerial")}
-        return replace(msgspec.convert(frame, Inbound), messages=_HALF, annotations=_HALF)
+        return replace(msgspec.convert(frame, InboundFrame), messages=_HALF, annotations=_HALF)
     except (DecodeError, LookupError, TypeError, msgspec.ValidationError):
         return None
 
 
-def _listed(reader: Reader[list[_T] | _T | None], data: bytes | Raw, is_packed: bool) -> Sequence[_T]:
+def _listed(reader: WireReader[list[_T] | _T | None], data: bytes | Raw, is_packed: bool) -> Sequence[_T]:
     if data is _HALF:
         raise AblyError(40013, "text that was cut within a pair of surrogates")
     found = reader(data, packed=is_packed) if data else None
@@ -217,24 +217,24 @@ def _listed(reader: Reader[list[_T] | _T | None], data: bytes | Raw, is_packed: 
     return cast("list[_T]", found) if isinstance(found, list) else (found,)
 
 
-def drafts(data: bytes | Raw, *, packed: bool) -> tuple[Draft, ...]:
+def read_drafts(data: bytes | Raw, *, packed: bool) -> tuple[MessageDraft, ...]:
     """The messages that a client sent. Raises `AblyError`."""
     return tuple(map(_draft, _listed(_messages, data, packed)))
 
 
-def on_behalf(data: bytes, *, packed: bool) -> str | None:
+def read_connection_key(data: bytes, *, packed: bool) -> str | None:
     """The key of the connection for which messages are published over REST, if they are."""
     return next((each.connection_key for each in _listed(_messages, data, packed)), None)
 
 
-def notes(data: bytes | Raw, *, packed: bool, about: str | None = None) -> tuple[Note, ...]:
+def read_notes(data: bytes | Raw, *, packed: bool, about: str | None = None) -> tuple[AnnotationDraft, ...]:
     """The annotations that a client sent; those of the message `about`, if it is given."""
     return tuple(_note(each, about) for each in _listed(_annotations, data, packed))
 
 
-def _draft(given: _Message) -> Draft:
+def _draft(given: _Message) -> MessageDraft:
     data, encoding = _data(given.data, given.encoding)
-    return Draft(
+    return MessageDraft(
         action=given.action or Action.CREATE,
         serial=given.serial,
         id=given.id,
@@ -247,9 +247,9 @@ def _draft(given: _Message) -> Draft:
     )
 
 
-def _note(given: _Annotation, about: str | None) -> Note:
+def _note(given: _Annotation, about: str | None) -> AnnotationDraft:
     data, encoding = _data(given.data, given.encoding)
-    return Note(
+    return AnnotationDraft(
         message_serial=about or given.message_serial or "",
         type=given.type,
         action=given.action or AnnotationAction.CREATE,
@@ -302,11 +302,11 @@ def sendable(item: _Sent, *, packed: bool) -> _Sent:
     return replace(item, encoding=f"{item.encoding}/base64" if item.encoding else "base64")
 
 
-def written(frame: Frame, *, packed: bool) -> Wire:
+def write_frame(frame: AblyFrame, *, packed: bool) -> Wire:
     """The frame as it is sent."""
     return msgspec.msgpack.encode(frame) if packed else codec.encode(frame).decode()
 
 
-def encoded(value: Any, *, packed: bool) -> bytes:
+def encode_body(value: Any, *, packed: bool) -> bytes:
     """The body of an answer."""
     return msgspec.msgpack.encode(value) if packed else codec.encode(value)

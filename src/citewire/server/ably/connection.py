@@ -25,22 +25,22 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from citewire.channels.channels import Channels
-from citewire.channels.message import MESSAGE_BYTES, WHOLE_BYTES
+from citewire.channels.message import PUBLISH_BYTES, AGGREGATED_MESSAGE_BYTES
 from citewire.channels.store import CursorLost, StoreError
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
-from citewire.server.ably.attaching import Asked, allowed, asked
-from citewire.server.ably.attachment import Attachment, Form
-from citewire.server.ably.auth import MS, Client, Gate
-from citewire.server.ably.codec import Act, Details, Flag, Frame, Inbound, Result, Wire, written
-from citewire.server.ably.delivery import Batches
+from citewire.server.ably.attaching import AttachRequest, allowed_modes, read_attach_request
+from citewire.server.ably.attachment import ChannelAttachment, FrameFormat
+from citewire.server.ably.auth import MS, Client, AblyAuthenticator
+from citewire.server.ably.codec import FrameAction, ConnectionDetails, Flag, AblyFrame, InboundFrame, PublishResult, Wire, write_frame
+from citewire.server.ably.delivery import DeliveryCache
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
-__all__ = ["FRAME_BYTES", "IDLE_MS", "REFUSED", "Connection", "Ended", "resumed_id", "token_ended"]
+__all__ = ["FRAME_BYTES", "IDLE_MS", "REFUSED", "Connection", "ConnectionEnded", "resumed_id", "token_ended"]
 
 IDLE_MS = 15_000
 """After so long without anything a client is sent a heartbeat."""
-FRAME_BYTES = WHOLE_BYTES
+FRAME_BYTES = AGGREGATED_MESSAGE_BYTES
 REFUSED = 1008
 """Of WebSocket's codes the one for those who may not go on as they are."""
 _EXPIRED = ErrorInfo(40142, 401, "the token has expired")
@@ -53,15 +53,15 @@ _MOST_WAITING_BYTES = 4 * 1024 * 1024
 _Write: TypeAlias = Callable[[Wire], Awaitable[None]]
 
 
-class Ended(Exception):
+class ConnectionEnded(Exception):
     """The connection is over: `frame` is its last, and `code` is for the closing of the socket."""
 
-    def __init__(self, frame: Frame | None, code: int = 1000) -> None:
+    def __init__(self, frame: AblyFrame | None, code: int = 1000) -> None:
         super().__init__(code)
         self.frame, self.code = frame, code
 
 
-class _Waiting(Struct, frozen=True):
+class _PendingAck(Struct, frozen=True):
     """A frame that is to be acknowledged."""
 
     msg_serial: int
@@ -69,8 +69,8 @@ class _Waiting(Struct, frozen=True):
     done: asyncio.Task[Sequence[str]]
 
 
-class _Attached(Struct, frozen=True):
-    attachment: Attachment
+class _ActiveAttachment(Struct, frozen=True):
+    attachment: ChannelAttachment
     task: asyncio.Task[None]
 
 
@@ -81,18 +81,18 @@ class Connection:
         self,
         id: str,  # noqa: A002  # as Ably calls it
         client: Client,
-        gate: Gate,
+        gate: AblyAuthenticator,
         write: _Write,
-        batches: Batches,
+        batches: DeliveryCache,
         *,
         packed: bool,
         echoes: bool,
     ) -> None:
         self.id, self.client = id, client
         self._gate, self._write, self._batches = gate, write, batches
-        self._form = Form(packed, None if echoes else id)
-        self._attached: dict[str, _Attached] = {}
-        self._waiting: deque[_Waiting] = deque()
+        self._form = FrameFormat(packed, None if echoes else id)
+        self._attached: dict[str, _ActiveAttachment] = {}
+        self._waiting: deque[_PendingAck] = deque()
         self._waiting_bytes = 0
         self._moved = asyncio.Event()
         self._room = asyncio.Event()
@@ -103,7 +103,7 @@ class Connection:
     def _key(self) -> str:
         """What its client shows to take it up again, here or after a restart. No two are alike."""
         name = f"{self.id}!{secrets.token_urlsafe(6)}"
-        return f"{name}!{self._gate.sign(_bound(name, self.client))}"
+        return f"{name}!{self._gate.sign_connection(_bound(name, self.client))}"
 
     @property
     def expires(self) -> float | None:
@@ -128,9 +128,9 @@ class Connection:
         await asyncio.gather(*tasks, *(each.done for each in self._waiting), return_exceptions=True)
         self._attached.clear()
 
-    async def send(self, frame: Frame) -> None:
+    async def send(self, frame: AblyFrame) -> None:
         """A frame to the client."""
-        await self._write(written(frame, packed=self._form.packed))
+        await self._write(write_frame(frame, packed=self._form.packed))
 
     async def receive(self, data: Wire) -> None:
         """Do what a frame asks for. Raises `Ended`, and `AblyError` for what is no frame."""
@@ -140,47 +140,47 @@ class Connection:
             raise AblyError(40009, f"a frame of more than {FRAME_BYTES} bytes", 413)
         if isinstance(data, bytes) is not self._form.packed:
             raise AblyError(40000, "a frame in another format than was asked for")
-        frame = codec.read(data)
+        frame = codec.read_frame(data)
         match frame.action:
-            case Act.HEARTBEAT:
-                await self.send(Frame(action=Act.HEARTBEAT, id=frame.id))
-            case Act.ATTACH:
+            case FrameAction.HEARTBEAT:
+                await self.send(AblyFrame(action=FrameAction.HEARTBEAT, id=frame.id))
+            case FrameAction.ATTACH:
                 await self._attach(frame, _channel(frame))
-            case Act.DETACH:
+            case FrameAction.DETACH:
                 await self._detach(_channel(frame))
-            case Act.MESSAGE | Act.ANNOTATION | Act.PRESENCE:
+            case FrameAction.MESSAGE | FrameAction.ANNOTATION | FrameAction.PRESENCE:
                 await self._take(frame, len(data))
-            case Act.AUTH:
+            case FrameAction.AUTH:
                 await self._authorise(frame)
-            case Act.CLOSE:
-                raise Ended(Frame(action=Act.CLOSED))
-            case Act.DISCONNECT:
-                raise Ended(None)
+            case FrameAction.CLOSE:
+                raise ConnectionEnded(AblyFrame(action=FrameAction.CLOSED))
+            case FrameAction.DISCONNECT:
+                raise ConnectionEnded(None)
             case _:
                 pass  # Later versions of the protocol may have more.
 
     # Channels
 
-    async def _attach(self, frame: Inbound, channel: str) -> None:
+    async def _attach(self, frame: InboundFrame, channel: str) -> None:
         before = await self._leave(channel)
         try:
             if len(self._attached) >= _MOST_CHANNELS:
                 raise AblyError(90010, f"more than {_MOST_CHANNELS} channels on one connection")
             # What was sent already the client will have got by the time it hears of this.
             after = before.serial if before and before.serial else frame.channel_serial
-            self._begin(channel, asked(frame), after)
+            self._begin(channel, read_attach_request(frame), after)
         except CitewireError as exc:
             await self._fail(channel, exc)
 
-    def _begin(self, channel: str, wanted: Asked, after: str | None) -> None:
-        modes = allowed(self.client, wanted.channel, wanted.modes)
+    def _begin(self, channel: str, wanted: AttachRequest, after: str | None) -> None:
+        modes = allowed_modes(self.client, wanted.channel, wanted.modes)
         if not modes:
             raise AblyError(40160, f"this client may do nothing of what it asks for in {channel}", 401)
-        attachment = Attachment(self.client.channels, channel, wanted, modes, self._form, self._batches)
+        attachment = ChannelAttachment(self.client.channels, channel, wanted, modes, self._form, self._batches)
         task = asyncio.create_task(self._follow(attachment, after))
-        self._attached[channel] = _Attached(attachment, task)
+        self._attached[channel] = _ActiveAttachment(attachment, task)
 
-    async def _follow(self, attachment: Attachment, after: str | None) -> None:
+    async def _follow(self, attachment: ChannelAttachment, after: str | None) -> None:
         channel = attachment.channel
         try:
             async with aclosing(attachment.frames(after, self._gate.now)) as frames:
@@ -189,16 +189,16 @@ class Connection:
         except (CursorLost, StoreError) as exc:
             # The client attaches again by itself, and is told what it has missed.
             self._attached.pop(channel, None)
-            await self.send(Frame(action=Act.DETACHED, channel=channel, error=info_of(exc)))
+            await self.send(AblyFrame(action=FrameAction.DETACHED, channel=channel, error=info_of(exc)))
         except Exception as exc:  # noqa: BLE001  # the root of a task: the client is told
             self._attached.pop(channel, None)
             await self._fail(channel, exc)
 
     async def _detach(self, channel: str) -> None:
         await self._leave(channel)
-        await self.send(Frame(action=Act.DETACHED, channel=channel))
+        await self.send(AblyFrame(action=FrameAction.DETACHED, channel=channel))
 
-    async def _leave(self, channel: str) -> Attachment | None:
+    async def _leave(self, channel: str) -> ChannelAttachment | None:
         if (attached := self._attached.pop(channel, None)) is None:
             return None
         attached.task.cancel()
@@ -206,37 +206,37 @@ class Connection:
         return attached.attachment
 
     async def _fail(self, channel: str, error: Exception) -> None:
-        await self.send(Frame(action=Act.ERROR, channel=channel, error=info_of(error)))
+        await self.send(AblyFrame(action=FrameAction.ERROR, channel=channel, error=info_of(error)))
 
     # What it publishes
 
-    async def _take(self, frame: Inbound, size: int) -> None:
+    async def _take(self, frame: InboundFrame, size: int) -> None:
         """Begin what a frame asks for; its answer comes after those of the frames before it."""
         if frame.msg_serial is None:
             raise AblyError(40000, "a frame without its number")
         done = asyncio.create_task(self._publish(frame))
-        self._waiting.append(_Waiting(frame.msg_serial, size, done))
+        self._waiting.append(_PendingAck(frame.msg_serial, size, done))
         self._waiting_bytes += size
         self._moved.set()
         while len(self._waiting) >= _MOST_WAITING or self._waiting_bytes >= _MOST_WAITING_BYTES:
             self._room.clear()
             await self._room.wait()
 
-    async def _publish(self, frame: Inbound) -> Sequence[str]:
+    async def _publish(self, frame: InboundFrame) -> Sequence[str]:
         """The serials of what a frame makes. It runs up to the store's queue at once, so order is kept."""
-        if frame.action == Act.PRESENCE:
+        if frame.action == FrameAction.PRESENCE:
             raise AblyError(40000, "nobody can be present in a channel of this server")
         channel, packed, channels = _channel(frame), self._form.packed, self.client.channels
         named = {"connection_id": self.id, "msg_serial": frame.msg_serial}
-        if frame.action == Act.ANNOTATION:
-            notes = codec.notes(frame.annotations, packed=packed)
+        if frame.action == FrameAction.ANNOTATION:
+            notes = codec.read_notes(frame.annotations, packed=packed)
             self._gate.spend(self.client, len(notes), self.id)
-            who = self.client.annotates(channel, **named)
+            who = self.client.authorize_annotate(channel, **named)
             self._need_mode(channel, Flag.ANNOTATION_PUBLISH)
             return await channels.annotate(channel, who, notes)
-        drafts = codec.drafts(frame.messages, packed=packed)
+        drafts = codec.read_drafts(frame.messages, packed=packed)
         self._gate.spend(self.client, len(drafts), self.id)
-        who = self.client.publishes(channel, (draft.action for draft in drafts), **named)
+        who = self.client.authorize_publish(channel, (draft.action for draft in drafts), **named)
         self._need_mode(channel, Flag.PUBLISH)
         return await channels.publish(channel, who, drafts)
 
@@ -255,12 +255,12 @@ class Connection:
             await asyncio.wait([self._waiting[0].done])
             first = self._next()
             if error := first.done.exception():
-                frame = Frame(action=Act.NACK, msg_serial=first.msg_serial, count=1, error=info_of(error))
+                frame = AblyFrame(action=FrameAction.NACK, msg_serial=first.msg_serial, count=1, error=info_of(error))
             else:
-                results = [Result(first.done.result())]
+                results = [PublishResult(first.done.result())]
                 while self._goes_on(first.msg_serial + len(results)):
-                    results.append(Result(self._next().done.result()))
-                frame = Frame(action=Act.ACK, msg_serial=first.msg_serial, count=len(results), res=results)
+                    results.append(PublishResult(self._next().done.result()))
+                frame = AblyFrame(action=FrameAction.ACK, msg_serial=first.msg_serial, count=len(results), res=results)
             self._room.set()
             await self.send(frame)
 
@@ -273,30 +273,30 @@ class Connection:
             and first.done.exception() is None
         )
 
-    def _next(self) -> _Waiting:
+    def _next(self) -> _PendingAck:
         first = self._waiting.popleft()
         self._waiting_bytes -= first.size
         return first
 
     # Who it is
 
-    async def _authorise(self, frame: Inbound) -> None:
+    async def _authorise(self, frame: InboundFrame) -> None:
         """Go on with another token: of the same client, for the same channels."""
         token = frame.auth.access_token if frame.auth else None
         given = self.client.client_id if self.client.client_id != "*" else None
-        client = self._gate.by_text(token, given)
+        client = self._gate.client_of_credential(token, given)
         if client.client_id != self.client.client_id or client.channels is not self.client.channels:
             raise AblyError(40102, "a token of another client", 401)
         self.client = client
         self.authorised.set()
         await self.send(self._connected(None))
         for channel in list(self._attached):
-            await self._judge(channel)
+            await self._recheck_modes(channel)
 
-    async def _judge(self, channel: str) -> None:
+    async def _recheck_modes(self, channel: str) -> None:
         """A token that is for less than a channel is attached for ends that; one that is for more adds it."""
         attachment = self._attached[channel].attachment
-        modes = allowed(self.client, attachment.asked.channel, attachment.asked.modes)
+        modes = allowed_modes(self.client, attachment.asked.channel, attachment.asked.modes)
         if modes == attachment.modes:
             return
         await self._leave(channel)
@@ -306,27 +306,27 @@ class Connection:
         else:
             self._begin(channel, attachment.asked, attachment.serial)
 
-    def _connected(self, error: ErrorInfo | None) -> Frame:
-        details = Details(
+    def _connected(self, error: ErrorInfo | None) -> AblyFrame:
+        details = ConnectionDetails(
             connection_key=self._key(),
-            max_message_size=MESSAGE_BYTES,
+            max_message_size=PUBLISH_BYTES,
             max_frame_size=FRAME_BYTES,
             connection_state_ttl=_STATE_TTL_MS,
             max_idle_interval=IDLE_MS,
             client_id=self.client.client_id,
         )
-        return Frame(action=Act.CONNECTED, connection_id=self.id, connection_details=details, error=error)
+        return AblyFrame(action=FrameAction.CONNECTED, connection_id=self.id, connection_details=details, error=error)
 
 
-def token_ended() -> Ended:
+def token_ended() -> ConnectionEnded:
     """What ends a connection when its token does."""
-    return Ended(Frame(action=Act.DISCONNECTED, error=_EXPIRED), REFUSED)
+    return ConnectionEnded(AblyFrame(action=FrameAction.DISCONNECTED, error=_EXPIRED), REFUSED)
 
 
-def resumed_id(key: str, client: Client, gate: Gate) -> str:
+def resumed_id(key: str, client: Client, gate: AblyAuthenticator) -> str:
     """The id of the connection that a client may take up with this key. Raises `CitewireError`."""
     name, _, signature = key.rpartition("!")
-    gate.check(_bound(name, client), signature)
+    gate.check_connection(_bound(name, client), signature)
     return name.partition("!")[0]
 
 
@@ -335,7 +335,7 @@ def _bound(name: str, client: Client) -> str:
     return f"{name} {client.caller.key} {client.client_id}"
 
 
-def _channel(frame: Inbound) -> str:
+def _channel(frame: InboundFrame) -> str:
     if frame.channel is None:
         raise AblyError(40000, "a frame without its channel")
     return frame.channel

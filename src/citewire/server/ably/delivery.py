@@ -16,12 +16,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from citewire.channels.annotation import Annotation
-from citewire.channels.fold import ANNOTATION, Posted, event_of, skimmed, summary_in
+from citewire.channels.fold import ANNOTATION, MessageEvent, event_of, decode_without_summary, decode_summary
 from citewire.channels.message import Action, Message
 from citewire.channels.store import Row
-from citewire.server.ably.codec import Act, Frame, Wire, sendable, written
+from citewire.server.ably.codec import FrameAction, AblyFrame, Wire, sendable, write_frame
 
-__all__ = ["Batches", "Noted", "Part", "Posts", "channel_serial"]
+__all__ = ["DeliveryCache", "AnnotationBatch", "DeliveryBatch", "MessageBatch", "channel_serial"]
 
 _FRAME_BYTES = 128 * 1024
 """How much of what came together goes into one frame; more comes only in one message."""
@@ -34,7 +34,7 @@ def channel_serial(serial: str) -> str:
     return serial.removesuffix(":000")
 
 
-class Edit(Struct, frozen=True):
+class MessageEdit(Struct, frozen=True):
     """A new version of a message."""
 
     serial: str
@@ -42,38 +42,38 @@ class Edit(Struct, frozen=True):
     is_append: bool
 
 
-class _Shared:
+class _SharedFrames:
     """Frames by what they are called, each encoded when it is first asked for."""
 
     def __init__(self, channel: str, row: Row, owners: frozenset[str | None]) -> None:
         self.channel, self.serial, self.owners = channel, channel_serial(row.serial), owners
         self._made: dict[tuple[object, bool], Wire] = {}
 
-    def _once(self, name: object, packed: bool, frame: Callable[[], Frame]) -> Wire:
+    def _once(self, name: object, packed: bool, frame: Callable[[], AblyFrame]) -> Wire:
         made = self._made.get((name, packed))
         if made is None:
-            made = self._made[name, packed] = written(frame(), packed=packed)
+            made = self._made[name, packed] = write_frame(frame(), packed=packed)
         return made
 
-    def messages(self, messages: Sequence[Message], *, packed: bool, serial: str | None) -> Frame:
+    def messages(self, messages: Sequence[Message], *, packed: bool, serial: str | None) -> AblyFrame:
         """A frame of messages."""
-        return Frame(
-            action=Act.MESSAGE,
+        return AblyFrame(
+            action=FrameAction.MESSAGE,
             channel=self.channel,
             channel_serial=serial,
             messages=[sendable(each, packed=packed) for each in messages],
         )
 
 
-class Posts(_Shared):
+class MessageBatch(_SharedFrames):
     """Messages that came together."""
 
     def __init__(self, channel: str, rows: Sequence[Row]) -> None:
-        events = [event for event in map(event_of, rows) if isinstance(event, Posted)]
+        events = [event for event in map(event_of, rows) if isinstance(event, MessageEvent)]
         super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
         self.events = events
         self.edits = tuple(
-            Edit(message.serial, message.version.serial, message.action is Action.APPEND)
+            MessageEdit(message.serial, message.version.serial, message.action is Action.APPEND)
             for message in (event.message for event in events)
             if message.action is not Action.CREATE
         )
@@ -84,22 +84,22 @@ class Posts(_Shared):
         return self._once("all", packed, lambda: self.messages(messages, packed=packed, serial=self.serial))
 
 
-class Noted(_Shared):
+class AnnotationBatch(_SharedFrames):
     """Annotations that came together."""
 
     def __init__(self, channel: str, rows: Sequence[Row]) -> None:
-        events = [skimmed(row) for row in rows]
+        events = [decode_without_summary(row) for row in rows]
         super().__init__(channel, rows[-1], frozenset(event.connection_id for event in events))
         self.events = events
         latest = {event.annotation.message_serial: event for event in events if event.summary}
-        self.summaries = tuple(map(summary_in, latest.values()))
+        self.summaries = tuple(map(decode_summary, latest.values()))
 
     def wire(self, *, packed: bool, but: str | None = None) -> Wire | None:
         """The annotations, without those of the connection `but`."""
         if but not in self.owners or but is None:
             return self._once("all", packed, lambda: self._annotations(packed, [*self._all(None)]))
         found = [*self._all(but)]
-        return written(self._annotations(packed, found), packed=packed) if found else None
+        return write_frame(self._annotations(packed, found), packed=packed) if found else None
 
     def summary(self, *, packed: bool, is_last: bool) -> Wire | None:
         """The summaries; where they are all that a client gets, with the serial."""
@@ -113,26 +113,26 @@ class Noted(_Shared):
     def _all(self, but: str | None) -> Iterator[Annotation]:
         return (each.annotation for each in self.events if but is None or each.connection_id != but)
 
-    def _annotations(self, packed: bool, annotations: Sequence[Annotation]) -> Frame:
-        return Frame(
-            action=Act.ANNOTATION,
+    def _annotations(self, packed: bool, annotations: Sequence[Annotation]) -> AblyFrame:
+        return AblyFrame(
+            action=FrameAction.ANNOTATION,
             channel=self.channel,
             channel_serial=self.serial,
             annotations=[sendable(each, packed=packed) for each in annotations],
         )
 
 
-Part: TypeAlias = Posts | Noted
+DeliveryBatch: TypeAlias = MessageBatch | AnnotationBatch
 
 
-class Batches:
+class DeliveryCache:
     """What rows become, kept for a while: subscribers who keep up ask for the same rows at the same time."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[tuple[str, int, int], tuple[int, tuple[Part, ...]]] = OrderedDict()
+        self._made: OrderedDict[tuple[str, int, int], tuple[int, tuple[DeliveryBatch, ...]]] = OrderedDict()
         self._size = 0
 
-    def of(self, channel: str, rows: Sequence[Row]) -> tuple[Part, ...]:
+    def batches_of(self, channel: str, rows: Sequence[Row]) -> tuple[DeliveryBatch, ...]:
         """The rows as parts, in order."""
         # An epoch is of one channel only.
         key = rows[0].epoch, rows[0].n, rows[-1].n
@@ -146,9 +146,9 @@ class Batches:
         return parts
 
 
-def _parts(channel: str, rows: Sequence[Row]) -> Iterator[Part]:
+def _parts(channel: str, rows: Sequence[Row]) -> Iterator[DeliveryBatch]:
     for kind, group in groupby(rows, key=lambda row: row.kind):
-        part = Noted if kind == ANNOTATION else Posts
+        part = AnnotationBatch if kind == ANNOTATION else MessageBatch
         for some in _chunks(group):
             yield part(channel, some)
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from citewire.channels.message import Message
 from citewire.server.ably.errors import AblyError
 
-__all__ = ["Filter", "Wanted", "wanted"]
+__all__ = ["MessageFilter", "ChannelRequest", "parse_channel_name"]
 
 _LONGEST, _DEEPEST = 1000, 20
 _PARTS = {
@@ -30,7 +30,7 @@ _FUNCTIONS = {"contains", "ends_with", "starts_with"}
 _NAME = re.compile(r"\[filter=(?P<filter>[^?\]]*)(\?(?P<params>[^\]]*))?\](?P<channel>.+)", re.DOTALL)
 
 
-class Filter:
+class MessageFilter:
     """An expression that a message fits or does not. Raises `AblyError`."""
 
     def __init__(self, expression: str) -> None:
@@ -50,7 +50,7 @@ class Filter:
                 f"functions {', '.join(sorted(_FUNCTIONS))}; {_DEEPEST} deep at most",
             )
 
-    def fits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         """Whether the message is wanted. What cannot be compared does not fit."""
         headers = (message.extras or {}).get("headers")
         try:
@@ -72,22 +72,22 @@ def _is_plain(part: dict[str, Any], depth: int) -> bool:
     )
 
 
-class Wanted(Struct, frozen=True):
+class ChannelRequest(Struct, frozen=True):
     """What the name under which a client attaches stands for: a channel, its filter, and params."""
 
     channel: str
-    filter: Filter | None = None
+    filter: MessageFilter | None = None
     params: dict[str, str] = {}
 
 
-def wanted(name: str) -> Wanted:
+def parse_channel_name(name: str) -> ChannelRequest:
     """What a name stands for. Raises `AblyError`."""
     found = _NAME.fullmatch(name)
     if not found:
-        return Wanted(name)
+        return ChannelRequest(name)
     try:
         expression = b64decode(found["filter"], validate=True).decode()
     except ValueError as exc:
         raise AblyError(40010, "a filter in the name of a channel is written in base64") from exc
     params = dict(parse_qsl(found["params"] or "", keep_blank_values=True))
-    return Wanted(found["channel"], Filter(expression), params)
+    return ChannelRequest(found["channel"], MessageFilter(expression), params)

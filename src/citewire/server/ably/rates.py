@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable
 
 from citewire.server.ably.errors import AblyError
-from citewire.server.limits import Buckets
+from citewire.server.limits import TokenBuckets
 
-__all__ = ["Rates"]
+__all__ = ["PublishRates"]
 
 # What may come at once: that of so many seconds.
 _BURST = 2
 
 
-class Rates:
+class PublishRates:
     """Messages and annotations per second. What comes faster is refused, and no more happens."""
 
     def __init__(self, connection: int, key: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._connections = Buckets(connection, _BURST * connection, clock)
-        self._keys = Buckets(key, _BURST * key, clock)
+        self._connections = TokenBuckets(connection, _BURST * connection, clock)
+        self._keys = TokenBuckets(key, _BURST * key, clock)
 
     def spend(self, key: str, count: int, connection_id: str | None) -> None:
         """So many are to be published. Raises `AblyError`."""

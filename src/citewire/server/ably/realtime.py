@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from citewire.channels.channels import Channels
 from citewire.errors import CitewireError
-from citewire.server.ably.auth import Gate
-from citewire.server.ably.codec import Act, Flag, Frame, Wire, written
-from citewire.server.ably.connection import IDLE_MS, REFUSED, Connection, Ended, resumed_id, token_ended
-from citewire.server.ably.delivery import Batches
+from citewire.server.ably.auth import AblyAuthenticator
+from citewire.server.ably.codec import FrameAction, Flag, AblyFrame, Wire, write_frame
+from citewire.server.ably.connection import IDLE_MS, REFUSED, Connection, ConnectionEnded, resumed_id, token_ended
+from citewire.server.ably.delivery import DeliveryCache
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
 __all__ = ["Occupancy", "Realtime"]
@@ -36,7 +36,7 @@ _GOING = ErrorInfo(80003, 503, "the server is going down; connect again")
 _COME_BACK = 1012
 
 
-class Params(Struct, frozen=True):
+class ConnectParams(Struct, frozen=True):
     """What a client says as it connects."""
 
     credential: str | None = None
@@ -47,7 +47,7 @@ class Params(Struct, frozen=True):
     resume: str | None = None
 
     @classmethod
-    def of(cls, query: bytes) -> Params:
+    def of(cls, query: bytes) -> ConnectParams:
         """What is in the query of the URL; what we do not know is ignored."""
         found = parse_qs(query.decode("latin-1"), keep_blank_values=True)
         given = {name: values[0] for name, values in found.items()}
@@ -103,12 +103,12 @@ class _Socket:
         """Seconds for which what is to be sent was not taken."""
         return self._time() - self.wrote if self._writing else 0
 
-    async def finish(self, end: Ended, *, packed: bool) -> None:
+    async def finish(self, end: ConnectionEnded, *, packed: bool) -> None:
         """Say why it is over, if the client still listens, and close."""
         try:
             async with asyncio.timeout(_FAREWELL):
                 if end.frame:
-                    await self.write(written(end.frame, packed=packed))
+                    await self.write(write_frame(end.frame, packed=packed))
                 await self._send({"type": "websocket.close", "code": end.code})
         except (OSError, RuntimeError):
             pass
@@ -119,7 +119,7 @@ class _Session(Struct, frozen=True):
 
     connection: Connection
     socket: _Socket
-    over: asyncio.Future[Ended]
+    over: asyncio.Future[ConnectionEnded]
     sending: set[asyncio.Task[None]]
 
     def spawn(self, sending: Coroutine[Any, Any, None]) -> None:
@@ -128,7 +128,7 @@ class _Session(Struct, frozen=True):
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
 
-    def end(self, end: Ended) -> None:
+    def end(self, end: ConnectionEnded) -> None:
         """End it."""
         if not self.over.done():
             self.over.set_result(end)
@@ -141,9 +141,9 @@ class Realtime:
     told what it has missed.
     """
 
-    def __init__(self, gate: Gate, *, write_timeout: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, gate: AblyAuthenticator, *, write_timeout: float, clock: Callable[[], float] = time.time) -> None:
         self._gate, self._write_timeout, self._clock = gate, write_timeout, clock
-        self._batches = Batches()
+        self._batches = DeliveryCache()
         self._live: dict[str, _Session] = {}
         self._closed = False
 
@@ -170,7 +170,7 @@ class Realtime:
         """One connection, from its beginning to its end."""
         await receive()
         await send({"type": "websocket.accept"})
-        params, socket = Params.of(scope["query_string"]), _Socket(send)
+        params, socket = ConnectParams.of(scope["query_string"]), _Socket(send)
         if self._closed:
             await socket.finish(_gone(), packed=params.packed)
             return
@@ -181,7 +181,7 @@ class Realtime:
             return
         session = _Session(connection, socket, asyncio.get_running_loop().create_future(), set())
         if before := self._live.get(connection.id):
-            before.end(Ended(None, _COME_BACK))
+            before.end(ConnectionEnded(None, _COME_BACK))
         self._live[connection.id] = session
         try:
             await connection.open(error)
@@ -192,9 +192,9 @@ class Realtime:
             await connection.close()
         await socket.finish(end, packed=params.packed)
 
-    def _connect(self, params: Params, socket: _Socket) -> tuple[Connection, ErrorInfo | None]:
+    def _connect(self, params: ConnectParams, socket: _Socket) -> tuple[Connection, ErrorInfo | None]:
         """The connection that a client takes up, or a new one; and if it is not what it wanted, why."""
-        client = self._gate.by_text(params.credential, params.client_id)
+        client = self._gate.client_of_credential(params.credential, params.client_id)
         connection_id, error = secrets.token_urlsafe(9), None
         if params.resume:
             try:
@@ -212,7 +212,7 @@ class Realtime:
         )
         return connection, error
 
-    async def _until_over(self, session: _Session, receive: Receive, params: Params) -> Ended:
+    async def _until_over(self, session: _Session, receive: Receive, params: ConnectParams) -> ConnectionEnded:
         tasks = [
             asyncio.create_task(_read(session.connection, receive)),
             asyncio.create_task(self._look_after(session, params)),
@@ -226,26 +226,26 @@ class Realtime:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _look_after(self, session: _Session, params: Params) -> Ended:
+    async def _look_after(self, session: _Session, params: ConnectParams) -> ConnectionEnded:
         """Heartbeats, and the end of a key, of a token and of patience."""
         connection, socket = session.connection, session.socket
         asked_until: float | None = None
         while True:
             await self._pause(connection)
             if socket.stuck > self._write_timeout:
-                return Ended(None, _COME_BACK)
+                return ConnectionEnded(None, _COME_BACK)
             try:
                 self._gate.check_key(connection.client)
             except CitewireError as exc:
                 return _refused(exc)
             if params.heartbeats and socket.idle * 1000 > IDLE_MS - _LOOK * 1000:
-                session.spawn(connection.send(Frame(action=Act.HEARTBEAT)))
+                session.spawn(connection.send(AblyFrame(action=FrameAction.HEARTBEAT)))
             if (expires := connection.expires) is not None:
                 if self._clock() >= expires:
                     return token_ended()
                 if self._clock() >= expires - _RENEW and asked_until != expires:
                     asked_until = expires
-                    session.spawn(connection.send(Frame(action=Act.AUTH)))
+                    session.spawn(connection.send(AblyFrame(action=FrameAction.AUTH)))
 
     async def _pause(self, connection: Connection) -> None:
         """Wait for some seconds, or until the token ends; with another token its end counts."""
@@ -262,24 +262,24 @@ class Realtime:
         return math.inf if connection.expires is None else connection.expires - self._clock()
 
 
-async def _read(connection: Connection, receive: Receive) -> Ended:
+async def _read(connection: Connection, receive: Receive) -> ConnectionEnded:
     """Hand over what comes, until there is no more."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
-            return Ended(None)
+            return ConnectionEnded(None)
         data: Wire | None = message.get("text")
         try:
             await connection.receive(message["bytes"] if data is None else data)
-        except Ended as end:
+        except ConnectionEnded as end:
             return end
         except Exception as exc:  # noqa: BLE001  # the root of a task: the client is told
             return _refused(exc)
 
 
-def _gone() -> Ended:
-    return Ended(Frame(action=Act.DISCONNECTED, error=_GOING), _COME_BACK)
+def _gone() -> ConnectionEnded:
+    return ConnectionEnded(AblyFrame(action=FrameAction.DISCONNECTED, error=_GOING), _COME_BACK)
 
 
-def _refused(error: Exception) -> Ended:
-    return Ended(Frame(action=Act.ERROR, error=info_of(error)), REFUSED)
+def _refused(error: Exception) -> ConnectionEnded:
+    return ConnectionEnded(AblyFrame(action=FrameAction.ERROR, error=info_of(error)), REFUSED)

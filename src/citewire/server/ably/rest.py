@@ -17,33 +17,33 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from citewire.channels.annotation import Annotation
-from citewire.channels.channels import Channels, History, Page, limited
-from citewire.channels.fold import Event, Posted
-from citewire.channels.message import Action, Draft, Message
+from citewire.channels.channels import Channels, HistoryQuery, ResultPage, check_limit
+from citewire.channels.fold import ChannelEvent, MessageEvent
+from citewire.channels.message import Action, MessageDraft, Message
 from citewire.channels.store import Cursor, Row
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
-from citewire.server.ably.auth import Client, Gate, TokenRequest
-from citewire.server.ably.codec import Reader, sendable
+from citewire.server.ably.auth import Client, AblyAuthenticator, TokenRequest
+from citewire.server.ably.codec import WireReader, sendable
 from citewire.server.ably.connection import resumed_id
 from citewire.server.ably.errors import AblyError, info_of
-from citewire.server.listing import Listed, list_visible
-from citewire.server.refusals import Refused
+from citewire.server.listing import ListPage, list_visible
+from citewire.server.refusals import AccessRefused
 
-__all__ = ["CALLS", "Call", "Handler", "Statuses", "rest_routes"]
+__all__ = ["CALLS", "AblyCall", "Handler", "ChannelStatusApi", "rest_routes"]
 
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _MOST_BATCHES = 100
 
 
-class Call(Struct, frozen=True):
+class AblyCall(Struct, frozen=True):
     """A request: the names in its path, and how its body and its answer are written."""
 
     request: Request
     names: Sequence[str]
     packed: bool
     answers_packed: bool
-    gate: Gate
+    gate: AblyAuthenticator
 
     @property
     def channel(self) -> str:
@@ -57,7 +57,7 @@ class Call(Struct, frozen=True):
 
     def client(self) -> Client:
         """Who makes it. Raises `Refused` and `AblyError`."""
-        return self.gate.by_request(self.request)
+        return self.gate.client_of_request(self.request)
 
     def allowed(self, operation: str) -> Client:
         """Who makes it, if that may be done to its channel."""
@@ -82,7 +82,7 @@ class Call(Struct, frozen=True):
     def answer(self, value: Any, status: int = 200) -> Response:
         """An answer in the form that the client can read."""
         media = _MSGPACK if self.answers_packed else _JSON
-        return Response(codec.encoded(value, packed=self.answers_packed), status, media_type=media)
+        return Response(codec.encode_body(value, packed=self.answers_packed), status, media_type=media)
 
     def items(self, items: Sequence[Message] | Sequence[Annotation]) -> Sequence[Any]:
         """Messages or annotations as they are sent."""
@@ -103,28 +103,28 @@ class Call(Struct, frozen=True):
 
 # What of a query goes into its links.
 _LISTING = ("start", "end", "limit", "direction", "from_serial", "fromSerial", "prefix", "by")
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+Handler: TypeAlias = Callable[[AblyCall], Awaitable[Response]]
 
 
-async def _publish(call: Call) -> Response:
+async def _publish(call: AblyCall) -> Response:
     client, body = call.client(), await call.request.body()
-    drafts, key = codec.drafts(body, packed=call.packed), codec.on_behalf(body, packed=call.packed)
+    drafts, key = codec.read_drafts(body, packed=call.packed), codec.read_connection_key(body, packed=call.packed)
     connection_id = key and _connection(key, client, call.gate)
     return call.answer(await _published(call, client, call.channel, drafts, connection_id), 201)
 
 
-def _connection(key: str, client: Client, gate: Gate) -> str:
+def _connection(key: str, client: Client, gate: AblyAuthenticator) -> str:
     try:
         return resumed_id(key, client, gate)
-    except Refused as exc:
+    except AccessRefused as exc:
         raise AblyError(40006, "not the key of a connection of this client") from exc
 
 
 async def _published(
-    call: Call, client: Client, channel: str, drafts: Sequence[Draft], connection_id: str | None = None
+    call: AblyCall, client: Client, channel: str, drafts: Sequence[MessageDraft], connection_id: str | None = None
 ) -> dict[str, Any]:
     call.gate.spend(client, len(drafts))
-    who = client.publishes(channel, (draft.action for draft in drafts), connection_id=connection_id)
+    who = client.authorize_publish(channel, (draft.action for draft in drafts), connection_id=connection_id)
     if all(draft.id is None for draft in drafts):
         base = secrets.token_urlsafe(9)
         drafts = [replace(draft, id=f"{base}:{at}") for at, draft in enumerate(drafts)]
@@ -138,10 +138,10 @@ class _Batch(Struct, frozen=True):
     messages: Raw
 
 
-_batches = Reader["list[_Batch] | _Batch"](list[_Batch] | _Batch)
+_batches = WireReader["list[_Batch] | _Batch"](list[_Batch] | _Batch)
 
 
-async def _publish_batch(call: Call) -> Response:
+async def _publish_batch(call: AblyCall) -> Response:
     """The same messages to many channels, each of which may fail by itself."""
     client = call.client()
     given = _batches(await call.request.body(), packed=call.packed)
@@ -153,8 +153,8 @@ async def _publish_batch(call: Call) -> Response:
     return call.answer(answers if isinstance(given, list) else answers[0], 201)
 
 
-async def _batch(call: Call, client: Client, batch: _Batch) -> dict[str, Any]:
-    drafts = codec.drafts(batch.messages, packed=call.packed)
+async def _batch(call: AblyCall, client: Client, batch: _Batch) -> dict[str, Any]:
+    drafts = codec.read_drafts(batch.messages, packed=call.packed)
     results: list[dict[str, Any]] = []
     for channel in [batch.channels] if isinstance(batch.channels, str) else batch.channels:
         try:
@@ -165,12 +165,12 @@ async def _batch(call: Call, client: Client, batch: _Batch) -> dict[str, Any]:
     return {"successCount": len(results) - failed, "failureCount": failed, "results": results}
 
 
-async def _history(call: Call) -> Response:
+async def _history(call: AblyCall) -> Response:
     client, query = call.allowed("history"), call.query
     direction = query.get("direction", "backwards")
     if direction not in {"backwards", "forwards"}:
         raise AblyError(40003, "the direction is backwards or forwards")
-    which = History(
+    which = HistoryQuery(
         start=call.number("start") or 0,
         end=call.number("end"),
         # Clients and their specification spell it in two ways.
@@ -183,58 +183,58 @@ async def _history(call: Call) -> Response:
     return call.page(call.items(page.items), page.next)
 
 
-async def _message(call: Call) -> Response:
+async def _message(call: AblyCall) -> Response:
     client = call.allowed("history")
     message = await client.channels.message(call.channel, call.names[1])
     return call.answer(sendable(message, packed=call.answers_packed))
 
 
-async def _edit(call: Call) -> Response:
-    client, drafts = call.client(), codec.drafts(await call.request.body(), packed=call.packed)
+async def _edit(call: AblyCall) -> Response:
+    client, drafts = call.client(), codec.read_drafts(await call.request.body(), packed=call.packed)
     if len(drafts) != 1 or drafts[0].action is Action.CREATE:
         raise AblyError(40000, "one update, delete or append")
     call.gate.spend(client, 1)
     draft = replace(drafts[0], serial=call.names[1])
-    who = client.publishes(call.channel, [draft.action])
+    who = client.authorize_publish(call.channel, [draft.action])
     [version] = await client.channels.publish(call.channel, who, [draft])
     return call.answer({"versionSerial": version})
 
 
-async def _versions(call: Call) -> Response:
+async def _versions(call: AblyCall) -> Response:
     return await _about(call, call.allowed("history").channels.versions)
 
 
-async def _annotations(call: Call) -> Response:
+async def _annotations(call: AblyCall) -> Response:
     return await _about(call, call.allowed("history").channels.annotations)
 
 
-async def _about(call: Call, pages: Callable[[str, str, int, str | None], Awaitable[Page[Any]]]) -> Response:
+async def _about(call: AblyCall, pages: Callable[[str, str, int, str | None], Awaitable[ResultPage[Any]]]) -> Response:
     page = await pages(call.channel, call.names[1], call.limit, call.query.get("cursor"))
     return call.page(call.items(page.items), page.next)
 
 
-async def _annotate(call: Call) -> Response:
+async def _annotate(call: AblyCall) -> Response:
     client = call.client()
-    notes = codec.notes(await call.request.body(), packed=call.packed, about=call.names[1])
+    notes = codec.read_notes(await call.request.body(), packed=call.packed, about=call.names[1])
     call.gate.spend(client, len(notes))
-    serials = await client.channels.annotate(call.channel, client.annotates(call.channel), notes)
+    serials = await client.channels.annotate(call.channel, client.authorize_annotate(call.channel), notes)
     return call.answer({"channel": call.channel, "serials": serials}, 201)
 
 
-async def _client_summary(call: Call) -> Response:
+async def _client_summary(call: AblyCall) -> Response:
     client, named = call.allowed("subscribe"), call.query.get("forClientId")
     if named in {None, "", "*"}:
         raise AblyError(40003, "forClientId names one client")
     return call.answer(await client.channels.client_summary(call.channel, call.names[1], named or ""))
 
 
-async def _citations(call: Call) -> Response:
+async def _citations(call: AblyCall) -> Response:
     client = call.allowed("history")
     page = await client.channels.citations(call.channel, call.limit, call.query.get("cursor"))
     return call.page(page.items, page.next)
 
 
-async def _export(call: Call) -> Response:
+async def _export(call: AblyCall) -> Response:
     """All that ever happened in a channel and is still kept, a line of JSON for each."""
     client, after = call.allowed("history"), call.query.get("after")
     events = client.channels.export(call.channel, Cursor.parse(after) if after else None)
@@ -244,7 +244,7 @@ async def _export(call: Call) -> Response:
 
 
 async def _lines(
-    first: tuple[Row, Event] | None, events: AsyncGenerator[tuple[Row, Event]]
+    first: tuple[Row, ChannelEvent] | None, events: AsyncGenerator[tuple[Row, ChannelEvent]]
 ) -> AsyncGenerator[bytes]:
     async with aclosing(events):
         if first:
@@ -253,19 +253,19 @@ async def _lines(
                 yield _line(row, event)
 
 
-def _line(row: Row, event: Event) -> bytes:
-    item = event.message if isinstance(event, Posted) else event.annotation
+def _line(row: Row, event: ChannelEvent) -> bytes:
+    item = event.message if isinstance(event, MessageEvent) else event.annotation
     about = {"cursor": str(row.cursor), "serial": row.serial, row.kind: sendable(item, packed=False)}
-    return codec.encoded(about, packed=False) + b"\n"
+    return codec.encode_body(about, packed=False) + b"\n"
 
 
-class Statuses:
+class ChannelStatusApi:
     """The calls for what channels there are and how they are; `occupancy` says who is attached to one."""
 
     def __init__(self, occupancy: Callable[[Channels, str], Any]) -> None:
         self._occupancy = occupancy
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, call: AblyCall) -> Response:
         """The channels of which the client may know, by name: as they are, or their names."""
         client, by = call.client(), call.query.get("by", "value")
         if by not in {"id", "value"}:
@@ -276,7 +276,7 @@ class Statuses:
         )
         return call.page(found, call.gate.cursors.write(names.after))
 
-    async def show(self, call: Call) -> Response:
+    async def show(self, call: AblyCall) -> Response:
         """How one is."""
         client = call.allowed("channel-metadata")
         head = await client.channels.head(call.channel)
@@ -288,7 +288,7 @@ class Statuses:
         return {"channelId": channel, "name": channel, "status": about}
 
 
-async def _visible_names(call: Call, client: Client) -> Listed[str]:
+async def _visible_names(call: AblyCall, client: Client) -> ListPage[str]:
     """A page of the names of channels of which the client may know."""
     prefix, cursors = call.query.get("prefix", ""), call.gate.cursors
 
@@ -299,30 +299,30 @@ async def _visible_names(call: Call, client: Client) -> Listed[str]:
     def is_visible(name: str) -> bool:
         return client.may("channel-metadata", name)
 
-    return await list_visible(read, is_visible, cursors.read(call.query.get("cursor")), limited(call.limit))
+    return await list_visible(read, is_visible, cursors.read(call.query.get("cursor")), check_limit(call.limit))
 
 
-async def _nobody(call: Call) -> Response:
+async def _nobody(call: AblyCall) -> Response:
     """Who is present: nobody ever is."""
     call.allowed("presence" if call.request.url.path.endswith("presence") else "history")
     return call.page([], None)
 
 
-async def _no_stats(call: Call) -> Response:
+async def _no_stats(call: AblyCall) -> Response:
     """Refused, so that nobody takes nothing for a figure."""
     call.client()
     raise AblyError(40400, "this server keeps no statistics; GET /metrics has its figures", 404)
 
 
-_token_request = Reader[TokenRequest](TokenRequest)
+_token_request = WireReader[TokenRequest](TokenRequest)
 
 
-async def _request_token(call: Call) -> Response:
+async def _request_token(call: AblyCall) -> Response:
     asked = _token_request(await call.request.body(), packed=call.packed)
-    return call.answer(await call.gate.token(call.names[0], asked, call.request), 201)
+    return call.answer(await call.gate.issue_token(call.names[0], asked, call.request), 201)
 
 
-async def _time(call: Call) -> Response:
+async def _time(call: AblyCall) -> Response:
     return call.answer([call.gate.now])
 
 
@@ -344,7 +344,7 @@ CALLS: Mapping[str, Mapping[str, Handler]] = {
 }
 
 
-def rest_routes(gate: Gate, calls: Mapping[str, Mapping[str, Handler]]) -> list[Route]:
+def rest_routes(gate: AblyAuthenticator, calls: Mapping[str, Mapping[str, Handler]]) -> list[Route]:
     """Calls as what Starlette is to serve."""
     return [_route(path, _Endpoint(gate, path, handlers)) for path, handlers in calls.items()]
 
@@ -359,13 +359,13 @@ def _route(path: str, endpoint: _Endpoint) -> Route:
 class _Endpoint:
     """The calls of one path as an ASGI app."""
 
-    def __init__(self, gate: Gate, path: str, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, gate: AblyAuthenticator, path: str, handlers: Mapping[str, Handler]) -> None:
         self.handlers, self._gate = handlers, gate
         self._path = path.split("/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
-        call = Call(
+        call = AblyCall(
             request,
             self._names(scope),
             _is_msgpack(request.headers.get("content-type")),
@@ -390,7 +390,7 @@ def _is_msgpack(media: str | None) -> bool:
     return _MSGPACK in (media or "")
 
 
-def _refusal(call: Call, error: Exception) -> Response:
+def _refusal(call: AblyCall, error: Exception) -> Response:
     info = info_of(error)
     response = call.answer({"error": info}, info.status_code)
     response.headers["x-ably-errorcode"] = str(info.code)

@@ -19,10 +19,10 @@ from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.rules import Rule, Rules
 from citewire.channels.store import ChannelStore
-from citewire.server.ably.auth import Door, Gate
-from citewire.server.ably.codec import Reader
+from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
+from citewire.server.ably.codec import WireReader
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.rest import Call, rest_routes
+from citewire.server.ably.rest import AblyCall, rest_routes
 from citewire.server.capability import FULL, Capability
 from citewire.server.keys import Keyring
 
@@ -46,7 +46,7 @@ class _App(Struct, frozen=True):
     namespaces: list[_Namespace] = []
 
 
-_app = Reader[_App](_App)
+_app = WireReader[_App](_App)
 
 
 class Sandbox:
@@ -57,11 +57,11 @@ class Sandbox:
         self._apps: dict[str, Channels] = {}
 
     @property
-    def door(self) -> Door:
+    def realm(self) -> KeyRealm:
         """Where their keys lead."""
-        return Door(self._keyring, lambda key: self._apps[key.partition(".")[0]])
+        return KeyRealm(self._keyring, lambda key: self._apps[key.partition(".")[0]])
 
-    def routes(self, gate: Gate) -> list[Route]:
+    def routes(self, gate: AblyAuthenticator) -> list[Route]:
         """What makes and ends apps."""
         calls = {
             "/apps": {"POST": self._make},
@@ -70,7 +70,7 @@ class Sandbox:
         }
         return rest_routes(gate, calls)
 
-    async def _make(self, call: Call) -> Response:
+    async def _make(self, call: AblyCall) -> Response:
         asked = _app(await call.request.body(), packed=call.packed)
         if len(self._apps) >= _MOST_APPS:
             raise AblyError(40000, f"more than {_MOST_APPS} apps")
@@ -105,7 +105,7 @@ class Sandbox:
             "capability": codec.encode(capability.plain()).decode(),
         }
 
-    async def _end(self, call: Call) -> Response:
+    async def _end(self, call: AblyCall) -> Response:
         [app] = call.names
         if self._apps.pop(app, None) is not None:
             for key in self._keyring.rows():
@@ -117,7 +117,7 @@ class Sandbox:
         return Response(status_code=204)
 
 
-async def _stats(_: Call) -> Response:
+async def _stats(_: AblyCall) -> Response:
     """Figures that a suite wants to read later; there are none to be had."""
     return Response(status_code=201)
 

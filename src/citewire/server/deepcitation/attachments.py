@@ -30,24 +30,24 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from citewire.channels.hub import Hub
-from citewire.channels.lease import Alone, Leases
+from citewire.channels.lease import SingleProcessLeases, Leases
 from citewire.channels.store import Row
-from citewire.documents.document import Document, Kind
+from citewire.documents.document import Document, DocumentKind
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error
 from citewire.errors import ShapeError
-from citewire.server.blobs import Blobs, Draft
-from citewire.server.follower import Follower
-from citewire.server.holdings import clean, safe_name
+from citewire.server.blobs import Blobs, BlobDraft
+from citewire.server.follower import ChannelFollower
+from citewire.server.holdings import clean_name, safe_name
 from citewire.server.http import NotFound
 from citewire.server.periodic import repeat
 from citewire.verification.engine import Engine
-from citewire.verification.library import NO_TEXT
-from citewire.verification.readers import in_thread
-from citewire.verification.sources import Given
+from citewire.verification.library import NO_TEXT_LAYER
+from citewire.verification.readers import run_in_thread
+from citewire.verification.sources import SourceContent
 
 if TYPE_CHECKING:
-    from citewire.documents.fetch import Fetched
+    from citewire.documents.fetch import FetchResult
 
 __all__ = ["DAY", "UNSAFE", "Attachment", "Attachments", "Fetch", "day_end", "iso"]
 
@@ -65,7 +65,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 _log = logging.getLogger("citewire.server")
 
-Fetch: TypeAlias = "Callable[[str], Fetched]"
+Fetch: TypeAlias = "Callable[[str], FetchResult]"
 _Name: TypeAlias = tuple[str, str]
 
 
@@ -87,13 +87,13 @@ class Attachment(Struct, frozen=True, omit_defaults=True):
     url: str | None = None
     read: float | None = None
     seconds: float = 0.0
-    kind: Kind | None = None
+    kind: DocumentKind | None = None
     pages: int = 0
     text_bytes: int = 0
     reason: str | None = None
 
 
-class Gone(Struct, frozen=True):
+class RemovedAttachment(Struct, frozen=True):
     """An attachment that was deleted, or has expired."""
 
     key: str
@@ -113,9 +113,9 @@ class Attachments:
         leases: Leases | None = None,
     ) -> None:
         self._engine, self._fetch, self._clock = engine, fetch, clock
-        self._blobs, self._leases = blobs, leases or Alone()
+        self._blobs, self._leases = blobs, leases or SingleProcessLeases()
         self._held: dict[_Name, Attachment] = {}
-        self._channel = Follower(hub, CHANNEL, self._apply, self._held.clear)
+        self._channel = ChannelFollower(hub, CHANNEL, self._apply, self._held.clear)
         # Held while something comes or goes: bytes may be those of several.
         self._changing = asyncio.Lock()
 
@@ -123,7 +123,7 @@ class Attachments:
         """Find what there is, and delete bytes that a crash has left."""
         await self._blobs.open()
         await self._channel.catch_up()
-        await self._forget(await self._blobs.kept())
+        await self._forget(await self._blobs.list_hashes())
 
     async def run(self) -> None:
         """Have what other servers are sent, and forget what has expired, again and again."""
@@ -137,7 +137,7 @@ class Attachments:
             if await self._leases.take(_SWEEP):
                 now = self._clock()
                 await self._drop([held for held in self._held.values() if held.expires <= now])
-            await self._forget(await self._blobs.kept())
+            await self._forget(await self._blobs.list_hashes())
 
     # What there is.
 
@@ -148,13 +148,13 @@ class Attachments:
             raise NotFound("there is no such attachment, or it has expired")
         return held
 
-    async def found(self, key: str, name: str) -> Attachment:
+    async def find_synced(self, key: str, name: str) -> Attachment:
         """As `find`, also of what another server has just been sent."""
         if (key, name) not in self._held:
             await self._channel.catch_up()
         return self.find(key, name)
 
-    async def with_bytes(self, key: str, sha256: str) -> Attachment:
+    async def find_by_hash(self, key: str, sha256: str) -> Attachment:
         """An attachment of this key with these bytes. Raises `NotFound`."""
         for catch_up in (self._channel.catch_up, None):
             for held in self._held.values():
@@ -168,16 +168,16 @@ class Attachments:
         """Whether an attachment has these bytes."""
         return any(held.sha256 == sha256 for held in self._held.values())
 
-    async def given(self, held: Attachment) -> Given:
+    async def as_source(self, held: Attachment) -> SourceContent:
         """An attachment as a source. Raises `DocumentError`."""
-        path = await self._blobs.bring(held.sha256) if held.sha256 else None
+        path = await self._blobs.fetch(held.sha256) if held.sha256 else None
         if path is None:
             raise DocumentError(held.reason or "there are no bytes of it")
-        return Given(path, held.name, held.url, None, (held.id,), held.content_type)
+        return SourceContent(path, held.name, held.url, None, (held.id,), held.content_type)
 
     async def document(self, held: Attachment) -> Document:
         """What an attachment says. Raises `DocumentError`."""
-        return await self._engine.load(await self.given(held))
+        return await self._engine.load(await self.as_source(held))
 
     async def read(self, held: Attachment) -> Attachment:
         """As it is once it was read, well or not.
@@ -196,7 +196,7 @@ class Attachments:
             size = len(document.text.encode("utf-8", "replace"))
             now = replace(held, kind=document.kind, pages=len(document.pages), text_bytes=size)
             if not document.text.strip():
-                now = replace(now, reason=document.problems[0].message if document.problems else NO_TEXT)
+                now = replace(now, reason=document.problems[0].message if document.problems else NO_TEXT_LAYER)
         now = replace(now, read=self._clock(), seconds=time.monotonic() - began)
         async with self._changing:
             if self._held.get((held.key, held.id)) == held:
@@ -209,7 +209,7 @@ class Attachments:
     # What comes and goes.
 
     async def upload(
-        self, key: str, name: str | None, draft: Draft, filename: str, content_type: str
+        self, key: str, name: str | None, draft: BlobDraft, filename: str, content_type: str
     ) -> Attachment:
         """Keep and read what somebody sent, under the id `name` or a new one."""
         held = replace(self._new(key, name, filename), content_type=_typed(content_type))
@@ -231,7 +231,7 @@ class Attachments:
             return await self._keep(replace(known, id=new.id, name=new.name, expires=new.expires), None), True
         held = replace(self._new(key, name, filename or _named(url)), url=url)
         try:
-            came = await in_thread(partial(self._fetch or web.fetch, url))
+            came = await run_in_thread(partial(self._fetch or web.fetch, url))
         except (web.BadUrl, web.AddressRefused):
             raise
         except web.FetchError as exc:
@@ -242,7 +242,7 @@ class Attachments:
             held = replace(held, content_type=_typed(came.content_type or ""))
             return await self._keep(held, draft), False
 
-    def draft(self) -> AbstractAsyncContextManager[Draft]:
+    def draft(self) -> AbstractAsyncContextManager[BlobDraft]:
         """Room for bytes that come, see `Blobs.draft`."""
         return self._blobs.draft()
 
@@ -279,9 +279,9 @@ class Attachments:
                 return held
         return None
 
-    async def _keep(self, held: Attachment, draft: Draft | None) -> Attachment:
+    async def _keep(self, held: Attachment, draft: BlobDraft | None) -> Attachment:
         if draft:
-            await draft.done()
+            await draft.finish()
             held = replace(held, sha256=draft.sha256, size=draft.size)
             await self._blobs.share(draft)
             # Whoever sends it again wants another try.
@@ -295,7 +295,7 @@ class Attachments:
         return await self.read(held)
 
     async def _drop(self, gone: Collection[Attachment]) -> None:
-        await self._channel.write([("gone", Gone(held.key, held.id)) for held in gone])
+        await self._channel.write([("gone", RemovedAttachment(held.key, held.id)) for held in gone])
         await self._forget({held.sha256 for held in gone if held.sha256})
 
     def _apply(self, row: Row) -> None:
@@ -306,7 +306,7 @@ class Attachments:
             case "changed":
                 self._change(json.decode(row.data, type=Attachment))
             case "gone":
-                gone = json.decode(row.data, type=Gone)
+                gone = json.decode(row.data, type=RemovedAttachment)
                 self._held.pop((gone.key, gone.id), None)
             case _:
                 pass  # Later versions may say more, and one of them may share the store.
@@ -323,7 +323,7 @@ class Attachments:
         loose = {*sha256s} - {held.sha256 for held in self._held.values()}
         await self._blobs.delete(loose)
         # A source of the server may be the same.
-        for sha256 in loose - {reading.sha256 for reading in self._engine.known}:
+        for sha256 in loose - {reading.sha256 for reading in self._engine.shared_sources}:
             await self._engine.discard(sha256)
 
 
@@ -338,12 +338,12 @@ def iso(seconds: float) -> str:
 
 
 def _typed(content_type: str) -> str:
-    return clean(content_type)[:_LONGEST_TYPE]
+    return clean_name(content_type)[:_LONGEST_TYPE]
 
 
 def _named(url: str) -> str:
     try:
         where = urlsplit(url)
-        return clean(PurePath(unquote(where.path)).name) or clean(where.hostname or "") or "page"
+        return clean_name(PurePath(unquote(where.path)).name) or clean_name(where.hostname or "") or "page"
     except ValueError:
         return "page"

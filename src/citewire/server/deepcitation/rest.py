@@ -17,15 +17,15 @@ from starlette.datastructures import UploadFile
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
 from citewire.errors import InputError, ShapeError
-from citewire.extraction.prompt import portion
-from citewire.server.checks import while_there
+from citewire.extraction.prompt import format_document
+from citewire.server.checks import cancel_on_disconnect
 from citewire.server.deepcitation import wire
 from citewire.server.deepcitation.attachments import DAY, Attachment, Attachments, day_end, iso
-from citewire.server.deepcitation.verifying import Verifying
-from citewire.server.http import Call, Form, Operation, read
-from citewire.server.sources import TYPES, form_of, pieces, short_body
+from citewire.server.deepcitation.verifying import DeepCitationVerifier
+from citewire.server.http import ApiCall, MultipartForm, Operation, decode_as
+from citewire.server.sources import MEDIA_TYPES, read_form, read_upload, read_short_body
 from citewire.verification.engine import Engine
-from citewire.verification.readers import in_thread
+from citewire.verification.readers import run_in_thread
 
 __all__ = ["UPLOADS", "DeepCitation"]
 
@@ -41,7 +41,7 @@ class DeepCitation:
 
     def __init__(self, attachments: Attachments, engine: Engine, deadline: float) -> None:
         self._attachments = attachments
-        self._verifying = Verifying(attachments, engine, deadline)
+        self._verifying = DeepCitationVerifier(attachments, engine, deadline)
 
     def operations(self) -> list[Operation]:
         """What can be asked."""
@@ -49,41 +49,41 @@ class DeepCitation:
             Operation(
                 method="POST", path="/prepareAttachments",
                 summary="DeepCitation: an attachment of a file, of a URL, or by its id",
-                handle=self.prepare, needs=("add", _RESOURCE), body=bytes, takes=(Form, wire.ToPrepare),
-                gives=wire.Prepared, errors=(404,),
+                handle=self.prepare, needs=("add", _RESOURCE), body=bytes, takes=(MultipartForm, wire.PrepareRequest),
+                gives=wire.PreparedAttachment, errors=(404,),
             ),
             Operation(
                 method="POST", path="/convertFile", summary="DeepCitation: keep a file to be prepared",
-                handle=self.convert, needs=("add", _RESOURCE), body=bytes, takes=(Form, wire.ToPrepare),
-                gives=wire.Converted, errors=(404,),
+                handle=self.convert, needs=("add", _RESOURCE), body=bytes, takes=(MultipartForm, wire.PrepareRequest),
+                gives=wire.ConvertedAttachment, errors=(404,),
             ),
             Operation(
                 method="POST", path="/verifyCitations", summary="DeepCitation: check citations",
-                handle=self.verify, needs=("verify", _RESOURCE), body=wire.ToVerify, gives=wire.Verifications,
+                handle=self.verify, needs=("verify", _RESOURCE), body=wire.VerifyRequest, gives=wire.Verifications,
                 errors=(404,),
             ),
             Operation(
                 method="POST", path="/getAttachment", summary="DeepCitation: an attachment with its text",
-                handle=self.show, needs=("read", _RESOURCE), body=wire.Named, gives=wire.Described,
+                handle=self.show, needs=("read", _RESOURCE), body=wire.AttachmentRef, gives=wire.AttachmentDetails,
                 errors=(404,),
             ),
             Operation(
                 method="POST", path="/attachments/{attachment}/extend",
                 summary="DeepCitation: keep an attachment longer",
-                handle=self.extend, needs=("extend", _RESOURCE), body=wire.Extension, gives=wire.Extended,
+                handle=self.extend, needs=("extend", _RESOURCE), body=wire.ExtendRequest, gives=wire.ExtendedAttachment,
             ),
             Operation(
                 method="DELETE", path="/attachments/{attachment}",
                 summary="DeepCitation: delete an attachment",
-                handle=self.delete, needs=("delete", _RESOURCE), gives=wire.Deleted,
+                handle=self.delete, needs=("delete", _RESOURCE), gives=wire.DeletedAttachment,
             ),
         ]  # fmt: skip
 
-    async def prepare(self, call: Call) -> wire.Prepared:
+    async def prepare(self, call: ApiCall) -> wire.PreparedAttachment:
         """Keep what is sent, and give its text for a prompt."""
         held, cached = await self._taken(call)
         document = await self._document(held)
-        return wire.Prepared(
+        return wire.PreparedAttachment(
             held.id,
             await _portion(held, document),
             wire.PreparedFile(held.name, mime_type(held), held.pages, held.text_bytes),
@@ -95,27 +95,27 @@ class DeepCitation:
             UNSET if cached is None or held.url is None else _cache(held, cached),
         )
 
-    async def convert(self, call: Call) -> wire.Converted:
+    async def convert(self, call: ApiCall) -> wire.ConvertedAttachment:
         """Keep what is sent. Nothing is converted, as all that can be read is read as it is."""
         held, _ = await self._taken(call)
         kind = mime_type(held)
-        return wire.Converted(
+        return wire.ConvertedAttachment(
             held.id,
             wire.ConvertedFile(held.name, held.content_type or kind, kind, round(held.seconds * 1000)),
             "error" if held.reason else "converted",
             held.reason or UNSET,
         )
 
-    async def verify(self, call: Call) -> wire.Verifications:
+    async def verify(self, call: ApiCall) -> wire.Verifications:
         """Check citations, unless whoever asked leaves."""
         checking = self._verifying.verify(call.caller, call.body.data)
-        return wire.Verifications(await while_there(call.request, checking))
+        return wire.Verifications(await cancel_on_disconnect(call.request, checking))
 
-    async def show(self, call: Call) -> wire.Described:
+    async def show(self, call: ApiCall) -> wire.AttachmentDetails:
         """An attachment."""
         held = await self._found(call.caller.key, call.body.attachment_id)
         document = await self._document(held)
-        return wire.Described(
+        return wire.AttachmentDetails(
             held.id,
             "error" if held.reason else "ready",
             "upload" if held.url is None else "url",
@@ -132,27 +132,27 @@ class DeepCitation:
             url_source=_url_source(held),
         )
 
-    async def extend(self, call: Call) -> wire.Extended:
+    async def extend(self, call: ApiCall) -> wire.ExtendedAttachment:
         """Keep it longer."""
         key, name = call.caller.key, call.path["attachment"]
-        before = await self._attachments.found(key, name)
+        before = await self._attachments.find_synced(key, name)
         now = await self._attachments.extend(key, name, _DURATIONS[call.body.duration])
-        return wire.Extended(name, iso(now.expires), iso(before.expires))
+        return wire.ExtendedAttachment(name, iso(now.expires), iso(before.expires))
 
-    async def delete(self, call: Call) -> wire.Deleted:
+    async def delete(self, call: ApiCall) -> wire.DeletedAttachment:
         """Forget it."""
         await self._attachments.remove(call.caller.key, call.path["attachment"])
-        return wire.Deleted(call.path["attachment"], deleted=True)
+        return wire.DeletedAttachment(call.path["attachment"], deleted=True)
 
-    async def _taken(self, call: Call) -> tuple[Attachment, bool | None]:
+    async def _taken(self, call: ApiCall) -> tuple[Attachment, bool | None]:
         """What a request is about, kept and read; of a URL, whether it was there already."""
         request, key = call.request, call.caller.key
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == Form.media:
+        if kind == MultipartForm.media:
             return await self._uploaded(call), None
         if kind != "application/json":
             raise InputError("send a form with a file, or JSON with a url or an attachmentId")
-        asked: wire.ToPrepare = read(await short_body(request), wire.ToPrepare)
+        asked: wire.PrepareRequest = decode_as(await read_short_body(request), wire.PrepareRequest)
         if asked.url is not None:
             return await self._fetched(key, asked)
         if asked.attachment_id is None:
@@ -161,9 +161,9 @@ class DeepCitation:
 
     async def _found(self, key: str, name: str) -> Attachment:
         """What a key calls so, read. Raises `NotFound`."""
-        return await self._attachments.read(await self._attachments.found(key, name))
+        return await self._attachments.read(await self._attachments.find_synced(key, name))
 
-    async def _fetched(self, key: str, asked: wire.ToPrepare) -> tuple[Attachment, bool]:
+    async def _fetched(self, key: str, asked: wire.PrepareRequest) -> tuple[Attachment, bool]:
         try:
             return await self._attachments.fetch(
                 key, asked.attachment_id, asked.url or "", asked.filename, fresh=asked.skip_cache
@@ -172,15 +172,15 @@ class DeepCitation:
             # Nothing that another try could change.
             raise ShapeError(exc.message, "$.url", detail=exc.detail) from exc
 
-    async def _uploaded(self, call: Call) -> Attachment:
-        form = await form_of(call.request)
+    async def _uploaded(self, call: ApiCall) -> Attachment:
+        form = await read_form(call.request)
         try:
             files = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
             if len(files) != 1:
                 raise InputError("a form has one file", "file")
             name, filename = (_text(form.get(field)) for field in ("attachmentId", "filename"))
             async with self._attachments.draft() as draft:
-                async for piece in pieces(files[0]):
+                async for piece in read_upload(files[0]):
                     await draft.write(piece)
                 filename = filename or files[0].filename or "document"
                 return await self._attachments.upload(
@@ -195,7 +195,7 @@ class DeepCitation:
 
 def mime_type(held: Attachment) -> str:
     """What an attachment is, as far as it was read; else what it was said to be."""
-    return TYPES.get(held.kind or "", held.content_type) or "application/octet-stream"
+    return MEDIA_TYPES.get(held.kind or "", held.content_type) or "application/octet-stream"
 
 
 def _text(value: object) -> str | None:
@@ -204,7 +204,7 @@ def _text(value: object) -> str | None:
 
 async def _portion(held: Attachment, document: Document | None) -> str:
     """The text by which a model cites it, under the id that it has here."""
-    return "" if document is None else await in_thread(lambda: portion(replace(document, name=held.id)))
+    return "" if document is None else await run_in_thread(lambda: format_document(replace(document, name=held.id)))
 
 
 def _url_source(held: Attachment) -> wire.UrlSource | UnsetType:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from citewire.documents.draw import Format
+from citewire.documents.draw import ImageFormat
 
 __all__ = [
-    "CitationsOf", "Converted", "ConvertedFile", "Deleted", "Described", "Extended", "Extension", "Named",
-    "Prepared", "PreparedFile", "ToPrepare", "ToVerify", "UrlCache", "UrlSource", "Verifications",
+    "CitationsToVerify", "ConvertedAttachment", "ConvertedFile", "DeletedAttachment", "AttachmentDetails", "ExtendedAttachment", "ExtendRequest", "AttachmentRef",
+    "PreparedAttachment", "PreparedFile", "PrepareRequest", "VerifyRequest", "UrlCache", "UrlSource", "Verifications",
 ]  # fmt: skip
 
 MOST_CITATIONS = 500
@@ -22,7 +22,7 @@ _Url: TypeAlias = Annotated[str, Meta(min_length=1, max_length=8192)]
 _Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
-class ToPrepare(Struct, frozen=True, rename="camel"):
+class PrepareRequest(Struct, frozen=True, rename="camel"):
     """A URL to fetch, or without one an attachment that is there already."""
 
     url: _Url | None = None
@@ -55,7 +55,7 @@ class UrlCache(Struct, frozen=True, rename="camel"):
     cache_key: str
 
 
-class Prepared(Struct, frozen=True, rename="camel"):
+class PreparedAttachment(Struct, frozen=True, rename="camel"):
     """An attachment that can be cited, or the `error` for which it cannot."""
 
     attachment_id: str
@@ -78,7 +78,7 @@ class ConvertedFile(Struct, frozen=True, rename="camel"):
     conversion_time_ms: int
 
 
-class Converted(Struct, frozen=True, rename="camel"):
+class ConvertedAttachment(Struct, frozen=True, rename="camel"):
     """A file that can be prepared by its id."""
 
     attachment_id: str
@@ -87,19 +87,19 @@ class Converted(Struct, frozen=True, rename="camel"):
     error: str | UnsetType = UNSET
 
 
-class CitationsOf(Struct, frozen=True, rename="camel"):
+class CitationsToVerify(Struct, frozen=True, rename="camel"):
     """Citations under keys of the caller's, and what they cite, by its id or its bytes."""
 
     citations: Annotated[dict[str, Any], Meta(max_length=MOST_CITATIONS)]
     attachment_id: _Id | None = None
     sha256: _Id | None = None
-    output_image_format: Format = "avif"
+    output_image_format: ImageFormat = "avif"
 
 
-class ToVerify(Struct, frozen=True):
+class VerifyRequest(Struct, frozen=True):
     """What to check."""
 
-    data: CitationsOf
+    data: CitationsToVerify
 
 
 class Verifications(Struct, frozen=True):
@@ -108,13 +108,13 @@ class Verifications(Struct, frozen=True):
     verifications: dict[str, dict[str, Any]]
 
 
-class Named(Struct, frozen=True, rename="camel"):
+class AttachmentRef(Struct, frozen=True, rename="camel"):
     """An attachment by its id."""
 
     attachment_id: _Id
 
 
-class Described(Struct, frozen=True, rename="camel"):
+class AttachmentDetails(Struct, frozen=True, rename="camel"):
     """An attachment with its text."""
 
     id: str
@@ -135,13 +135,13 @@ class Described(Struct, frozen=True, rename="camel"):
     url_source: UrlSource | UnsetType = UNSET
 
 
-class Extension(Struct, frozen=True):
+class ExtendRequest(Struct, frozen=True):
     """How long an attachment is to stay: 30 or 365 days from now."""
 
     duration: Literal["month", "year"]
 
 
-class Extended(Struct, frozen=True, rename="camel"):
+class ExtendedAttachment(Struct, frozen=True, rename="camel"):
     """Until when an attachment stays."""
 
     attachment_id: str
@@ -149,7 +149,7 @@ class Extended(Struct, frozen=True, rename="camel"):
     previous_expires_at: str
 
 
-class Deleted(Struct, frozen=True, rename="camel"):
+class DeletedAttachment(Struct, frozen=True, rename="camel"):
     """An attachment that is gone."""
 
     attachment_id: str

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 
-from citewire.documents.draw import Format
-from citewire.verification.library import Checked
-from citewire.verification.sources import Source
-from citewire.verification.verifier import Asked, Verifier, each
+from citewire.documents.draw import ImageFormat
+from citewire.verification.library import CheckResult
+from citewire.verification.sources import SourceInput
+from citewire.verification.verifier import QuoteCheck, Verifier, iter_quotes
 
-__all__ = ["AfterCommit"]
+__all__ = ["AfterCommitVerifier"]
 
 
-class AfterCommit:
+class AfterCommitVerifier:
     """A `verifier` for one run, whose quotes wait until what the run has written so far is `settled`."""
 
     def __init__(self, verifier: Verifier, settled: Callable[[], Awaitable[None]]) -> None:
         self._verifier, self._settled = verifier, settled
 
-    def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         """See `Verifier`."""
         return self._verifier.check(self._kept(quotes))
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         """See `Verifier`."""
         await self._verifier.add(*sources, scope=scope)
 
@@ -30,7 +30,7 @@ class AfterCommit:
         """See `Verifier`."""
         await self._verifier.forget(scope)
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         """See `Verifier`."""
         return await self._verifier.pictures(found, form)
 
@@ -38,7 +38,7 @@ class AfterCommit:
         """See `Verifier`."""
         await self._verifier.prewarm()
 
-    async def _kept(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Asked]:
-        async for asked in each(quotes):
+    async def _kept(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[QuoteCheck]:
+        async for asked in iter_quotes(quotes):
             await self._settled()
             yield asked

@@ -19,11 +19,11 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
 from procrastinate.schema import SchemaManager
 
-from citewire.channels.database import connect, failures
+from citewire.channels.database import connect, translate_errors
 from citewire.channels.store import StoreError
 from citewire.server.jobs.question import LARGEST
 
-__all__ = ["QUEUE", "TASK", "Queue"]
+__all__ = ["QUEUE", "TASK", "JobQueue"]
 
 QUEUE, TASK = "citewire", "citewire.verify"
 BEAT, GONE = 1.0, 5.0
@@ -89,7 +89,7 @@ _BACKLOG: LiteralString = (
 )
 
 
-class Queue:
+class JobQueue:
     """The questions of all nodes, in the database at `dsn`. Where that fails, `StoreError` is raised."""
 
     def __init__(self, dsn: str, connections: int) -> None:
@@ -102,7 +102,7 @@ class Queue:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str, connections: int = 2) -> AsyncGenerator[Queue]:
+    async def open(cls, dsn: str, connections: int = 2) -> AsyncGenerator[JobQueue]:
         """The queue in a database that has our tables."""
         await prepare(dsn)
         for name in ("procrastinate", "psycopg.pool"):
@@ -118,12 +118,12 @@ class Queue:
 
     # What nodes do.
 
-    async def look(self, keys: Collection[str]) -> dict[str, bytes | None]:
+    async def find_verdicts(self, keys: Collection[str]) -> dict[str, bytes | None]:
         """The verdicts on these questions; None where a worker is to reach it, nothing where none is."""
         rows = await self._rows(_LOOK, ([*keys],))
         return {key: None if data is None else bytes(data) for key, data in rows}
 
-    async def ask(self, questions: Mapping[str, bytes]) -> None:
+    async def enqueue(self, questions: Mapping[str, bytes]) -> None:
         """Have these questions answered in one job, but for those that are in another or were answered."""
         async with self._connection() as db, db.transaction() as all_or_none:
             job = await self._deferred(db)
@@ -131,7 +131,7 @@ class Queue:
             if not asked.rowcount:
                 raise psycopg.Rollback(all_or_none)
 
-    async def hand(self, scope: str, contents: Mapping[str, bytes]) -> None:
+    async def store_contents(self, scope: str, contents: Mapping[str, bytes]) -> None:
         """Keep what came with a run, by its sha256, until `forget`."""
         for sha256, data in contents.items():
             async with self._connection() as db:
@@ -151,7 +151,7 @@ class Queue:
             await db.execute(_FORGET_VERDICTS, ([*keys],))
             await db.execute(_FORGET_GIVEN, (scope,))
 
-    async def told(self) -> AsyncGenerator[list[str]]:
+    async def follow_verdicts(self) -> AsyncGenerator[list[str]]:
         """Questions that were answered, as they are; none where all have to be looked for."""
         with _failures():
             async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True, **_SESSION) as db:
@@ -171,11 +171,11 @@ class Queue:
         """What a job is to answer yet."""
         return {key: bytes(question) for key, question in await self._rows(_QUESTIONS, (LARGEST + 1, job))}
 
-    async def handed(self, sha256s: Iterable[str]) -> dict[str, bytes]:
+    async def load_contents(self, sha256s: Iterable[str]) -> dict[str, bytes]:
         """What came with a run, as far as it is kept."""
         return {sha256: bytes(data) for sha256, data in await self._rows(_HANDED, ([*sha256s],))}
 
-    async def answer(self, verdicts: Mapping[str, bytes], job: int | None = None) -> None:
+    async def write_verdicts(self, verdicts: Mapping[str, bytes], job: int | None = None) -> None:
         """Write verdicts, where there are none yet, and have all who wait for them told.
 
         With a `job`, only where the question is still with that job: it may have been asked again since.
@@ -251,7 +251,7 @@ async def prepare(dsn: str) -> None:
     steps = {each.name: each for each in folder.iterdir() if each.name.endswith(".sql")}
     db = await connect(dsn)
     try:
-        with failures("prepare"):
+        with translate_errors("prepare"):
             await db.execute("SET statement_timeout = 0; SET lock_timeout = 0")
             await db.execute("SET search_path TO citewire_jobs")
             async with asyncio.timeout(600), db.transaction():

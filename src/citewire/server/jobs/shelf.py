@@ -10,25 +10,25 @@ from typing import Self
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Row, StoreError
 from citewire.server.blobs import Blobs
-from citewire.server.follower import Follower
-from citewire.server.holdings import CHANNEL, Holding, Holdings
+from citewire.server.follower import ChannelFollower
+from citewire.server.holdings import CHANNEL, StoredSource, StoredSources
 from citewire.verification.engine import Engine
-from citewire.verification.reading import Reading
+from citewire.verification.reading import SourceReading
 
-__all__ = ["Shelf"]
+__all__ = ["WorkerSources"]
 
 _log = logging.getLogger("citewire.jobs")
 
 
-class Shelf:
+class WorkerSources:
     """Has the `engine` look in all sources of the log: `async with Shelf(…) as shelf`."""
 
     def __init__(self, hub: Hub, blobs: Blobs, engine: Engine) -> None:
         self._blobs, self._engine = blobs, engine
-        self._log = Follower(hub, CHANNEL, self._apply, self._begin, self._settle)
-        self._holdings = Holdings()
+        self._log = ChannelFollower(hub, CHANNEL, self._apply, self._begin, self._settle)
+        self._holdings = StoredSources()
         self._at: Cursor | None = None
-        self._readings: dict[str, tuple[Holding, Reading]] = {}
+        self._readings: dict[str, tuple[StoredSource, SourceReading]] = {}
 
     async def __aenter__(self) -> Self:
         await self._blobs.open()
@@ -40,15 +40,15 @@ class Shelf:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
 
-    def holds(self, sha256: str) -> bool:
+    def has_bytes(self, sha256: str) -> bool:
         """Whether a source has these bytes."""
-        return self._holdings.holds(sha256)
+        return self._holdings.has_bytes(sha256)
 
     async def tidy(self) -> None:
         """Delete the copies of bytes that no source has any more. Raises `StoreError`."""
-        await self._blobs.drop_copies(self.holds)
+        await self._blobs.drop_copies(self.has_bytes)
 
-    async def reach(self, wanted: Cursor) -> None:
+    async def catch_up_to(self, wanted: Cursor) -> None:
         """Have the sources as they were at a place of their log, or later. Raises `StoreError`."""
         if not self._has(wanted):
             await self._log.catch_up()
@@ -59,7 +59,7 @@ class Shelf:
         return self._at is not None and self._at.epoch == wanted.epoch and self._at.n >= wanted.n
 
     def _begin(self) -> None:
-        self._holdings, self._at = Holdings(), None
+        self._holdings, self._at = StoredSources(), None
 
     def _apply(self, row: Row) -> None:
         if self._holdings.apply(row):
@@ -77,6 +77,6 @@ class Shelf:
             if held.sha256:
                 self._readings[source_id] = held, self._take(held, held.sha256)
 
-    def _take(self, held: Holding, sha256: str) -> Reading:
-        given, bring = held.at(self._blobs.path(sha256)), partial(self._blobs.brought, sha256)
-        return self._engine.take(given, lambda _: None, bring)
+    def _take(self, held: StoredSource, sha256: str) -> SourceReading:
+        given, bring = held.at_path(self._blobs.path(sha256)), partial(self._blobs.ensure_local, sha256)
+        return self._engine.add_source(given, lambda _: None, bring)

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from citewire.channels.store import Cursor, StoreError
 from citewire.documents.document import Document
-from citewire.documents.draw import Format
+from citewire.documents.draw import ImageFormat
 from citewire.errors import InputError
 from citewire.server.jobs.cancellation import cancel_until_done
-from citewire.server.jobs.question import Handed, Manifest, Posed, key_of, read, sha256_of, write
-from citewire.server.jobs.queue import Queue
+from citewire.server.jobs.question import AttachedSource, Manifest, JobQuestion, key_of, read, sha256_of, write
+from citewire.server.jobs.queue import JobQueue
 from citewire.verification.engine import Engine
-from citewire.verification.library import Checked
-from citewire.verification.readers import in_thread
-from citewire.verification.sources import Address, Given, Listed, Source, each_source, original
-from citewire.verification.verifier import Asked, as_known
+from citewire.verification.library import CheckResult
+from citewire.verification.readers import run_in_thread
+from citewire.verification.sources import SourceUrl, SourceContent, SourceItem, SourceInput, iter_sources, read_original
+from citewire.verification.verifier import QuoteCheck, check_concurrently
 
 __all__ = ["JobVerifier"]
 
@@ -38,7 +38,7 @@ _FORGETTING = 5.0
 _CLOSED = "the verifier was closed"
 
 
-class _Waiting:
+class _PendingQuestion:
     """A question that somebody waits for."""
 
     def __init__(self, question: bytes) -> None:
@@ -46,11 +46,11 @@ class _Waiting:
         self.verdict: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
 
-class _Along:
+class _RunSources:
     """What came with a run, as it is said to workers, and what of it is not in the database yet."""
 
     def __init__(self) -> None:
-        self.handed: tuple[Handed, ...] = ()
+        self.handed: tuple[AttachedSource, ...] = ()
         self.unsent: dict[str, bytes] = {}
         # By whether it is looked in alone; until more comes.
         self.manifests: dict[bool, str] = {}
@@ -68,14 +68,14 @@ class JobVerifier:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: JobQueue,
         engine: Engine,
         position: Callable[[], Cursor | None],
         backlog: Callable[[int, int], object] = lambda _, __: None,
     ) -> None:
         self._queue, self._engine, self._position, self._backlog = queue, engine, position, backlog
-        self._scopes: dict[str | None, _Along] = {None: _Along()}
-        self._waiting: dict[str, _Waiting] = {}
+        self._scopes: dict[str | None, _RunSources] = {None: _RunSources()}
+        self._waiting: dict[str, _PendingQuestion] = {}
         # Questions that have to be looked for at once.
         self._news: set[str] = set()
         self._bell = asyncio.Event()
@@ -90,18 +90,18 @@ class JobVerifier:
         await cancel_until_done(self._tasks)
         for waiting in self._waiting.values():
             if not waiting.verdict.done():
-                waiting.verdict.set_result(write(Checked(None, "skipped", _CLOSED)))
+                waiting.verdict.set_result(write(CheckResult(None, "skipped", _CLOSED)))
 
-    async def check(self, quotes: Iterable[Asked] | AsyncIterable[Asked]) -> AsyncGenerator[Checked]:
+    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
         """See `Verifier`."""
-        async with aclosing(as_known(quotes, self._checked, _WAITING)) as results:
+        async with aclosing(check_concurrently(quotes, self._checked, _WAITING)) as results:
             async for checked in results:
                 yield checked
 
-    async def add(self, *sources: Source, scope: str | None = None) -> None:
+    async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         """See `Verifier`. Of what is to be fetched, a worker fetches it."""
-        contents = await in_thread(lambda: [(listed, _content(listed)) for listed in each_source(sources)])
-        along = self._scopes.setdefault(scope, _Along())
+        contents = await run_in_thread(lambda: [(listed, _content(listed)) for listed in iter_sources(sources)])
+        along = self._scopes.setdefault(scope, _RunSources())
         for listed, content in contents:
             handed = _handed(listed, content)
             if handed.sha256 and content is not None:
@@ -123,35 +123,35 @@ class JobVerifier:
             except (StoreError, TimeoutError) as exc:
                 _log.warning("what came with a run is not deleted yet: %s", exc or "the database is slow")
 
-    async def pictures(self, found: Sequence[Checked], form: Format) -> list[bytes | None]:
+    async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
         """See `Verifier`."""
         return await self._engine.pictures(found, form)
 
     async def prewarm(self) -> None:
         """See `Verifier`. Workers read the sources whether or not anybody asks."""
 
-    async def _checked(self, asked: Asked) -> Checked:
+    async def _checked(self, asked: QuoteCheck) -> CheckResult:
         given = self._given(asked)
-        data = write(Posed.of(asked, given, self._position()))
+        data = write(JobQuestion.of(asked, given, self._position()))
         key = key_of(data)
         if given and asked.scope in self._scopes:
             self._scopes[asked.scope].keys.add(key)
         waiting = self._waiting.get(key)
         if waiting is None:
-            waiting = self._waiting[key] = _Waiting(data)
+            waiting = self._waiting[key] = _PendingQuestion(data)
             self._tell([key])
         waiting.askers += 1
         try:
-            checked = read(await asyncio.shield(waiting.verdict), Checked)
+            checked = read(await asyncio.shield(waiting.verdict), CheckResult)
         except InputError as exc:
-            checked = Checked(None, "skipped", f"the verdict cannot be read: {exc.message}")
+            checked = CheckResult(None, "skipped", f"the verdict cannot be read: {exc.message}")
         finally:
             waiting.askers -= 1
             if not waiting.askers:
                 self._waiting.pop(key, None)
         return replace(checked, id=asked.id, quote=asked.quote)
 
-    def _given(self, asked: Asked) -> str | None:
+    def _given(self, asked: QuoteCheck) -> str | None:
         """What came along to be looked in, as the sha256 of its manifest."""
         own = self._scopes.get(asked.scope) if asked.scope else None
         along = own or self._scopes[None]
@@ -195,19 +195,19 @@ class JobVerifier:
             return
         for scope, along in [each for each in self._scopes.items() if each[1].unsent]:
             sending = dict(along.unsent)
-            await self._queue.hand(scope or "", sending)
+            await self._queue.store_contents(scope or "", sending)
             along.unsent = {name: data for name, data in along.unsent.items() if name not in sending}
             if scope and scope not in self._scopes:
                 # It was forgotten meanwhile.
                 await self._queue.forget(scope, along.keys)
-        known = await self._queue.look(keys)
+        known = await self._queue.find_verdicts(keys)
         for key, data in known.items():
             waiting = self._waiting.get(key)
             if data is not None and waiting and not waiting.verdict.done():
                 waiting.verdict.set_result(data)
         new = {key: self._waiting[key].question for key in keys if key not in known and key in self._waiting}
         for batch in _batches(new):
-            await self._queue.ask({key: new[key] for key in batch})
+            await self._queue.enqueue({key: new[key] for key in batch})
 
     async def _watch(self) -> None:
         """Say when nobody is there to answer."""
@@ -225,7 +225,7 @@ class JobVerifier:
     async def _listen(self) -> None:
         while True:
             with suppress(StoreError):
-                async with aclosing(self._queue.told()) as told:
+                async with aclosing(self._queue.follow_verdicts()) as told:
                     async for keys in told:
                         if mine := [key for key in keys or self._waiting if key in self._waiting]:
                             self._tell(mine)
@@ -246,33 +246,33 @@ def _batches(questions: dict[str, bytes]) -> Iterator[list[str]]:
         yield batch
 
 
-def _content(listed: Listed) -> bytes | None:
+def _content(listed: SourceItem) -> bytes | None:
     """The bytes of a source; None where they are to be fetched."""
     if isinstance(listed.source, str):
         return None
     text = _text(listed.source)
-    return original(listed) or b"" if text is None else text.encode("utf-8", "replace")
+    return read_original(listed) or b"" if text is None else text.encode("utf-8", "replace")
 
 
 def _text(source: object) -> str | None:
     if isinstance(source, Document):
         return source.text
-    return source.content if isinstance(source, Given) and isinstance(source.content, str) else None
+    return source.content if isinstance(source, SourceContent) and isinstance(source.content, str) else None
 
 
-def _handed(listed: Listed, content: bytes | None) -> Handed:
+def _handed(listed: SourceItem, content: bytes | None) -> AttachedSource:
     source, sha256 = listed.source, None if content is None else sha256_of(content)
     match source:
-        case Given():
+        case SourceContent():
             is_text, also, kind = isinstance(source.content, str), source.also, source.content_type
-            return Handed(listed.name, sha256, is_text, source.url, source.title, also, kind, source.origin)
+            return AttachedSource(listed.name, sha256, is_text, source.url, source.title, also, kind, source.origin)
         case Document():
-            return Handed(listed.name, sha256, True, source.url, source.title)
+            return AttachedSource(listed.name, sha256, True, source.url, source.title)
         case str():
-            return Handed(listed.name, url=source, origin=listed.origin)
+            return AttachedSource(listed.name, url=source, origin=listed.origin)
         case _:
-            return Handed(listed.name, sha256, also=(str(source),))
+            return AttachedSource(listed.name, sha256, also=(str(source),))
 
 
-def _may_have_looks(source: Source) -> bool:
-    return not (isinstance(source, Document | Address | str) or _text(source) is not None)
+def _may_have_looks(source: SourceInput) -> bool:
+    return not (isinstance(source, Document | SourceUrl | str) or _text(source) is not None)

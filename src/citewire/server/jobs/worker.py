@@ -28,15 +28,15 @@ from citewire.server.blobs_postgres import PostgresBlobs
 from citewire.server.cache_sweep import CacheSweep
 from citewire.server.data_folder import keep_private, restrict_new_files
 from citewire.server.jobs.cancellation import cancel_until_done
-from citewire.server.jobs.question import Manifest, Posed, read, write
-from citewire.server.jobs.queue import BEAT, GONE, QUEUE, TASK, Queue
-from citewire.server.jobs.shelf import Shelf
+from citewire.server.jobs.question import Manifest, JobQuestion, read, write
+from citewire.server.jobs.queue import BEAT, GONE, QUEUE, TASK, JobQueue
+from citewire.server.jobs.shelf import WorkerSources
 from citewire.server.settings import Settings
-from citewire.verification.engine import Engine, Limits
-from citewire.verification.library import Checked
-from citewire.verification.verifier import Asked
+from citewire.verification.engine import Engine, EngineLimits
+from citewire.verification.library import CheckResult
+from citewire.verification.verifier import QuoteCheck
 
-__all__ = ["Worker", "work"]
+__all__ = ["JobWorker", "run_worker"]
 
 _log = logging.getLogger("citewire.jobs")
 
@@ -49,12 +49,12 @@ _GRACE, _AGAIN, _SWEEP, _TIDY = 10.0, 1.0, 1.0, 60.0
 _GATHER = 0.02
 
 
-class Worker:
+class JobWorker:
     """Answers the questions of a queue with an engine, which has the sources of the shelf."""
 
-    def __init__(self, queue: Queue, engine: Engine, shelf: Shelf) -> None:
+    def __init__(self, queue: JobQueue, engine: Engine, shelf: WorkerSources) -> None:
         self._queue, self._engine, self._shelf = queue, engine, shelf
-        self._caches = CacheSweep(engine, None, [shelf.holds])
+        self._caches = CacheSweep(engine, None, [shelf.has_bytes])
         queue.app.task(name=TASK, queue=QUEUE, pass_context=True, retry=_TRIES - 1)(self._verify)
 
     async def run(self, stop: asyncio.Event, concurrency: int) -> None:
@@ -96,25 +96,25 @@ class Worker:
 
     async def _answer(self, questions: Mapping[str, bytes], job: int) -> None:
         async with AsyncExitStack() as stack:
-            asked: list[Asked] = []
+            asked: list[QuoteCheck] = []
             skipped: dict[str, bytes] = {}
             scopes: dict[str, str] = {}
             for key, data in questions.items():
                 try:
-                    posed = read(data, Posed)
+                    posed = read(data, JobQuestion)
                     if posed.given and posed.given not in scopes:
                         scopes[posed.given] = await stack.enter_async_context(self._scope(posed.given))
                     if posed.at:
-                        await self._shelf.reach(Cursor.parse(posed.at))
+                        await self._shelf.catch_up_to(Cursor.parse(posed.at))
                     asked.append(posed.asked(key, scopes.get(posed.given or "")))
                 except InputError as exc:
                     skipped[key] = _skipped(f"the question cannot be answered: {exc.message}")
             if skipped:
-                await self._queue.answer(skipped, job)
+                await self._queue.write_verdicts(skipped, job)
             results = await stack.enter_async_context(aclosing(self._engine.check(asked)))
             async with aclosing(_gathered(results)) as some:
                 async for found in some:
-                    await self._queue.answer({checked.id or "": write(checked) for checked in found})
+                    await self._queue.write_verdicts({checked.id or "": write(checked) for checked in found})
 
     @asynccontextmanager
     async def _scope(self, given: str) -> AsyncGenerator[str]:
@@ -130,7 +130,7 @@ class Worker:
             await self._engine.forget(scope)
 
     async def _handed(self, sha256s: Collection[str]) -> dict[str, bytes]:
-        contents = await self._queue.handed(sha256s)
+        contents = await self._queue.load_contents(sha256s)
         if len(contents) < len(sha256s):
             raise InputError("what came with the run is not kept any more")
         return contents
@@ -143,7 +143,7 @@ class Worker:
         elif questions and job.attempts + 1 < _TRIES:
             return False
         else:
-            await self._queue.answer(dict.fromkeys(questions, _skipped(f"the check failed {_TRIES} times")))
+            await self._queue.write_verdicts(dict.fromkeys(questions, _skipped(f"the check failed {_TRIES} times")))
         return True
 
     async def _sweep(self) -> None:
@@ -176,10 +176,10 @@ async def _run(worker: procrastinate.worker.Worker) -> None:
         _log.warning("no jobs can be taken now: %s", type(exc).__name__)
 
 
-async def _gathered(results: AsyncIterator[Checked]) -> AsyncGenerator[list[Checked]]:
+async def _gathered(results: AsyncIterator[CheckResult]) -> AsyncGenerator[list[CheckResult]]:
     """Results as they come, those together that come soon after each other."""
-    found: list[Checked] = []
-    coming: asyncio.Future[Checked | None] | None = None
+    found: list[CheckResult] = []
+    coming: asyncio.Future[CheckResult | None] | None = None
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(results, None))
@@ -201,21 +201,21 @@ async def _gathered(results: AsyncIterator[Checked]) -> AsyncGenerator[list[Chec
 
 
 def _skipped(reason: str) -> bytes:
-    return write(Checked(None, "skipped", reason))
+    return write(CheckResult(None, "skipped", reason))
 
 
-async def work(settings: Settings, dsn: str, data: Path, concurrency: int) -> None:
+async def run_worker(settings: Settings, dsn: str, data: Path, concurrency: int) -> None:
     """Be a worker with its files in `data` until the process is told to end. Raises `StoreError`."""
     restrict_new_files()
     keep_private(data)
-    usual = Limits()
-    limits = Limits(
+    usual = EngineLimits()
+    limits = EngineLimits(
         memory=settings.worker_memory,
         readers=settings.readers or usual.readers,
         reader_memory=settings.reader_memory or usual.reader_memory,
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(nodes.own_folder(data))
+        stack.enter_context(nodes.lock_folder(data))
         store = await nodes.open_store(dsn)
         stack.push_async_callback(store.close)
         hub = Hub(store)
@@ -226,11 +226,11 @@ async def work(settings: Settings, dsn: str, data: Path, concurrency: int) -> No
         engine = Engine(cache=cache, deadline=None, workers=settings.workers, limits=limits)
         await stack.enter_async_context(engine)
         blobs = PostgresBlobs(data / "sources", store.db, "sources")
-        shelf = await stack.enter_async_context(Shelf(hub, blobs, engine))
-        queue = await stack.enter_async_context(Queue.open(dsn, concurrency + 2))
+        shelf = await stack.enter_async_context(WorkerSources(hub, blobs, engine))
+        queue = await stack.enter_async_context(JobQueue.open(dsn, concurrency + 2))
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, stop.set)
         sys.stdout.write("citewire worker takes jobs. Stop it with Ctrl-C.\n")
         sys.stdout.flush()
-        await Worker(queue, engine, shelf).run(stop, concurrency)
+        await JobWorker(queue, engine, shelf).run(stop, concurrency)

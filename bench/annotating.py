@@ -55,7 +55,9 @@ async def timed(write: Write, publishers: int, seconds: float) -> Timed:
 
 async def answers(channels: Channels, names: Sequence[str]) -> list[str]:
     """The serials of messages, one in each of these channels."""
-    posted = (channels.publish(name, Publisher(), [MessageDraft(name="response", data=TEXT)]) for name in names)
+    posted = (
+        channels.publish(name, Publisher(), [MessageDraft(name="response", data=TEXT)]) for name in names
+    )
     return [serial for [serial] in await asyncio.gather(*posted)]
 
 

@@ -92,7 +92,9 @@ async def _answers(folder: Path) -> AsyncGenerator[tuple[Channels, list[str]]]:
     store = SqliteStore(folder)
     channels, serials = Channels(store, Hub(store)), list[str]()
     for at in range(_CHANNELS):
-        serials += await channels.publish(f"ai:{at}", Publisher(), [MessageDraft(name="response", data=_TEXT)])
+        serials += await channels.publish(
+            f"ai:{at}", Publisher(), [MessageDraft(name="response", data=_TEXT)]
+        )
     try:
         yield channels, serials
     finally:
@@ -116,7 +118,9 @@ async def _crowded(folder: Path, crowd: int) -> float:
     async with _answers(folder) as (channels, [serial, *_]):
 
         async def annotate(client: int, at: int) -> None:
-            note = AnnotationDraft(message_serial=serial, type=_TYPE, name="a.example", data=_DATA, encoding="json")
+            note = AnnotationDraft(
+                message_serial=serial, type=_TYPE, name="a.example", data=_DATA, encoding="json"
+            )
             await channels.annotate("ai:0", Publisher(client_id=f"client {client} {at}"), [note])
 
         for start in range(0, crowd, 500):

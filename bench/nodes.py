@@ -29,7 +29,7 @@ from bench.serve import fact, source
 from bench.sockets import Socket
 from bench.table import show
 from bench.verify import ROOT
-from citewire.server.ably.codec import FrameAction, Flag
+from citewire.server.ably.codec import Flag, FrameAction
 from citewire.verification.verifier import QuoteCheck, Verifier
 
 sys.path.append(str(ROOT / "tests"))
@@ -65,7 +65,9 @@ class _Flow:
         try:
             publisher.send(_framed(FrameAction.MESSAGE, channel, msgSerial=0, messages=[{"data": TEXT}]))
             [serial] = msgspec.json.decode(await publisher.heard.get())["res"][0]["serials"]
-            subscriber.send(_framed(FrameAction.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE))
+            subscriber.send(
+                _framed(FrameAction.ATTACH, channel, flags=Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE)
+            )
             await subscriber.heard.get()
             yield cls(publisher, subscriber, channel, serial)
         finally:
@@ -101,7 +103,9 @@ class _Flow:
         self.sent += [perf_counter()] * frames
         self._publisher.send(
             *(
-                _framed(FrameAction.ANNOTATION, self._channel, msgSerial=n + 1, annotations=[self._notes[n % 5]])
+                _framed(
+                    FrameAction.ANNOTATION, self._channel, msgSerial=n + 1, annotations=[self._notes[n % 5]]
+                )
                 for n in some
             )
         )

@@ -17,7 +17,7 @@ from citewire.documents.document import Document
 from citewire.documents.draw import Crop, draw, draw_all_in_child, draw_in_child, encode_image
 from citewire.documents.html import read_html
 from citewire.documents.pdf import read_pdf
-from citewire.verification.proof import find_fragment, make_snippet, text_fragment
+from citewire.evidence.proof import find_fragment, make_snippet, text_fragment
 
 ROOT = Path(__file__).parents[1]
 CORPUS = Path(os.environ.get("CITEWIRE_CASES", ROOT / "../shared/cases")) / "corpus"
@@ -60,8 +60,8 @@ def main() -> None:
         add(f"page, {kind}", lambda quote, kind=kind: draw(data, quote.page, whole=True, format=kind))
     picture = Image.open(io.BytesIO(draw(data, quotes[0].page, quotes[0].boxes)))
     for kind in FORMATS:
-        works[f"encode a crop of {picture.width} by {picture.height}, {kind}"] = lambda kind=kind: encode_image(
-            picture, kind
+        works[f"encode a crop of {picture.width} by {picture.height}, {kind}"] = lambda kind=kind: (
+            encode_image(picture, kind)
         )
     works["crop, jpeg, in a child"] = lambda: draw_in_child(
         data, quotes[0].page, quotes[0].boxes, format="jpeg"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bench.table import Work, interleaved, ratio, show
 from citewire.agui.events import coerce, encode
-from citewire.agui.thread import Thread
+from citewire.agui.thread.thread import Thread
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[1]

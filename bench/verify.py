@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import show
-from citewire.verification.index import GramIndex
+from citewire.verification.gram_index import GramIndex
 from citewire.verification.match import SearchableText
-from citewire.verification.views import canonical_view
+from citewire.verification.text_views import canonical_view
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(os.environ.get("CITEWIRE_CASES", ROOT / "../shared/cases"))

@@ -28,7 +28,7 @@ import uvloop
 from bench.sockets import Socket, socketio
 from bench.table import show
 from bench.verify import ROOT
-from citewire.server.ably.codec import FrameAction, Flag
+from citewire.server.ably.codec import Flag, FrameAction
 
 sys.path.append(str(ROOT / "tests"))
 from serving import Serving  # the server as people run it
@@ -81,7 +81,8 @@ class _Pipeline:
         while len(self.acked) < _FRAMES:
             some = range(len(self.sent), min(_FRAMES, len(self.acked) + window))
             frames = [
-                _framed(FrameAction.ANNOTATION, channel, msgSerial=n + 1, annotations=[notes[n % 5]]) for n in some
+                _framed(FrameAction.ANNOTATION, channel, msgSerial=n + 1, annotations=[notes[n % 5]])
+                for n in some
             ]
             self.sent += [perf_counter()] * len(frames)
             self._moved.clear()

@@ -3,8 +3,8 @@
 from importlib.resources import files
 from pathlib import Path
 
+from citewire.server.ops.settings import Settings
 from citewire.server.serve import run
-from citewire.server.settings import Settings
 
 QUESTIONS = (
     "What is the refund policy?",

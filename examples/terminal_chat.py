@@ -29,11 +29,11 @@ import citewire
 from citewire import CitewireError
 from citewire.agui import Agent, HttpAgent, LocalAgent
 from citewire.agui.agent import OpenInterrupts
-from citewire.agui.contract import Contract, Subagent
 from citewire.agui.events import RunInput
 from citewire.agui.runs import Run
+from citewire.agui.thread.contract_view import Contract, Subagent
 from citewire.rendering import render_terminal
-from citewire.rendering.safety import clean_text, clean_line
+from citewire.rendering.safety import clean_line, clean_text
 from citewire.text import one_line
 
 Json = dict[str, Any]

@@ -24,12 +24,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from ably_server import packed
-from citewire.bell import Wakeup
 from citewire.channels.fold import AnnotationEvent, MessageEvent, event_of, replay
 from citewire.channels.message import Action
 from citewire.channels.store import ChannelStore, Row
-from citewire.server.ably.codec import FrameAction, Flag
+from citewire.server.ably.codec import Flag, FrameAction
 from citewire.testing import check_log, everything
+from citewire.wakeup import Wakeup
 from serving import descendants, environment
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ CUT = (OSError, EOFError, WebSocketException)
 # `citewire serve` as often as a byte comes, each in a process of its own: what it imports takes a second.
 _SERVERS = """
 import os, sys
-import citewire.cli.serving, citewire.server.serve
+import citewire.cli.serve, citewire.server.serve
 from citewire.cli import main
 while os.read(0, 1):
     if not (pid := os.fork()):
@@ -262,11 +262,19 @@ class Writer(Client):
         known = self._serials[channel][-5:]
         kind = self._chance.choices(["message", "note", "edit"], [4, 5, 2 if self.resumes else 0])[0]
         if kind == "message" or not known:
-            return {"action": FrameAction.MESSAGE, "channel": channel, "messages": self._several({"action": 0})}
+            return {
+                "action": FrameAction.MESSAGE,
+                "channel": channel,
+                "messages": self._several({"action": 0}),
+            }
         about = self._chance.choice(known)
         if kind == "edit":
             edit = {"action": int(self._chance.choice([Action.UPDATE, Action.APPEND])), "serial": about}
-            return {"action": FrameAction.MESSAGE, "channel": channel, "messages": [edit | {"data": self._name(0)}]}
+            return {
+                "action": FrameAction.MESSAGE,
+                "channel": channel,
+                "messages": [edit | {"data": self._name(0)}],
+            }
         note = {
             "messageSerial": about,
             "action": int(self._chance.random() < 0.3),

@@ -22,14 +22,14 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Publisher
 from citewire.channels.store import ChannelStore
-from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
-from citewire.server.ably.rates import PublishRates
+from citewire.server.ably.auth import AblyAuthenticator, KeyRealm
+from citewire.server.ably.publish_rates import PublishRates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes
 from citewire.server.ably.sandbox import Sandbox
-from citewire.server.http import keep_escaped_slashes
-from citewire.server.keys import Caller, Keyring
-from citewire.server.used_names import UsedNames
+from citewire.server.access.keys import Caller, Keyring
+from citewire.server.access.used_names import UsedNames
+from citewire.server.http.operations import keep_escaped_slashes
 
 CHANNEL = "ai:rivers"
 CITE = "citations:multiple.v1"

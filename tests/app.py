@@ -15,12 +15,12 @@ import uvicorn
 from starlette.types import ASGIApp, Message
 
 from citewire import codec
+from citewire.server.access.capability import Capability
+from citewire.server.access.keys import Keyring
 from citewire.server.app import Server, open_server
-from citewire.server.capability import Capability
-from citewire.server.keys import Keyring
-from citewire.server.nodes import open_configured_vault
+from citewire.server.ops.settings import Settings
 from citewire.server.serve import uvicorn_config
-from citewire.server.settings import Settings
+from citewire.server.storage.backend import open_configured_vault
 
 HOST = "127.0.0.1:8787"
 # No test is to meet a limit that it is not about; of readers, one is enough.

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agents import serve
 from cases import ROOT, need
-from citewire.server.site import SECURITY_HEADERS
+from citewire.server.pages.site import SECURITY_HEADERS
 
 WEB = ROOT / "src/citewire/web"
 AXE = ROOT / "tests/node/node_modules/axe-core/axe.min.js"

@@ -14,7 +14,7 @@ import jwt
 from app import HOST, App
 from capability_model import CHAT, CONSOLE, EVERYTHING, Credential, Granted, Request
 from capability_requests import RULES, THREADS
-from citewire.server.capability import Capability
+from citewire.server.access.capability import Capability
 
 PATTERNS = (
     "thread:*", "thread:ann:*", "thread:ann:1", "thread:bob", "thread:bob:*", "thread:*:1", "thread:a/b",

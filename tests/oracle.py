@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from citewire.edits import join_parts, remove_markers
+from citewire.answer_edits import join_parts, remove_markers
 from citewire.model import Answer, Citation, Loss, Source, SourceRef, Span
 
 SOURCE_FIELDS = (

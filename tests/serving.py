@@ -19,8 +19,8 @@ from typing import Any, Self
 import httpx2
 
 from citewire.agui.sse import SseParser
-from citewire.server.keys import Keyring
-from citewire.server.sign_in import sign_in_link
+from citewire.server.access.keys import Keyring
+from citewire.server.access.sign_in import sign_in_link
 
 SCRIPT = Path(sys.executable).with_name("citewire")
 # Seconds: what takes this long hangs.

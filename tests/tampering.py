@@ -160,7 +160,9 @@ def content_with_slot_removed(folder: Path) -> None:
     """Have the server itself note the hashes of a changed thread, because it finds no slot of it."""
     update(SHOP, LAMB, "kind = 'record'", rehash=True)(folder)
     with database(folder) as db:
-        gone = db.execute("DELETE FROM slot WHERE key = ? AND channel = ?", (SHOP, channel_no(db, AUDIT_CHANNEL)))
+        gone = db.execute(
+            "DELETE FROM slot WHERE key = ? AND channel = ?", (SHOP, channel_no(db, AUDIT_CHANNEL))
+        )
         assert gone.rowcount
     write_head(folder)
 

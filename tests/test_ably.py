@@ -53,7 +53,10 @@ def message(*annotations: Any, **fields: Any) -> Any:
 
 
 COUNTS: Any = {
-    "summary": {ANNOTATION_TYPE: {"a.example": {"total": 2, "clientIds": {"u": 2}}, "A file": {"total": 1}}, "x": 1}
+    "summary": {
+        ANNOTATION_TYPE: {"a.example": {"total": 2, "clientIds": {"u": 2}}, "A file": {"total": 1}},
+        "x": 1,
+    }
 }
 SAMPLES: dict[str, Any] = {
     "both": message(note(), note("verdict", {}, type="verdicts:multiple.v1"), note("plain", None), 5),
@@ -319,7 +322,12 @@ serials = st.sampled_from(["m1", "m1", "m1", "m2", None])
 @st.composite
 def notes(draw: st.DrawFn) -> Any:
     data = draw(datas | datas | datas | junk)
-    out: Any = {"type": draw(st.sampled_from([ANNOTATION_TYPE, ANNOTATION_TYPE, ANNOTATION_TYPE, "verdicts:multiple.v1"])), "data": data}
+    out: Any = {
+        "type": draw(
+            st.sampled_from([ANNOTATION_TYPE, ANNOTATION_TYPE, ANNOTATION_TYPE, "verdicts:multiple.v1"])
+        ),
+        "data": data,
+    }
     if draw(st.integers(0, 3)) == 0:
         try:
             out |= {"data": json.dumps(data), "encoding": "json"}

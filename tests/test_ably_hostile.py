@@ -25,7 +25,7 @@ from citewire.channels.channels import HistoryQuery
 from citewire.channels.message import PUBLISH_BYTES, MessageDraft
 from citewire.server.ably.codec import FrameAction
 from citewire.server.ably.connection import FRAME_BYTES
-from citewire.server.capability import Capability
+from citewire.server.access.capability import Capability
 from clock import hurried, on_clock
 from serving import DEADLINE, Serving
 
@@ -107,7 +107,10 @@ def test_a_token_that_is_over(tmp_path: Path) -> None:
             key = socket.key
         later = 100
         async with Socket(parts.realtime, access_token=token, resume=key) as socket:
-            assert (socket.connected["action"], socket.connected["error"]["code"]) == (FrameAction.ERROR, 40142)
+            assert (socket.connected["action"], socket.connected["error"]["code"]) == (
+                FrameAction.ERROR,
+                40142,
+            )
         async with http(parts, token) as client:
             refused = await client.post(f"/channels/{CHANNEL}/messages", content='{"data":"late"}')
             assert (refused.status_code, refused.headers["x-ably-errorcode"]) == (401, "40142")
@@ -202,7 +205,9 @@ def test_a_client_that_sends_and_does_not_listen(parts: Parts) -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             socket.takes.clear()
             for number in range(total):
-                socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=number, messages=[{"data": f"{number}"}])
+                socket.send(
+                    FrameAction.MESSAGE, channel=CHANNEL, msgSerial=number, messages=[{"data": f"{number}"}]
+                )
             async with Socket(parts.realtime, key=parts.key) as other:
                 await other.publish("ai:other", 0, {"data": "is not held up"})
             assert len(await data(parts)) < total

@@ -12,8 +12,8 @@ from pathlib import Path
 from ably_server import Parts, listening
 from agui_node import NODE
 from cases import ROOT, need
+from citewire.channels.channel_citations import SourceCitations
 from citewire.channels.channels import ResultPage
-from citewire.channels.citing import SourceCitations
 
 PAGE = (ROOT / "docs/channels.md").read_text("utf-8")
 

@@ -21,10 +21,10 @@ from ably_socket import Json, Socket
 from citewire.channels.annotation import Annotation, AnnotationDraft
 from citewire.channels.channels import HistoryQuery
 from citewire.channels.fold import AnnotationEvent, MessageEvent, replay
-from citewire.channels.message import Action, MessageDraft, Message, Publisher
-from citewire.server.ably.codec import FrameAction, Flag
-from citewire.server.ably.rates import PublishRates
-from citewire.server.capability import Capability
+from citewire.channels.message import Action, Message, MessageDraft, Publisher
+from citewire.server.ably.codec import Flag, FrameAction
+from citewire.server.ably.publish_rates import PublishRates
+from citewire.server.access.capability import Capability
 
 both = pytest.mark.parametrize("form", ["json", "msgpack"])
 
@@ -217,7 +217,9 @@ def test_only_ones_own_messages(parts: Parts) -> None:
 
     async def main() -> None:
         [mine] = await parts.channels.publish("ai:x", Publisher(client_id="ann"), [MessageDraft(data="text")])
-        [other] = await parts.channels.publish("ai:x", Publisher(client_id="bob"), [MessageDraft(data="text")])
+        [other] = await parts.channels.publish(
+            "ai:x", Publisher(client_id="bob"), [MessageDraft(data="text")]
+        )
         async with http(parts) as client:
             client.headers["authorization"] = f"Bearer {b64encode(ann.encode()).decode()}"
             for serial, status in ((mine, 200), (other, 401)):

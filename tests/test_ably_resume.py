@@ -17,8 +17,8 @@ from ably_socket import Closed, Json, Socket
 from citewire.channels.annotation import AnnotationAction, AnnotationDraft
 from citewire.channels.channels import HistoryQuery
 from citewire.channels.message import Action, MessageDraft
-from citewire.server.ably.codec import FrameAction, Flag
-from citewire.server.capability import FULL, Capability
+from citewire.server.ably.codec import Flag, FrameAction
+from citewire.server.access.capability import FULL, Capability
 from clock import clock, hurried, on_clock
 
 ALL = int(Flag.PUBLISH | Flag.SUBSCRIBE | Flag.ANNOTATION_PUBLISH | Flag.ANNOTATION_SUBSCRIBE)
@@ -175,7 +175,9 @@ class Reader:
         )
         await socket.__aenter__()
         self._resume = {"resume": socket.key}
-        socket.send(FrameAction.ATTACH, channel=CHANNEL, channelSerial=self._serial, flags=ALL, params=self._params)
+        socket.send(
+            FrameAction.ATTACH, channel=CHANNEL, channelSerial=self._serial, flags=ALL, params=self._params
+        )
         if self._serial is None:
             await self._hear(socket)
 
@@ -255,7 +257,9 @@ def test_rewind(parts: Parts, given: Json, shown: list[str]) -> None:
 
     async def main() -> None:
         channels = parts.channels
-        serials = await channels.publish(CHANNEL, BOT, [MessageDraft(data=data) for data in ("one", "two", "three")])
+        serials = await channels.publish(
+            CHANNEL, BOT, [MessageDraft(data=data) for data in ("one", "two", "three")]
+        )
         await channels.append(CHANNEL, BOT, serials[1], MessageDraft(data="!"))
         async with Socket(parts.realtime, key=parts.key) as socket:
             attached = await socket.attach(CHANNEL, **given)
@@ -346,11 +350,15 @@ def test_nothing_is_taken_or_sent_once_a_token_has_ended(tmp_path: Path) -> None
         long, short = (parts.keyring.issue_token("app.key", FULL, seconds, "ann") for seconds in (60, 2))
         async with Socket(parts.realtime, access_token=long) as renewed:
             renewed.send(FrameAction.AUTH, auth={"accessToken": short})
-            assert (await renewed.next(FrameAction.CONNECTED))["connectionId"] == renewed.connected["connectionId"]
+            assert (await renewed.next(FrameAction.CONNECTED))["connectionId"] == renewed.connected[
+                "connectionId"
+            ]
             async with Socket(parts.realtime, access_token=short) as socket:
                 await socket.publish(CHANNEL, 0, {"data": "in time"})
                 clock().leap(2)
-                socket.send(FrameAction.MESSAGE, channel=CHANNEL, msgSerial=1, messages=[{"data": "too late"}])
+                socket.send(
+                    FrameAction.MESSAGE, channel=CHANNEL, msgSerial=1, messages=[{"data": "too late"}]
+                )
                 for each in (socket, renewed):
                     async with asyncio.timeout(2):
                         ended = await each.next(FrameAction.DISCONNECTED)

@@ -16,13 +16,13 @@ from ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from ably_socket import Closed, Json, Socket
 from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import HistoryQuery
-from citewire.channels.message import Action, MessageDraft, Message, MessageVersion
+from citewire.channels.message import Action, Message, MessageDraft, MessageVersion
 from citewire.server.ably import codec
-from citewire.server.ably.codec import FrameAction, Flag, AblyFrame
+from citewire.server.ably.codec import AblyFrame, Flag, FrameAction
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.filtering import MessageFilter
-from citewire.server.ably.rates import PublishRates
-from citewire.server.capability import Capability
+from citewire.server.ably.message_filter import MessageFilter
+from citewire.server.ably.publish_rates import PublishRates
+from citewire.server.access.capability import Capability
 
 ALL = int(Flag.PUBLISH | Flag.SUBSCRIBE | Flag.ANNOTATION_PUBLISH | Flag.ANNOTATION_SUBSCRIBE)
 both = pytest.mark.parametrize("form", ["json", "msgpack"])
@@ -117,7 +117,8 @@ def test_a_message_is_the_same_in_both_forms(
 def test_an_acknowledgement_says_its_number_also_when_that_is_nought() -> None:
     frame = AblyFrame(action=FrameAction.ACK, msg_serial=0, count=1, res=[codec.PublishResult(["s"])])
     assert (
-        codec.write_frame(frame, packed=False) == '{"action":1,"msgSerial":0,"count":1,"res":[{"serials":["s"]}]}'
+        codec.write_frame(frame, packed=False)
+        == '{"action":1,"msgSerial":0,"count":1,"res":[{"serials":["s"]}]}'
     )
 
 
@@ -167,9 +168,10 @@ def test_who_is_not_let_in(parts: Parts) -> None:
     async def main() -> None:
         for params, code in cases:
             async with Socket(parts.realtime, **params) as socket:
-                assert (socket.connected["action"], socket.connected["error"]["code"]) == (FrameAction.ERROR, code), (
-                    params
-                )
+                assert (socket.connected["action"], socket.connected["error"]["code"]) == (
+                    FrameAction.ERROR,
+                    code,
+                ), params
                 with pytest.raises(Closed):
                     await socket.get()
 
@@ -240,7 +242,9 @@ def test_frames_are_answered_in_order_and_once(parts: Parts, form: str) -> None:
                 frame = await socket.next(FrameAction.ACK, FrameAction.NACK)
                 assert frame["action"] == FrameAction.NACK or len(frame["res"]) == frame["count"]
                 answered += [(frame["msgSerial"] + at, frame["action"]) for at in range(frame["count"])]
-            assert answered == [(number, FrameAction.NACK if number == 7 else FrameAction.ACK) for number in range(20)]
+            assert answered == [
+                (number, FrameAction.NACK if number == 7 else FrameAction.ACK) for number in range(20)
+            ]
             assert not await socket.rest()
         history = await parts.channels.history(CHANNEL, HistoryQuery(forwards=True))
         assert [message.data for message in history.items] == [
@@ -253,10 +257,25 @@ def test_frames_are_answered_in_order_and_once(parts: Parts, form: str) -> None:
 @pytest.mark.parametrize(
     ("channel", "action", "payload", "code"),
     [
-        ("other", FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 93002),
-        (CHANNEL, FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"}, 40400),
+        (
+            "other",
+            FrameAction.ANNOTATION,
+            {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"},
+            93002,
+        ),
+        (
+            CHANNEL,
+            FrameAction.ANNOTATION,
+            {"type": "a:total.v1", "messageSerial": "01794768614785-000@0:000"},
+            40400,
+        ),
         (CHANNEL, FrameAction.ANNOTATION, {"type": "a:total.v1", "messageSerial": "x"}, 40003),
-        (CHANNEL, FrameAction.ANNOTATION, {"type": "a:other.v1", "messageSerial": "01794768614785-000@0:000"}, 40000),
+        (
+            CHANNEL,
+            FrameAction.ANNOTATION,
+            {"type": "a:other.v1", "messageSerial": "01794768614785-000@0:000"},
+            40000,
+        ),
         (CHANNEL, FrameAction.ANNOTATION, {"name": "no type"}, 40000),
         (CHANNEL, FrameAction.MESSAGE, {"data": "x" * 70_000}, 40009),
         (CHANNEL, FrameAction.MESSAGE, {"data": "x", "clientId": "*"}, 40012),
@@ -265,7 +284,9 @@ def test_frames_are_answered_in_order_and_once(parts: Parts, form: str) -> None:
         (CHANNEL, FrameAction.PRESENCE, {}, 40000),
     ],
 )
-def test_frames_that_are_refused(parts: Parts, channel: str, action: FrameAction, payload: Json, code: int) -> None:
+def test_frames_that_are_refused(
+    parts: Parts, channel: str, action: FrameAction, payload: Json, code: int
+) -> None:
     async def main() -> None:
         async with Socket(parts.realtime, key=parts.key) as socket:
             kind = "annotations" if action is FrameAction.ANNOTATION else "messages"
@@ -405,7 +426,9 @@ HEADED = Message(
 )
 def test_what_fits_a_filter(expression: str, fits: bool) -> None:
     assert MessageFilter(expression).matches(HEADED) is fits
-    assert not MessageFilter(f"({expression}) && headers.number == `26095`").matches(replace(HEADED, extras=None))
+    assert not MessageFilter(f"({expression}) && headers.number == `26095`").matches(
+        replace(HEADED, extras=None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -457,10 +480,14 @@ def test_a_subscriber_of_some_messages(parts: Parts, form: str) -> None:
             assert (again["channel"], [each["data"] for each in again["messages"]]) == (name, ["2", "3"])
             await socket.attach(CHANNEL, flags=ALL)
             await parts.channels.publish(CHANNEL, BOT, drafts)
-            await parts.channels.annotate(CHANNEL, BOT, [AnnotationDraft(message_serial=before[2], type="a:total.v1")])
+            await parts.channels.annotate(
+                CHANNEL, BOT, [AnnotationDraft(message_serial=before[2], type="a:total.v1")]
+            )
             for serial in before:
                 await parts.channels.append(CHANNEL, BOT, serial, MessageDraft(data="+"))
-            await parts.channels.publish(CHANNEL, BOT, [MessageDraft(data="end", extras={"headers": {"n": 9}})])
+            await parts.channels.publish(
+                CHANNEL, BOT, [MessageDraft(data="end", extras={"headers": {"n": 9}})]
+            )
             got: dict[str, list[str]] = {name: [], CHANNEL: []}
             while any("end" not in each for each in got.values()):
                 frame = await socket.get()

@@ -16,12 +16,12 @@ from agents import need_agents, serve
 from cases import CASES, need_cases
 from citewire.agui import agent as agent_module
 from citewire.agui.agent import Agent, AgentError, CannotConnect, CannotRegenerate, OpenInterrupts
+from citewire.agui.agents import LocalAgent, Replay, RunRequest
 from citewire.agui.client import HttpAgent
 from citewire.agui.events import RunInput, decode
 from citewire.agui.runs import Run
-from citewire.agui.sources import LocalAgent, Replay, RunRequest
 from citewire.agui.sse import encode_frame
-from citewire.agui.thread import NotInLog, Thread
+from citewire.agui.thread.thread import NotInLog, Thread
 from loopback import EVENTS, HOLD, Loopback, answer
 from matching import matches
 

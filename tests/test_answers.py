@@ -15,16 +15,16 @@ from msgspec.structs import replace
 import citewire
 from agents import said
 from citewire.agui import LocalAgent
+from citewire.agui.agents import RunRequest
+from citewire.agui.citations.records import ProofUrls
 from citewire.agui.middleware import Citing
-from citewire.agui.records import ProofUrls
-from citewire.agui.sources import RunRequest
 from citewire.channels.store import Cursor
 from citewire.errors import CitewireError, UnknownDialect
 from citewire.model import Answer, Pages, Verification
-from citewire.server.answers import read_answer, write_answer
-from citewire.server.history import ThreadAtCursor
-from citewire.server.http import NotFound
-from citewire.verification.library import CheckResult
+from citewire.server.http.operations import NotFound
+from citewire.server.runs.answer_dialects import read_answer, write_answer
+from citewire.server.runs.history import ThreadAtCursor
+from citewire.verification.document_set import CheckResult
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck
 from oracle import unnamed
@@ -36,7 +36,9 @@ HANDBOOK = make_pdf(
     Sheet([Line("Welcome to the company.")]),
     Sheet([Line("Refunds are paid within 30 days."), Line("Lunch is free on Fridays.", y=600)]),
 )
-REPORT = SourceContent("Sales rose by 12 percent in spring.", "report", "https://example.com/report", "The report")
+REPORT = SourceContent(
+    "Sales rose by 12 percent in spring.", "report", "https://example.com/report", "The report"
+)
 QUOTES: dict[str, list[dict[str, Any]]] = {
     "handbook.pdf": [
         {

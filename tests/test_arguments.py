@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calls import count_calls
-from citewire.agui.arguments import Arguments
+from citewire.agui.thread.arguments import Arguments
 from citewire.frozen import FrozenDict, freeze
 
 Json = dict[str, Any]

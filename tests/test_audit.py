@@ -25,18 +25,18 @@ from app import App, opened_app
 from chromium import chromium
 from citewire import cli
 from citewire.agui.events import RunInput, write_json
-from citewire.audit.chain import Digest, export_jsonl
-from citewire.audit.checking import ExportReport, check_export, compare_with_store
+from citewire.audit.audit_filter import AuditFilter
+from citewire.audit.csv_export import csv_line
+from citewire.audit.export_check import ExportReport, check_export, compare_with_store
+from citewire.audit.jsonl_export import Digest, export_jsonl
 from citewire.audit.record import RecordedThread, read_threads
-from citewire.audit.sheet import csv_line
 from citewire.audit.signing import AuditKey
-from citewire.audit.thread import channel_of, date_of, thread_of
-from citewire.audit.which import AuditFilter
+from citewire.audit.thread_fold import channel_of, date_of, thread_of
 from citewire.channels.memory import MemoryStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Entry, StoreError
 from citewire.errors import CitewireError, InputError
-from citewire.server import journal
+from citewire.server.runs import journal
 
 Json = dict[str, Any]
 
@@ -539,7 +539,9 @@ def test_cut_off(exported: list[bytes], keep: int) -> None:
 
 
 def test_something_after_the_end(exported: list[bytes]) -> None:
-    assert [each.what for each in check_export([*exported, b"\n"]).breaks] == ["something comes after the end"]
+    assert [each.what for each in check_export([*exported, b"\n"]).breaks] == [
+        "something comes after the end"
+    ]
 
 
 @pytest.mark.parametrize(

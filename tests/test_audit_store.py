@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tampering as t
 from app import App, opened_app
-from citewire.audit.checking import check_export
+from citewire.audit.export_check import check_export
 from citewire.audit.findings import Findings
 from citewire.audit.signing import AuditKey, TrustedKeys
 from citewire.audit.statements import SignedHead
@@ -25,11 +25,11 @@ from citewire.channels.lease import SingleProcessLeases
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Entry
-from citewire.server.audit_trail import AuditTrail
-from citewire.server.kept_data import check_source_bytes, check_api_keys
-from citewire.server.settings import Settings
-from citewire.server.used_names import UsedNames
-from citewire.server.vault import FileVault
+from citewire.server.access.used_names import UsedNames
+from citewire.server.ops.settings import Settings
+from citewire.server.records.audit_trail import AuditTrail
+from citewire.server.records.data_check import check_api_keys, check_source_bytes
+from citewire.server.storage.vault import FileVault
 from test_audit import audit
 
 Json = dict[str, Any]
@@ -125,7 +125,8 @@ def test_nobody_is_trusted_by_default(kept: Kept, tmp_path: Path) -> None:
     assert (told(findings), findings.trust.known, findings.trust.unknown) == ([], set(), {kept.public})
     stranger = AuditKey.create().public
     assert any(
-        "signed by the unknown key" in each for each in told(found(folder, TrustedKeys([stranger]), kept.head))
+        "signed by the unknown key" in each
+        for each in told(found(folder, TrustedKeys([stranger]), kept.head))
     )
 
 
@@ -277,7 +278,9 @@ def test_what_was_tampered_with_before_an_export(
     thread = "gone" if "deletion" in name else "shed" if "renamed" in name else "shop"
     done = audit("export", "--data", folder, "-o", file, *filters, *([thread] if filters else []))
     assert (done.exit_code, done.output) == (0, "")
-    report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
+    report = check_export(
+        file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head]
+    )
     says = "row " if "key" in name.lower() else f"thread {thread}: "
     assert any(each.startswith(says) for each in told(report)), told(report)
 
@@ -286,7 +289,9 @@ def test_an_export_of_what_was_not_tampered_with(kept: Kept, tmp_path: Path) -> 
     folder, file = t.copy_of(kept.data, tmp_path / "copy"), tmp_path / "out.jsonl"
     for filters in ((), ("--thread", "shop"), ("--thread", "gone"), ("--status", "verified")):
         assert audit("export", "--data", folder, "-o", file, *filters).exit_code == 0
-        report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
+        report = check_export(
+            file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head]
+        )
         assert told(report) == []
 
 
@@ -336,7 +341,9 @@ def test_a_deletion_that_no_head_knows_of(
     breaks = told(found(folder, TrustedKeys([kept.public]), kept.head))
     assert any(each.startswith(says) for each in breaks), breaks
     assert audit("export", "--data", folder, "-o", file).exit_code == 0
-    report = check_export(file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head])
+    report = check_export(
+        file.read_bytes().splitlines(keepends=True), TrustedKeys([kept.public]), [kept.head]
+    )
     assert any(each.startswith(says) for each in told(report)), told(report)
 
 

@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 
 from app import App, opened_app
 from citewire import cli
-from citewire.audit.chain import export_jsonl
-from citewire.audit.checking import check_export
+from citewire.audit.audit_filter import AuditFilter
+from citewire.audit.export_check import check_export
 from citewire.audit.findings import Findings
-from citewire.audit.heads import HeadWriter, HeadSuperseded
+from citewire.audit.heads import HeadSuperseded, HeadWriter
+from citewire.audit.jsonl_export import export_jsonl
 from citewire.audit.signing import AuditKey, KeyProblem, TrustedKeys, check_public_key, key_id
 from citewire.audit.statements import (
     ApiKey,
@@ -35,7 +36,6 @@ from citewire.audit.statements import (
     read_statement,
 )
 from citewire.audit.store_check import check_store
-from citewire.audit.which import AuditFilter
 from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import SingleProcessLeases
@@ -45,10 +45,10 @@ from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Change, Entry, Log, SlotValues, now_ms
 from citewire.errors import InputError, ShapeError
-from citewire.server.audit_trail import AuditTrail
-from citewire.server.capability import Capability
-from citewire.server.sessions import PAGE_CAPABILITIES, PageName
-from citewire.server.vault import FileVault
+from citewire.server.access.capability import Capability
+from citewire.server.access.sessions import PAGE_CAPABILITIES, PageName
+from citewire.server.records.audit_trail import AuditTrail
+from citewire.server.storage.vault import FileVault
 from clock import clock, on_clock
 from test_audit import audit
 

@@ -11,18 +11,18 @@ import pytest
 
 from citewire import codec
 from citewire.agui import Thread
+from citewire.agui.citations.posted_messages import is_posted, mark_posted, without_mark
 from citewire.agui.events import RunInput
-from citewire.agui.posted import is_posted, mark_posted, without_mark
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Cursor, Row
 from citewire.dialects import write
-from citewire.server.answers import read_answer, write_answer
-from citewire.server.authority import OwnRecord, accept_input
-from citewire.server.history import ThreadAtCursor
-from citewire.server.http import NotFound
-from citewire.server.journal import channel_of
-from citewire.server.projection import Projection
+from citewire.server.bridge.projection import Projection
+from citewire.server.http.operations import NotFound
+from citewire.server.runs.answer_dialects import read_answer, write_answer
+from citewire.server.runs.authority import OwnRecord, accept_input
+from citewire.server.runs.history import ThreadAtCursor
+from citewire.server.runs.journal import channel_of
 from test_runs import CHANNEL, HALF, KEY, ME, TEXT, WHOLE, Events, House, Scripted, posted, read, takes, types
 from weaving import FINISHED, RUN, STARTED, answer, block, chunk, messages, say, snapshot, start
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from citewire.agui import Thread
-from citewire.agui.posted import is_posted
+from citewire.agui.citations.posted_messages import is_posted
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Cursor
 from citewire.documents.text import read_text
-from citewire.librarian import PassageIndex, Librarian
-from citewire.server.answers import read_answer
+from citewire.librarian import Librarian, PassageIndex
+from citewire.server.runs.answer_dialects import read_answer
 from test_authority import NEXT, OURS, SECOND, USER, channel_says, forged_list, past_of
 from test_runs import CHANNEL, HALF, KEY, ME, TEXT, WHOLE, Events, House, Scripted, cut, posted, read, takes
 from weaving import FINISHED, STARTED, chunk

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.beside import AlignmentStep, align_words
+from citewire.verification.word_alignment import AlignmentStep, align_words
 
 words = st.lists(st.sampled_from("abc"), min_size=1, max_size=12)
 many = st.lists(st.integers(0, 2_000).map(str), min_size=1, max_size=800)
@@ -22,12 +22,31 @@ many = st.lists(st.integers(0, 2_000).map(str), min_size=1, max_size=800)
         pytest.param(
             "abc",
             "axc",
-            [AlignmentStep(True, 0, 1, 0, 1), AlignmentStep(False, 1, 2, 1, 2), AlignmentStep(True, 2, 3, 2, 3)],
+            [
+                AlignmentStep(True, 0, 1, 0, 1),
+                AlignmentStep(False, 1, 2, 1, 2),
+                AlignmentStep(True, 2, 3, 2, 3),
+            ],
             id="one other",
         ),
-        pytest.param("ab", "abx", [AlignmentStep(True, 0, 2, 0, 2), AlignmentStep(False, 2, 2, 2, 3)], id="one more behind"),
-        pytest.param("ab", "b", [AlignmentStep(False, 0, 1, 0, 0), AlignmentStep(True, 1, 2, 0, 1)], id="one less in front"),
-        pytest.param("ab", "aab", [AlignmentStep(False, 0, 0, 0, 1), AlignmentStep(True, 0, 2, 1, 3)], id="the same in front"),
+        pytest.param(
+            "ab",
+            "abx",
+            [AlignmentStep(True, 0, 2, 0, 2), AlignmentStep(False, 2, 2, 2, 3)],
+            id="one more behind",
+        ),
+        pytest.param(
+            "ab",
+            "b",
+            [AlignmentStep(False, 0, 1, 0, 0), AlignmentStep(True, 1, 2, 0, 1)],
+            id="one less in front",
+        ),
+        pytest.param(
+            "ab",
+            "aab",
+            [AlignmentStep(False, 0, 0, 0, 1), AlignmentStep(True, 0, 2, 1, 3)],
+            id="the same in front",
+        ),
     ],
 )
 def test_beside(ours: str, theirs: str, steps: list[AlignmentStep]) -> None:

@@ -18,13 +18,13 @@ from app import App, listening, opened_app
 from citewire import codec
 from citewire.channels.annotation import AnnotationAction, AnnotationDraft
 from citewire.channels.channels import HistoryQuery as Which
+from citewire.channels.errors import ChannelError
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import Action, MessageDraft, Message, MessageOperation, Publisher
-from citewire.channels.refusal import ChannelError
+from citewire.channels.message import Action, Message, MessageDraft, MessageOperation, Publisher
 from citewire.channels.store import ChannelStore, Entry, Row, StoreError
-from citewire.server.bridge import Bridge
-from citewire.server.tied import ThreadChannels, ai_channel, thread_of_ai_channel
+from citewire.server.bridge.bridge import Bridge
+from citewire.server.bridge.thread_channels import ThreadChannels, ai_channel, thread_of_ai_channel
 from clock import LONG, clock, on_clock
 from shelf import SOURCES
 from test_ably_clients import AblyRealtime, ChannelMode, ChannelOptions, Told
@@ -47,10 +47,10 @@ class Tied(House):
         self.channels = ThreadChannels(self.store, self.hub)
         self.bridge = Bridge(self.store, self.hub, self.channels, self.runs, "bot")
 
-    def written(self, channel: str) -> None:
+    def on_log_written(self, channel: str) -> None:
         self.bridge.notify_log_written(channel)
 
-    async def forgotten(self, thread_id: str) -> None:
+    async def on_thread_deleted(self, thread_id: str) -> None:
         await self.bridge.forget_thread(thread_id)
 
     async def settled(self) -> None:
@@ -71,7 +71,9 @@ class Tied(House):
         return list(await self.store.read(f"channel:{AI}"))
 
     async def cite(self, serial: str, who: Publisher = ANN, name: str = "doc", **data: Any) -> str:
-        note = AnnotationDraft(message_serial=serial, type=CITE, name=name, data=codec.encode(data), encoding="json")
+        note = AnnotationDraft(
+            message_serial=serial, type=CITE, name=name, data=codec.encode(data), encoding="json"
+        )
         [made] = await self.channels.annotate(AI, who, [note])
         return made
 
@@ -539,7 +541,10 @@ def test_nobody_else_gives_verdicts(who: Publisher, kind: str, client_id: str | 
     [
         (CITEWIRE, MessageDraft(data="x")),
         (ANYBODY, MessageDraft(data="x", client_id="citewire")),
-        (ANYBODY, MessageDraft(action=Action.UPDATE, data="x", version=MessageOperation(client_id="citewire"))),
+        (
+            ANYBODY,
+            MessageDraft(action=Action.UPDATE, data="x", version=MessageOperation(client_id="citewire")),
+        ),
     ],
 )
 def test_nobody_else_is_citewire(who: Publisher, draft: MessageDraft) -> None:
@@ -681,7 +686,9 @@ def test_a_citation_that_says_nothing_is_skipped(data: Any) -> None:
         await house.post()
         await house.settled()
         serial = (await house.only()).serial
-        note = AnnotationDraft(message_serial=serial, type=CITE, name="doc", data=codec.encode(data), encoding="json")
+        note = AnnotationDraft(
+            message_serial=serial, type=CITE, name="doc", data=codec.encode(data), encoding="json"
+        )
         await house.channels.annotate(AI, ANN, [note])
         await house.settled()
         assert counts(await house.only(), VERDICT) == {"verified": 1, "skipped": 1}

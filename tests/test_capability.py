@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from citewire.errors import ShapeError
-from citewire.server.capability import FULL, Capability
+from citewire.server.access.capability import FULL, Capability
 
 _qualifiers = st.sampled_from(["", "", "[*]", "[meta]", "[queue]"])
 _segments = st.lists(st.sampled_from(["a", "b", "*", ""]), min_size=1, max_size=4)

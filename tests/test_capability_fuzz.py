@@ -22,7 +22,7 @@ from capability_credentials import Credentials
 from capability_model import Credential, Request, Verdict, grants, judge
 from capability_requests import CHANNELS, Requests, World
 from citewire import codec
-from citewire.server.ably.codec import FrameAction, Flag
+from citewire.server.ably.codec import Flag, FrameAction
 from citewire.server.ably.rest import CALLS
 from soak import scaled
 

@@ -31,20 +31,20 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.fetch import FetchResult
 from citewire.errors import InputError
 from citewire.librarian import PassageIndex
-from citewire.server.blobs import Blobs
-from citewire.server.capability import Capability
-from citewire.server.catalog import Catalog
-from citewire.server.holdings import CHANNEL, safe_name
-from citewire.server.http import Conflict, NotFound, openapi, routes
-from citewire.server.journal import channel_of
-from citewire.server.keys import Caller
-from citewire.server.limits import RequestLimits
-from citewire.server.settings import Settings
-from citewire.server.sources import SourceApi
-from citewire.server.versions import CheckedVersions
+from citewire.server.access.capability import Capability
+from citewire.server.access.keys import Caller
+from citewire.server.http.operations import Conflict, NotFound, openapi, routes
+from citewire.server.ops.limits import RequestLimits
+from citewire.server.ops.settings import Settings
+from citewire.server.runs.journal import channel_of
+from citewire.server.sources.catalog import Catalog
+from citewire.server.sources.source_api import SourceApi
+from citewire.server.sources.stored_sources import CHANNEL, safe_name
+from citewire.server.sources.versions import CheckedVersions
+from citewire.server.storage.blobs import Blobs
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
 from citewire.verification.engine import EngineLimits as ReadingLimits
-from citewire.verification.library import CheckResult
 from citewire.verification.verifier import QuoteCheck
 from pdfs import Line, Sheet, make_pdf
 
@@ -58,7 +58,13 @@ class Desk:
     """A catalog with its operations over HTTP, and all that is under it."""
 
     def __init__(
-        self, catalog: Catalog, blobs: Blobs, engine: Engine, index: PassageIndex, hub: Hub, settings: Settings
+        self,
+        catalog: Catalog,
+        blobs: Blobs,
+        engine: Engine,
+        index: PassageIndex,
+        hub: Hub,
+        settings: Settings,
     ) -> None:
         self.catalog, self.engine, self.index, self.hub, self.settings = catalog, engine, index, hub, settings
         self.versions = CheckedVersions(catalog, blobs, engine)
@@ -555,7 +561,7 @@ async def test_a_folder_has_its_limits(tmp_path: Path) -> None:
     with (docs / "0.txt").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("citewire.server.folders.MOST_FILES", 3)
+        patch.setattr("citewire.server.sources.folder_scan.MOST_FILES", 3)
         async with desk(tmp_path, docs) as here:
             reasons = {record.name: record.reason for record in here.catalog.records()}
     assert reasons.keys() == {"0.txt", "1.txt", "2.txt", "docs"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.documents.cells import NumberFormat, format_number
+from citewire.documents.number_formats import NumberFormat, format_number
 
 # (stored, format, shown); a format is one of those that all workbooks have, or a code.
 SHOWN: list[tuple[str, int | str, str]] = [

@@ -19,14 +19,22 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from citewire import codec
 from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft
 from citewire.channels.channels import START_SERIAL, Channels, HistoryQuery, ResultPage
+from citewire.channels.errors import STATUS, ChannelError
 from citewire.channels.fold import AnnotationEvent, MessageEvent, event_of, replay
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
-from citewire.channels.message import PUBLISH_BYTES, AGGREGATED_MESSAGE_BYTES, Action, MessageDraft, Message, MessageOperation, Publisher
-from citewire.channels.refusal import STATUS, ChannelError
+from citewire.channels.message import (
+    AGGREGATED_MESSAGE_BYTES,
+    PUBLISH_BYTES,
+    Action,
+    Message,
+    MessageDraft,
+    MessageOperation,
+    Publisher,
+)
 from citewire.channels.rules import DEFAULT_RULES, Rule, Rules
 from citewire.channels.sqlite import SqliteStore
-from citewire.channels.store import CommittedChange, ChannelStore, CursorLost, Decide, StoreError
+from citewire.channels.store import ChannelStore, CommittedChange, CursorLost, Decide, StoreError
 from citewire.channels.summary import METHODS
 
 _T = TypeVar("_T")
@@ -45,7 +53,9 @@ def with_channels(work: Callable[[Channels], Coroutine[Any, Any, _T]], **options
     return asyncio.run(work(channels_on(MemoryStore(lambda: 1_794_768_614_785), **options)))
 
 
-async def post(channels: Channels, data: str = "The Danube", who: Publisher = BOT, channel: str = "ai:x") -> str:
+async def post(
+    channels: Channels, data: str = "The Danube", who: Publisher = BOT, channel: str = "ai:x"
+) -> str:
     [serial] = await channels.publish(channel, who, [MessageDraft(name="response", data=data)])
     return serial
 
@@ -81,7 +91,9 @@ def test_an_answer_that_grows() -> None:
 
     async def run(channels: Channels) -> None:
         serial = await post(channels, "The Danube ")
-        version = await channels.append("ai:x", BOT, serial, MessageDraft(data="ends", extras={"headers": {"a": 1}}))
+        version = await channels.append(
+            "ai:x", BOT, serial, MessageDraft(data="ends", extras={"headers": {"a": 1}})
+        )
         whole = await channels.message("ai:x", serial)
         assert (whole.action, whole.data, whole.name) == (Action.UPDATE, "The Danube ends", "response")
         assert whole.version.serial == version > serial
@@ -126,7 +138,10 @@ def test_edits_replace_what_they_give() -> None:
         (MessageDraft(data=b"a"), MessageDraft(data="b")),
         (MessageDraft(data="{}", encoding="json"), MessageDraft(data="{}", encoding="json")),
         (MessageDraft(data="a"), MessageDraft(data="{}", encoding="json")),
-        (MessageDraft(data=b"a", encoding="cipher+aes-128-cbc"), MessageDraft(data=b"b", encoding="cipher+aes-128-cbc")),
+        (
+            MessageDraft(data=b"a", encoding="cipher+aes-128-cbc"),
+            MessageDraft(data=b"b", encoding="cipher+aes-128-cbc"),
+        ),
         (MessageDraft(data="a"), MessageDraft()),
     ],
 )
@@ -202,7 +217,9 @@ SERIAL = "00000000000001-000@0:000"
         (93002, "chat", BOT, [MessageDraft(), MessageDraft(action=Action.DELETE, serial=SERIAL)]),
     ],
 )
-def test_publishes_that_are_refused(code: int, channel: str, who: Publisher, drafts: list[MessageDraft]) -> None:
+def test_publishes_that_are_refused(
+    code: int, channel: str, who: Publisher, drafts: list[MessageDraft]
+) -> None:
     """With the code that Ably's clients know, and nothing is kept."""
 
     async def run(channels: Channels) -> None:
@@ -265,7 +282,9 @@ def test_annotations_come_all_or_none() -> None:
 def test_only_ones_own() -> None:
     async def run(channels: Channels) -> None:
         mine, nobodys = await post(channels), await post(channels, who=NOBODY)
-        await channels.update("ai:x", Publisher(client_id="bot", own_only=True), mine, MessageDraft(data="new"))
+        await channels.update(
+            "ai:x", Publisher(client_id="bot", own_only=True), mine, MessageDraft(data="new")
+        )
         for who, serial in [("anne", mine), ("bot", nobodys), (None, nobodys)]:
             with pytest.raises(ChannelError) as refused:
                 await channels.delete("ai:x", Publisher(client_id=who, own_only=True), serial, MessageDraft())
@@ -313,7 +332,9 @@ def test_an_id_counts_once() -> None:
 
     async def run(channels: Channels) -> None:
         [first] = await channels.publish("ai:x", BOT, [MessageDraft(id="q:0", data="first")])
-        again = await channels.publish("ai:x", ANNE, [MessageDraft(id="q:0", data="other"), MessageDraft(id="q:1")])
+        again = await channels.publish(
+            "ai:x", ANNE, [MessageDraft(id="q:0", data="other"), MessageDraft(id="q:1")]
+        )
         assert again[0] == first
         [cited] = await channels.annotate("ai:x", BOT, [note(first, id="q:0")])
         assert await channels.annotate("ai:x", BOT, [note(first, id="q:0")]) == (cited,)
@@ -333,7 +354,9 @@ def test_a_frame_counts_once() -> None:
     async def run(channels: Channels) -> None:
         frame = Publisher(client_id="bot", connection_id="conn", msg_serial=0)
         serials = await channels.publish("ai:x", frame, [MessageDraft(data="a"), MessageDraft(data="b")])
-        assert await channels.publish("ai:x", frame, [MessageDraft(data="a"), MessageDraft(data="b")]) == serials
+        assert (
+            await channels.publish("ai:x", frame, [MessageDraft(data="a"), MessageDraft(data="b")]) == serials
+        )
         assert (await channels.message("ai:x", serials[1])).id == "conn:0:1"
         for number, other in [(1, "conn"), (0, "other")]:
             who = Publisher(client_id="bot", connection_id=other, msg_serial=number)
@@ -439,10 +462,16 @@ def test_offsets_are_looked_at(data: dict[str, Any], status: str, unit: str | No
         (MessageDraft(data="x"), {"data": "[1]"}, None),
         (MessageDraft(data="x"), {"data": "{"}, None),
         (MessageDraft(data="x"), {"encoding": None}, None),
-        (MessageDraft(data="x"), {"data": b'{"startOffset":0,"endOffset":1}', "encoding": "json/utf-8"}, "inside"),
+        (
+            MessageDraft(data="x"),
+            {"data": b'{"startOffset":0,"endOffset":1}', "encoding": "json/utf-8"},
+            "inside",
+        ),
     ],
 )
-def test_offsets_that_cannot_be_looked_at(message: MessageDraft, sent: dict[str, Any], status: str | None) -> None:
+def test_offsets_that_cannot_be_looked_at(
+    message: MessageDraft, sent: dict[str, Any], status: str | None
+) -> None:
     async def run(channels: Channels) -> Annotation:
         [serial] = await channels.publish("ai:x", BOT, [message])
         data = {"data": '{"startOffset":0,"endOffset":1}', "encoding": "json"} | sent
@@ -677,7 +706,9 @@ class Machine(RuleBasedStateMachine):
     def publish(self, data: str, client: str | None, step: int) -> None:
         self.clock += step
         self.messages += 1
-        self.both(lambda channels: channels.publish("ai:x", Publisher(client_id=client), [MessageDraft(data=data)]))
+        self.both(
+            lambda channels: channels.publish("ai:x", Publisher(client_id=client), [MessageDraft(data=data)])
+        )
 
     @precondition(lambda self: self.messages)
     @rule(
@@ -798,7 +829,10 @@ def test_who_is_not_sure_may_ask_again() -> None:
 
     async def run() -> None:
         channels = channels_on(Failing())
-        for who, draft in [(BOT, MessageDraft(id="a")), (Publisher(connection_id="c", msg_serial=0), MessageDraft())]:
+        for who, draft in [
+            (BOT, MessageDraft(id="a")),
+            (Publisher(connection_id="c", msg_serial=0), MessageDraft()),
+        ]:
             for _ in range(3):
                 with pytest.raises(StoreError):
                     await channels.publish("ai:x", who, [draft])

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 
 from cases import ROOT
 from citewire import cli
-from citewire.server.capability import Capability
-from citewire.server.checks import MOST_QUOTES, VerifyApi
-from citewire.server.http import openapi, routes
-from citewire.server.keys import Caller, Keyring
-from citewire.server.settings import Settings
+from citewire.server.access.capability import Capability
+from citewire.server.access.keys import Caller, Keyring
+from citewire.server.answers.verify_api import MOST_QUOTES, VerifyApi
+from citewire.server.http.operations import openapi, routes
+from citewire.server.ops.settings import Settings
 from citewire.verification.engine import Engine
 from citewire.verification.sources import SourceInput
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from app import opened_app
 from citewire import cli
-from citewire.server.keys import Keyring
-from citewire.server.refusals import BadCredentials
+from citewire.server.access.errors import BadCredentials
+from citewire.server.access.keys import Keyring
 
 READER = {"thread:*": ["read"], "verify": ["verify"]}
 

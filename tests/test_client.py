@@ -14,9 +14,9 @@ import pytest
 
 from cases import need
 from citewire.agui import transport
+from citewire.agui.agents import BaseAgent, LocalAgent, Next, Replay, RunRequest
 from citewire.agui.client import HttpAgent
 from citewire.agui.events import AnyEvent, EventError, RunInput, decode
-from citewire.agui.sources import BaseAgent, LocalAgent, Next, Replay, RunRequest
 from citewire.agui.sse import PING, FrameTooLarge, encode_frame
 from citewire.agui.transport import (
     BadStatus,
@@ -24,8 +24,8 @@ from citewire.agui.transport import (
     DeadlinePassed,
     NoAnswer,
     NotAnEventStream,
-    StreamStalled,
     StreamEnded,
+    StreamStalled,
     Timeouts,
     UnsupportedEncoding,
 )
@@ -273,7 +273,7 @@ def test_a_run_that_has_ended_is_whole(steps: Answer) -> None:
         pytest.param([HOLD], Timeouts(first_byte=LONG), NoAnswer, [], id="no answer"),
         pytest.param([EVENTS, HOLD], Timeouts(idle=LONG, first_byte=None), StreamStalled, [], id="no event"),
         pytest.param([EVENTS, OPEN, HOLD], Timeouts(idle=LONG), StreamStalled, CUT, id="stall"),
-        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=LONG), StreamStalled, CUT, id="within a frame"),
+        pytest.param([EVENTS, OPEN + b"data:", HOLD], Timeouts(idle=LONG), StreamStalled, CUT, id="in frame"),
         pytest.param([HOLD], Timeouts(total=LONG), DeadlinePassed, [], id="total, no answer"),
         pytest.param([EVENTS, OPEN, HOLD], Timeouts(total=LONG), DeadlinePassed, CUT, id="total"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from cases import CASES, need_cases
 from citewire.agui import Thread, bridge_citations_state
-from citewire.agui.thread import NotInLog
+from citewire.agui.thread.thread import NotInLog
 from citewire.patch import PatchError, apply_patch
 from matching import matches
 

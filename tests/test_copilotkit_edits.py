@@ -17,7 +17,7 @@ import browser as chromium
 from agui_node import NODE
 from bundle import served
 from cases import ROOT
-from citewire.agui.posted import is_posted
+from citewire.agui.citations.posted_messages import is_posted
 from copilotkit import bundle_with_copilotkit, need_copilotkit
 from served import VISIBLE
 from serving import Serving

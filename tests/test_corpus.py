@@ -27,8 +27,8 @@ from cases import need, need_cases
 from citewire.documents.document import Box, Document
 from citewire.documents.pdf import read_pdf
 from citewire.model import Status
-from citewire.verification.library import CheckResult, DocumentSet
-from citewire.verification.near import ExpectedPlace
+from citewire.verification.document_set import CheckResult, DocumentSet
+from citewire.verification.expected_place import ExpectedPlace
 
 # Pages that a quote is taken from, and quotes of each page that another extractor reads.
 EVERY, OTHERS = 3, 3
@@ -82,7 +82,9 @@ def own_quotes() -> Iterator[Sample]:
 
 
 def check(sample: Sample) -> CheckResult:
-    return library(sample.path).check(sample.words, near=ExpectedPlace(() if sample.page is None else (sample.page,)))
+    return library(sample.path).check(
+        sample.words, near=ExpectedPlace(() if sample.page is None else (sample.page,))
+    )
 
 
 def is_right(sample: Sample, checked: CheckResult) -> bool:

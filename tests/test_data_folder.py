@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from citewire.channels.store import StoreError
-from citewire.server.data_folder import keep_private
-from citewire.server.readiness import Disk, DiskFull, Readiness
+from citewire.server.ops.readiness import Disk, DiskFull, Readiness
+from citewire.server.storage.data_folder import keep_private
 from serving import Serving
 
 MIB = 1 << 20

@@ -361,17 +361,35 @@ def test_a_verdict_on_a_block_stands_beside_it() -> None:
         pytest.param(f'Hi [1].{BLOCK_START}[{{"id":1}}]', "Hi [1].", 1, 0, id="never closed"),
         pytest.param(f"Hi. {BLOCK_START}  {BLOCK_END} Bye.", "Hi. Bye.", 0, 0, id="empty"),
         pytest.param(
-            f"A model ends with {BLOCK_START} as told.", f"A model ends with {BLOCK_START} as told.", 0, 0, id="prose"
+            f"A model ends with {BLOCK_START} as told.",
+            f"A model ends with {BLOCK_START} as told.",
+            0,
+            0,
+            id="prose",
         ),
         pytest.param(
-            f'Of {BLOCK_START}, then [1] {BLOCK_START}[{{"id":1}}]{BLOCK_END}', f"Of {BLOCK_START}, then [1]", 1, 0, id="both"
+            f'Of {BLOCK_START}, then [1] {BLOCK_START}[{{"id":1}}]{BLOCK_END}',
+            f"Of {BLOCK_START}, then [1]",
+            1,
+            0,
+            id="both",
         ),
-        pytest.param(f'[1][2]{BLOCK_START}[{{"n":1}}]{BLOCK_END} x {BLOCK_START}[{{"n":2}}]{BLOCK_END}', "[1][2] x", 2, 0, id="two"),
+        pytest.param(
+            f'[1][2]{BLOCK_START}[{{"n":1}}]{BLOCK_END} x {BLOCK_START}[{{"n":2}}]{BLOCK_END}',
+            "[1][2] x",
+            2,
+            0,
+            id="two",
+        ),
         pytest.param(f"Hi. {BLOCK_START}[{{'id': 1}}]{BLOCK_END}", "Hi.", 0, 1, id="not JSON"),
         pytest.param(f'Hi. {BLOCK_START}{{"note": "x"}}{BLOCK_END}', "Hi.", 0, 1, id="no entries"),
         pytest.param(f'Hi. {BLOCK_START}{{"__proto__": [{{"n": 1}}]}}{BLOCK_END}', "Hi.", 0, 1, id="unsafe"),
         pytest.param(
-            f'[1] {BLOCK_START}[{{"n":1}},{{"n":-1}},{{"n":1,"f":5}}]{BLOCK_END}', "[1]", 1, 2, id="bad entries"
+            f'[1] {BLOCK_START}[{{"n":1}},{{"n":-1}},{{"n":1,"f":5}}]{BLOCK_END}',
+            "[1]",
+            1,
+            2,
+            id="bad entries",
         ),
     ],
 )
@@ -838,7 +856,21 @@ PIECES = [
         "\\",
         "\n\n",
     ),
-    *("é", "😀", "[2024]", "[0]", "[cite: 1]", "【4:0†s】", "[^n]", BLOCK_START, BLOCK_END, "{", "[]", "iPhone", ": "),
+    *(
+        "é",
+        "😀",
+        "[2024]",
+        "[0]",
+        "[cite: 1]",
+        "【4:0†s】",
+        "[^n]",
+        BLOCK_START,
+        BLOCK_END,
+        "{",
+        "[]",
+        "iPhone",
+        ": ",
+    ),
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 words = st.sampled_from(["", "a", "a|b", BLOCK_END, "é😀", "citations", "__proto__", "0_0", "\ud800"])
@@ -899,7 +931,8 @@ def blocks(draw: st.DrawFn) -> str:
     except ValueError:
         body = "{oops"
     space = st.sampled_from(["", "\n\n", " "])
-    return f"{draw(space)}{BLOCK_START}{draw(space)}{body}{draw(st.sampled_from([BLOCK_END, BLOCK_END + ' ', '']))}"
+    end = draw(st.sampled_from([BLOCK_END, f"{BLOCK_END} ", ""]))
+    return f"{draw(space)}{BLOCK_START}{draw(space)}{body}{end}"
 
 
 KEYS = st.sampled_from(

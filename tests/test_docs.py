@@ -13,8 +13,8 @@ import pytest
 import citewire
 from cases import ROOT
 from citewire import agui, codec
-from citewire.channels import refusal
-from citewire.dialects.beyond import ExtensionFields
+from citewire.channels import errors
+from citewire.dialects.common.extension_fields import ExtensionFields
 from citewire.errors import CitewireError
 from citewire.model import Answer
 
@@ -39,13 +39,15 @@ def test_the_protocol_lists_every_error_code() -> None:
 def test_the_protocol_lists_every_code_of_channels() -> None:
     table = PROTOCOL.partition("## 9.")[2]
     codes = re.findall(r"^\| (\d{5}) \| (\d{3}) \|", table, re.MULTILINE)
-    assert {int(code): int(status) for code, status in codes} == refusal.STATUS
+    assert {int(code): int(status) for code, status in codes} == errors.STATUS
 
 
 def test_the_protocol_lists_every_field_of_the_citewire_object() -> None:
     table = PROTOCOL.partition("## 2.")[2].partition("## 3.")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(ExtensionFields.__struct_fields__)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(
+        ExtensionFields.__struct_fields__
+    )
 
 
 def test_the_example_is_an_answer() -> None:

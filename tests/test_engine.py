@@ -19,17 +19,17 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import Cache
 from citewire.documents.load import load
-from citewire.verification import kept, worker
+from citewire.verification import search_cache, search_worker
+from citewire.verification.document_search import DocumentRef, SearchRequest
+from citewire.verification.document_set import CheckResult, DocumentSet
 from citewire.verification.engine import Engine, EngineLimits
-from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.match import SearchableText
-from citewire.verification.near import ExpectedPlace
-from citewire.verification.reading import SourceReading
-from citewire.verification.shelf import DocumentRef, SearchRequest
+from citewire.verification.search_worker import SearchWorker, WorkerSetup
 from citewire.verification.sketches import make_sketch
+from citewire.verification.source_reading import SourceReading
 from citewire.verification.sources import SourceContent, SourceInput
 from citewire.verification.verifier import QuoteCheck, Verifier
-from citewire.verification.worker import WorkerSetup, SearchWorker
 from clock import LONG, clock, on_clock
 from test_library import document
 
@@ -41,8 +41,8 @@ SOURCES = [
 ]
 POISONED = """
 import faulthandler, os, time
-from citewire.verification.shelf import Shelf
-from citewire.verification.worker import serve
+from citewire.verification.document_search import Shelf
+from citewire.verification.search_worker import serve
 
 search, watch = Shelf.search, faulthandler.dump_traceback_later
 
@@ -82,7 +82,7 @@ def poisoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that some words kill."""
     (tmp_path / "poisoned.py").write_text(POISONED, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(worker, "_COMMAND", ("-c", "import poisoned"))
+    monkeypatch.setattr(search_worker, "_COMMAND", ("-c", "import poisoned"))
 
 
 @pytest.fixture
@@ -186,7 +186,13 @@ def test_sources_of_every_kind(tmp_path: Path) -> None:
     (folder / "sub/one.txt").write_text("The first source is a file in a folder.")
     (tmp_path / "two.md").write_text("The second source is a *file*.")
     tool = SourceContent("The third source is a text.", "search", "https://a.test/x/page.html", "A title")
-    sources = [folder, str(tmp_path / "two.md"), tool, SOURCES[0], SourceContent(b"The fifth source is bytes.", "b")]
+    sources = [
+        folder,
+        str(tmp_path / "two.md"),
+        tool,
+        SOURCES[0],
+        SourceContent(b"The fifth source is bytes.", "b"),
+    ]
     asked = [
         QuoteCheck("1", "The first source is a file", source="sub/one.txt"),
         QuoteCheck("2", "The second source is a file", source=str(tmp_path / "two.md")),
@@ -250,18 +256,21 @@ def test_a_source_may_go_again() -> None:
                 unread = engine.add_source(SourceContent(f"Nobody waits for {name}.", "unread"), ignore)
                 told: list[tuple[bool, bool]] = []
                 reading = engine.add_source(
-                    SourceContent(f"{words}.", name), lambda each, told=told: told.append((each.begun, each.is_read))
+                    SourceContent(f"{words}.", name),
+                    lambda each, told=told: told.append((each.begun, each.is_read)),
                 )
                 engine.remove(unread)
                 found = [
-                    checked async for checked in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
+                    checked
+                    async for checked in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
                 ]
                 assert [(each.status, each.source) for each in found] == [("verified", name)] * 2
                 assert told == [(True, False), (True, True)]
                 engine.remove(reading)
                 os.kill(engine.pids[-1], signal.SIGKILL)
                 left = {
-                    each.id: each async for each in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
+                    each.id: each
+                    async for each in engine.check([QuoteCheck("1", words), QuoteCheck("2", words, name)])
                 }
                 assert (left["1"].status, left["1"].source) == ("altered", "part0.txt")
                 assert left["2"].reason == f"no source is called {name}"
@@ -278,7 +287,9 @@ def test_sources_come_and_go_while_quotes_are_checked() -> None:
 
             async def churn() -> None:
                 for n in range(20):
-                    reading = engine.add_source(SourceContent(f"Words number {n} come and go.", f"{n}.txt"), ignore)
+                    reading = engine.add_source(
+                        SourceContent(f"Words number {n} come and go.", f"{n}.txt"), ignore
+                    )
                     if n % 2:
                         await engine.prewarm()
                     engine.remove(reading)
@@ -489,7 +500,7 @@ def test_what_is_kept_has_a_version() -> None:
     made = SearchableText("The ﬁrst fee™ is ٤0 dol-\nlars — “due” on day 3, 한\n글 בָּ.")
     arrays = (made.view.starts, made.view.ends, *made.index.grams, make_sketch(made.letters.text))
     told = hashlib.sha256(made.view.text.encode() + b"".join(array.tobytes() for array in arrays))
-    assert (kept.INDEX_VERSION, told.hexdigest()[:16]) == (2, "7c7e5a6aae9e9c09")
+    assert (search_cache.INDEX_VERSION, told.hexdigest()[:16]) == (2, "7c7e5a6aae9e9c09")
 
 
 @pytest.mark.parametrize(
@@ -498,7 +509,7 @@ def test_what_is_kept_has_a_version() -> None:
 def test_what_is_kept_is_what_was_made(text: str, tmp_path: Path) -> None:
     cache, key = Cache(tmp_path), "0" * 64
     cache.put(key, load(text.encode() or b" "))
-    made, again = (kept.CachedSearchIndex.load_or_build(text, cache, key) for _ in range(2))
+    made, again = (search_cache.CachedSearchIndex.load_or_build(text, cache, key) for _ in range(2))
     ours, theirs = made.searchable, again.searchable
     assert (theirs.text, theirs.view.text, theirs.view.joints) == (text, ours.view.text, ours.view.joints)
     for one, other in zip(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from citewire.agui import Agent, HttpAgent
-from citewire.agui.citing import CitingAgent
+from citewire.agui.citing_agent import CitingAgent
 from citewire.agui.events import RunInput, to_dict
 from citewire.agui.transport import BadStatus
 from citewire.channels.store import StoreError
@@ -19,8 +19,8 @@ from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error, report_unexpected
 from citewire.errors import CitewireError, InputError
 from citewire.server.ably.errors import AblyError, info_of
-from citewire.server.http import error_response
-from citewire.server.logs import Formatter
+from citewire.server.http.operations import error_response
+from citewire.server.ops.logs import Formatter
 from loopback import Loopback, answer
 from test_runs import House
 

@@ -464,7 +464,11 @@ def test_a_dict_that_is_no_json_or_no_event(value: Json) -> None:
 
 
 def test_ours_are_taken_as_they_are() -> None:
-    for event in (ev.TextMessageEnd("m"), UnknownEvent("NEW", b"{}"), MalformedEvent("RUN_ERROR", {}, "x", b"{}")):
+    for event in (
+        ev.TextMessageEnd("m"),
+        UnknownEvent("NEW", b"{}"),
+        MalformedEvent("RUN_ERROR", {}, "x", b"{}"),
+    ):
         assert ev.coerce(event) is event
 
 

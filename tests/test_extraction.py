@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import citewire
-from citewire import edits
+from citewire import answer_edits
 from citewire.cli import app
 from citewire.codec import decode
 from citewire.dialects.deepcitation import BLOCK_END, BLOCK_START
@@ -18,7 +18,7 @@ from citewire.extraction import Extraction, Scanner, extract, prompt
 from citewire.extraction.delimiters import DELIMITER
 from citewire.keys import CitationKeys
 from citewire.model import Lines, Pages, Span, Times
-from citewire.verification.library import DocumentSet
+from citewire.verification.document_set import DocumentSet
 from citewire.verification.report import verify_answer
 
 TEXT = "Revenue grew [1]. Costs fell [2]."
@@ -209,8 +209,12 @@ AROUND = {
     "empty": Around(f"Hi.\n{BLOCK_START}\n{BLOCK_END}", "Hi.", []),
     "malformed": Around(f"Hi.\n{BLOCK_START}\n{{not json\n{BLOCK_END}", "Hi.", []),
     "fence within": Around(f"Hi [1].\n{BLOCK_START}\n```json\n[{FIRST}]\n```\n{BLOCK_END}", "Hi [1].", ONE),
-    "fence around": Around(f"Hi [1].\n\n```json\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nBye.", "Hi [1].\nBye.", ONE),
-    "fence around, at the start": Around(f"```\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nHi [1].", "Hi [1].", ONE),
+    "fence around": Around(
+        f"Hi [1].\n\n```json\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nBye.", "Hi [1].\nBye.", ONE
+    ),
+    "fence around, at the start": Around(
+        f"```\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n```\nHi [1].", "Hi [1].", ONE
+    ),
     "prose before the JSON": Around(
         f"Hi [1].\n{BLOCK_START}\nHere is the data, see [1]:\n[{FIRST}]\n{BLOCK_END}", "Hi [1].", ONE
     ),
@@ -226,7 +230,9 @@ AROUND = {
         ONE,
     ),
     "delimiter in code": Around(
-        f"See `{BLOCK_START}`. Hi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}", f"See `{BLOCK_START}`. Hi [1].", ONE
+        f"See `{BLOCK_START}`. Hi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}",
+        f"See `{BLOCK_START}`. Hi [1].",
+        ONE,
     ),
     "delimiter that starts a line": Around(
         f"{BLOCK_START} is what I write.\nHi [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}",
@@ -239,7 +245,9 @@ AROUND = {
         [*ONE, "Costs fell"],
     ),
     "a block that starts anew": Around(
-        f"A [1].\n{BLOCK_START}\n[{FIRST},{{\n{BLOCK_START}\n[{SECOND}]\n{BLOCK_END}", "A [1].", [*ONE, "Costs fell"]
+        f"A [1].\n{BLOCK_START}\n[{FIRST},{{\n{BLOCK_START}\n[{SECOND}]\n{BLOCK_END}",
+        "A [1].",
+        [*ONE, "Costs fell"],
     ),
     "text behind": Around(
         f"A [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}\n\nMore text.\n", "A [1].\n\nMore text.\n", ONE
@@ -266,7 +274,9 @@ AROUND = {
         f"A [1].\n{BLOCK_START}\n[{FIRST}]\n<<</CITATION_DATA>>>\nBye.", "A [1].\nBye.", ONE
     ),
     "fence of only the start": Around(
-        f"```\n{BLOCK_START}\n```\nA [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}", f"```\n{BLOCK_START}\n```\nA [1].", ONE
+        f"```\n{BLOCK_START}\n```\nA [1].\n{BLOCK_START}\n[{FIRST}]\n{BLOCK_END}",
+        f"```\n{BLOCK_START}\n```\nA [1].",
+        ONE,
     ),
 }
 
@@ -669,7 +679,8 @@ HOSTILE = {
     "long numbers": f'{BLOCK_START}[{{"id":' + "9" * 100_000 + "}]",
     "infinite": f'{BLOCK_START}[{{"id":1e999,"f":"x","l":[1e999,-1],"p":NaN,"t":[Infinity,1]}}]{BLOCK_END}',
     "unsafe keys": f'{BLOCK_START}{{"__proto__":[{FIRST}],"constructor":[{SECOND}]}}{BLOCK_END}',
-    "escape sequences": f'{BLOCK_START}[{{"id":1,"f":5,"\x1b[31m":"\x1b]0;x\x07","page_id":{{"\x1b[2J":1}}}}]{BLOCK_END}',
+    "escape sequences": f'{BLOCK_START}[{{"id":1,"f":5,"\x1b[31m":"\x1b]0;x\x07","page_id":{{"\x1b[2J":1}}}}]'
+    + BLOCK_END,
     "path tricks": f'{BLOCK_START}{{"../../etc":[{{"id":1,"f":"x","a":"..\\\\..\\\\x"}}]}}{BLOCK_END}',
 }
 
@@ -700,8 +711,8 @@ class Counted:
 
 def test_sentences_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not once more for each marker, as far back as a sentence goes."""
-    counted = Counted(edits._SENTENCE_END)  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(edits, "_SENTENCE_END", counted)
+    counted = Counted(answer_edits._SENTENCE_END)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(answer_edits, "_SENTENCE_END", counted)
     text = "word [7] " * 1000
     assert len(extract(text).citations) == 1000
     assert counted.searched == len(text)

@@ -19,12 +19,12 @@ from citewire.channels.memory import MemoryStore
 from citewire.documents.cache import Cache
 from citewire.documents.html import read_html
 from citewire.documents.ocr import NO_WORDS, OcrTurn, OcrUnfinished
-from citewire.documents.ocr_pages import OcrPageCache, forget_pages
+from citewire.documents.ocr_page_cache import OcrPageCache, forget_pages
 from citewire.documents.reader import ReaderTimeout
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine, EngineLimits
 from citewire.verification.lanes import CURRENT_ACCOUNT
-from citewire.verification.library import CheckResult
-from citewire.verification.readers import Lanes, TooManyReads
+from citewire.verification.reader_pool import Lanes, TooManyReads
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck
 from clock import LONG, hurried, on_clock
@@ -383,13 +383,15 @@ def test_a_scan_that_is_read_anew_takes_turns_too(
     (tmp_path / "tesseract").write_text(TESSERACT)
     (tmp_path / "tesseract").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr("citewire.verification.readers._OCR_TURN", 0.0)
+    monkeypatch.setattr("citewire.verification.reader_pool._OCR_TURN", 0.0)
     pages, data = [Image.new("L", (200, 100), shade) for shade in (0, 40, 80)], io.BytesIO()
     pages[0].save(data, "PDF", save_all=True, append_images=pages[1:])
     given = SourceContent(data.getvalue(), "scan.pdf")
 
     async def main() -> list[tuple[str, int]]:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
+        async with Engine(
+            cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)
+        ) as engine:
             found: list[tuple[str, int]] = []
             for anew in (False, False, True):
                 document = await engine.load(given, anew=anew)
@@ -400,7 +402,10 @@ def test_a_scan_that_is_read_anew_takes_turns_too(
     text = "Words\n" * 3
     # Once to see that there are only pictures, then the three turns.
     assert asyncio.run(main()) == [(text, 4), (text, 4), (text, 8)]
-    assert sorted(each.name.count("-ocr") for each in Cache(tmp_path / "cache").version_folder.iterdir()) == [0, 1]
+    assert sorted(each.name.count("-ocr") for each in Cache(tmp_path / "cache").version_folder.iterdir()) == [
+        0,
+        1,
+    ]
 
 
 def scratch(folder: Path) -> list[Path]:
@@ -417,7 +422,9 @@ def test_no_failure_is_kept_of_what_is_read_anew(told: Path, tmp_path: Path) -> 
     given = SourceContent(b"late again", "slow.txt")
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
+        async with Engine(
+            cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)
+        ) as engine:
             for tries in (2, 4):
                 with pytest.raises(ReaderTimeout):
                     await engine.load(given, anew=True)
@@ -438,7 +445,9 @@ def test_no_failure_is_kept_on_disk_of_what_came_with_one_request(told: Path, tm
     given = SourceContent(b"late again", "slow.txt")
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
+        async with Engine(
+            cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)
+        ) as engine:
             for scope in ("first", "second"):
                 await engine.add(given, scope=scope)
                 assert (await verdict(engine, QuoteCheck("1", FEE, scope=scope)))[0] == "skipped"
@@ -458,7 +467,9 @@ def test_failures_of_what_nobody_needs_are_removed(tmp_path: Path) -> None:
     (older / ("a" * 64 + "-b")).touch()
 
     async def main() -> None:
-        async with Engine(cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)) as engine:
+        async with Engine(
+            cache=Cache(tmp_path / "cache"), workers=1, limits=EngineLimits(readers=1)
+        ) as engine:
             await engine.add(SourceContent(b"late one", "one.txt"), SourceContent(b"late two", "two.txt"))
             await engine.prewarm()
             assert len(failures(tmp_path / "cache")) == 3

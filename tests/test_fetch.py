@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from citewire.documents.fetch import (
-    IpAddress,
     AddressRefused,
     BadUrl,
-    FetchResult,
     FetchError,
+    FetchResult,
     FetchTimeout,
-    Route,
     FetchTooLarge,
+    IpAddress,
+    Route,
     fetch,
 )
 from clock import clock, on_clock

@@ -16,7 +16,7 @@ from chatting import HELD
 from citewire.agui import events as ev
 from citewire.agui.sse import SseParser
 from citewire.channels.store import Cursor, Entry
-from citewire.server.journal import channel_of
+from citewire.server.runs.journal import channel_of
 from clock import hurried, on_clock
 
 Event = tuple[str | None, dict[str, Any]]

@@ -22,11 +22,11 @@ from citewire.documents.document import Document
 from citewire.documents.load import read
 from citewire.documents.scratch import ScratchCaches
 from citewire.librarian import PassageIndex
-from citewire.server.keys import Keyring
+from citewire.server.access.keys import Keyring
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
 from citewire.verification.lanes import ReadJob
-from citewire.verification.library import CheckResult
-from citewire.verification.readers import Lanes, ReaderPool, default_reader_memory
+from citewire.verification.reader_pool import Lanes, ReaderPool, default_reader_memory
 from citewire.verification.sources import SourceContent, iter_sources
 from citewire.verification.verifier import QuoteCheck
 from pdfs import Line, Sheet, make_pdf

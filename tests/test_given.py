@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.given import find_custom_citations, find_entry_citations, find_metadata_citations
+from citewire.agui.citations.agent_citations import (
+    find_custom_citations,
+    find_entry_citations,
+    find_metadata_citations,
+)
 
 URL = "https://e.org"
 
@@ -55,7 +59,8 @@ def test_custom_events(name: str, value: Any, expected: tuple[str | None, int]) 
 
 def test_metadata() -> None:
     assert [
-        each.source.url for each in find_metadata_citations({"citations": [{"url": URL}], "sources": 3, "x": [URL]})
+        each.source.url
+        for each in find_metadata_citations({"citations": [{"url": URL}], "sources": 3, "x": [URL]})
     ] == [URL]
 
 

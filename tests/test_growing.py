@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.growing import JsonDraft, JsonDraftList, ListSnapshot, PersistentList, AppendOnlyText, join_surrogates
+from citewire.agui.thread.persistent_list import (
+    AppendOnlyText,
+    JsonDraft,
+    JsonDraftList,
+    ListSnapshot,
+    PersistentList,
+    join_surrogates,
+)
 from citewire.frozen import FrozenDict
 
 Json = dict[str, Any]

@@ -29,7 +29,7 @@ from citewire.documents import Cache, Document, DocumentError, load
 from citewire.documents.document import Page
 from citewire.documents.image import read_image
 from citewire.documents.reader import ReaderTimeout, read_in_child
-from citewire.verification.library import DocumentSet
+from citewire.verification.document_set import DocumentSet
 from pdfs import Line, Sheet, make_pdf
 
 pdfium: Any = pypdfium2

@@ -17,19 +17,27 @@ from typer.testing import CliRunner
 from app import opened_app
 from citewire import cli
 from citewire.agui.events import RunStarted
-from citewire.channels.database import connect
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
+from citewire.channels.postgres_database import connect
 from citewire.channels.store import Entry, Row
-from citewire.server import nodes
-from citewire.server.jobs.committed import AfterCommitVerifier
-from citewire.server.jobs.question import LARGEST, AttachedSource, Manifest, JobQuestion, read, sha256_of, write
+from citewire.server.jobs.after_commit_verifier import AfterCommitVerifier
+from citewire.server.jobs.question import (
+    LARGEST,
+    AttachedSource,
+    JobQuestion,
+    Manifest,
+    read,
+    sha256_of,
+    write,
+)
 from citewire.server.jobs.queue import QUEUE, JobQueue, prepare
 from citewire.server.jobs.verifier import JobVerifier
-from citewire.server.journal import RunJournal
+from citewire.server.runs.journal import RunJournal
+from citewire.server.storage import backend
 from citewire.verification import verifier
-from citewire.verification.library import CheckResult
-from citewire.verification.near import ExpectedPlace
+from citewire.verification.document_set import CheckResult
+from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck, check_in_order
 from postgres import Postgres
@@ -68,11 +76,15 @@ def statuses(checked: Iterable[CheckResult]) -> list[str]:
 def test_verdicts_are_those_of_the_engine(dsn: str, tmp_path: Path) -> None:
     async def main(one: Node) -> None:
         await one.upload(FEES, "fees.pdf")
-        await one.verifier.add(SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run")
+        await one.verifier.add(
+            SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run"
+        )
         async with Working(dsn, tmp_path):
             found = await one.check(*QUOTES)
         await one.engine.forget("run")
-        await one.engine.add(SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run")
+        await one.engine.add(
+            SourceContent(NOTE, "note"), SourceContent(FEES, "copy", also=("double",)), scope="run"
+        )
         assert found == [checked async for checked in check_in_order(one.engine, QUOTES)]
         assert len({each.status for each in found}) == 4
         assert [each.id for each in found if each.context] == ["nothing"]
@@ -150,7 +162,9 @@ def test_a_change_of_the_sources_is_another_question(dsn: str, tmp_path: Path) -
 def test_workers_share_the_jobs(dsn: str, tmp_path: Path) -> None:
     async def main(one: Node) -> None:
         await one.verifier.add(SourceContent(NOTE, "note"), scope="run")
-        quotes = [QuoteCheck(str(n), f"Nobody pays {n} before the ninth of May.", scope="run") for n in range(200)]
+        quotes = [
+            QuoteCheck(str(n), f"Nobody pays {n} before the ninth of May.", scope="run") for n in range(200)
+        ]
         async with Working(dsn, tmp_path), Working(dsn, tmp_path):
             asking = asyncio.create_task(one.check(*quotes))
             await one.until(ASKED, 200)
@@ -387,7 +401,9 @@ def test_a_quote_is_asked_for_once_its_citation_is_kept() -> None:
             def __init__(self) -> None:
                 pass
 
-            async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+            async def check(
+                self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+            ) -> AsyncGenerator[CheckResult]:
                 async for each in verifier.iter_quotes(quotes):
                     asked.append(each.quote)
                     yield CheckResult(each.id, "verified")
@@ -398,7 +414,9 @@ def test_a_quote_is_asked_for_once_its_citation_is_kept() -> None:
         store = Held()
         journal = RunJournal(Hub(store), "run:t", nobody)
         await journal.put("t", "r", [RunStarted("t", "r")])
-        checking = asyncio.create_task(anext(AfterCommitVerifier(Asking(), journal.wait_written).check(fees(1))))
+        checking = asyncio.create_task(
+            anext(AfterCommitVerifier(Asking(), journal.wait_written).check(fees(1)))
+        )
         for _ in range(10):
             await asyncio.sleep(0)
         assert asked == []
@@ -516,7 +534,7 @@ def test_the_temporary_folder_of_a_worker_that_was_killed_goes(
     os.utime(left / "lock", (0, 0))
 
     async def main(one: Node) -> None:
-        with nodes.lock_folder(left) if is_locked else nullcontext():
+        with backend.lock_folder(left) if is_locked else nullcontext():
             async with Working(dsn, tmp_path) as worker:
                 assert left.exists() is is_locked
                 assert await worker.end() == 0

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from citewire.documents.reader import ReaderTimeout
-from citewire.verification.failures import ReadFailures
 from citewire.verification.lanes import SERVER_ACCOUNT, Lane, ReadJob
-from citewire.verification.readers import Lanes
+from citewire.verification.read_failures import ReadFailures
+from citewire.verification.reader_pool import Lanes
 
 
 class Desk:
@@ -64,7 +64,13 @@ def test_callers_take_turns_and_urgent_jobs_go_first() -> None:
     async def main() -> None:
         desk = Desk(1)
         await desk.add("first", "ann")
-        for name, account in (("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "bob"), ("c1", SERVER_ACCOUNT)):
+        for name, account in (
+            ("a1", "ann"),
+            ("a2", "ann"),
+            ("a3", "ann"),
+            ("b1", "bob"),
+            ("c1", SERVER_ACCOUNT),
+        ):
             await desk.add(name, account)
         await desk.add("urgent", "bob", urgent=True)
         desk.jobs["a3"].make_urgent()

@@ -19,19 +19,19 @@ from msgspec.structs import replace
 
 from agents import need_agents
 from citewire.agui import LocalAgent, check
+from citewire.agui.agents import RunRequest
+from citewire.agui.citations.retrieval import find_result_texts
 from citewire.agui.events import AnyEvent, RunInput, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.retrieved import find_result_texts
-from citewire.agui.sources import RunRequest
 from citewire.documents import Document, load
 from citewire.documents.document import Aside
 from citewire.documents.text import read_markdown, read_text
 from citewire.errors import CitewireError
 from citewire.extraction import extract
-from citewire.librarian import PassageIndex, Librarian
+from citewire.librarian import Librarian, PassageIndex
 from citewire.librarian.answer import find_quotes, write_answer
 from citewire.librarian.librarian import user_questions
-from citewire.librarian.model import ModelUnavailable, model_agent
+from citewire.librarian.model_agent import ModelUnavailable, model_agent
 from citewire.librarian.passages import split_passages
 from citewire.librarian.terms import content_terms, split_terms
 from shelf import CASES, SOURCES, UNANSWERED, Case

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from citewire.documents.document import Aside, Document, Page
-from citewire.verification.library import DocumentSet
-from citewire.verification.near import ExpectedPlace
+from citewire.verification.document_set import DocumentSet
+from citewire.verification.expected_place import ExpectedPlace
 
 PAGES = [
     "Annual report\nThe fee is 40 dollars and it covers all members of the\n3\n",

@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from citewire.server import limits
-from citewire.server.connections import make_http_protocol, make_websocket_protocol
-from citewire.server.limits import RequestLimits, client_address
-from citewire.server.settings import Settings
+from citewire.server.ops import limits
+from citewire.server.ops.connections import make_http_protocol, make_websocket_protocol
+from citewire.server.ops.limits import RequestLimits, client_address
+from citewire.server.ops.settings import Settings
 
 OK = b"HTTP/1.1 200 OK"
 Runner: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from app import App, opened_app
 from citewire.errors import InputError
-from citewire.server.keys import Keyring
-from citewire.server.listing import SealedCursors, list_visible
+from citewire.server.access.keys import Keyring
+from citewire.server.http.pagination import SealedCursors, list_visible
 
 OWN = {f"mine-{at}" for at in range(7)}
 # Before, between and behind those of the caller.
@@ -93,7 +93,15 @@ def test_a_cursor_tells_nothing_and_cannot_be_made_up(tmp_path: Path) -> None:
     assert len(short) == len(long)
     assert cursors.read(long) == "run:some-secret-thread"
     assert (cursors.write(None), cursors.read(None), cursors.read("")) == (None, "", "")
-    for text in ("run:a", "a", long[:-1], f"{long}A", "é", "\0", SealedCursors(keyring, "channels").write("run:a")):
+    for text in (
+        "run:a",
+        "a",
+        long[:-1],
+        f"{long}A",
+        "é",
+        "\0",
+        SealedCursors(keyring, "channels").write("run:a"),
+    ):
         with pytest.raises(InputError):
             cursors.read(text)
 

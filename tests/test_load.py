@@ -22,7 +22,7 @@ from PIL import Image
 from cases import need, need_cases
 from citewire.documents import Cache, Document, DocumentError, Page, load
 from citewire.documents.cache import READER_VERSION, PackedArrays, default_folder
-from citewire.documents.document import Aside, Element, DocumentKind
+from citewire.documents.document import Aside, DocumentKind, Element
 from citewire.documents.fetch import FetchResult
 from citewire.documents.load import FILE_LIMIT, read, sniff
 from citewire.documents.reader import ReaderFailed, read_in_child

@@ -21,10 +21,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from citewire.redaction import redact
-from citewire.server.capability import FULL
-from citewire.server.keys import Caller
-from citewire.server.logs import AccessRecord, AccessLog, Formatter, configure
-from citewire.server.metrics import Metrics
+from citewire.server.access.capability import FULL
+from citewire.server.access.keys import Caller
+from citewire.server.ops.logs import AccessLog, AccessRecord, Formatter, configure
+from citewire.server.ops.metrics import Metrics
 
 SECRET = "s3cr3t-Zq9_xWv8uT7rS6pO5nM4lK3jI2hG1fE0dC"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ4In0.Zm9vYmFyYmF6"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.index import GramIndex
+from citewire.verification.gram_index import GramIndex
 from citewire.verification.match import SearchableText
-from citewire.verification.views import canonical_view
+from citewire.verification.text_views import canonical_view
 
 WORDS = """
     ledger margin harbour signal copper orchard winter engine letter market castle planet bottle garden silver

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from msgspec import json
 
-from citewire.channels.batch import ChannelCache, CachedChannel
+from citewire.channels.postgres_batch import CachedChannel, ChannelCache
 from citewire.channels.sqlite_slots import BYTES_KEPT, OVERHEAD, WriterSlots
 from citewire.channels.store import Row, new_head
-from citewire.server.holdings import CitedBytes, StoredSources, ForgottenThread
+from citewire.server.sources.stored_sources import CitedBytes, ForgottenThread, StoredSources
 
 TABLE = "CREATE TABLE slot (channel INTEGER, key TEXT, value BLOB, PRIMARY KEY (channel, key))"
 

@@ -30,16 +30,16 @@ import agents
 from agents import CITING, DOCUMENT, PATH, VISIBLE, fifty, in_pieces, need_agents, said, scripted, serve
 from agui_node import RealClient
 from citewire.agui import HttpAgent, LocalAgent
+from citewire.agui.agents import RunRequest
 from citewire.agui.asgi import CitationMiddleware
+from citewire.agui.citations.annotator import AuditRecord, CitationSeen, ReviewGiven, VerdictReached
+from citewire.agui.citations.records import ProofUrls
+from citewire.agui.citations.shared_state import INITIAL_DEEPCITATION_STATE
 from citewire.agui.events import AnyEvent, RunInput, coerce, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.records import ProofUrls
-from citewire.agui.sources import RunRequest
 from citewire.agui.sse import SseParser
-from citewire.agui.state import INITIAL_DEEPCITATION_STATE
-from citewire.agui.weaving import CitationSeen, AuditRecord, ReviewGiven, VerdictReached
 from citewire.documents.draw import ImageFormat
-from citewire.verification.library import CheckResult
+from citewire.verification.document_set import CheckResult
 from citewire.verification.sources import SourceContent, SourceInput
 from citewire.verification.verifier import QuoteCheck, iter_quotes
 from loopback import EVENTS, Loopback
@@ -66,7 +66,9 @@ class Words:
         self.scopes: dict[str | None, list[SourceInput]] = {}
         self.open = 0
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         self.open += 1
         try:
             async for asked in iter_quotes(quotes):
@@ -77,7 +79,9 @@ class Words:
                 if self._hangs:
                     await asyncio.Event().wait()
                 held = [
-                    given.content for given in self.scopes.get(asked.scope, []) if isinstance(given, SourceContent)
+                    given.content
+                    for given in self.scopes.get(asked.scope, [])
+                    if isinstance(given, SourceContent)
                 ]
                 yield judged(asked, " ".join([self.known, *map(str, held)]))
         finally:

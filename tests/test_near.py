@@ -17,8 +17,8 @@ from citewire.documents.pdf import read_pdf
 from citewire.documents.text import read_text
 from citewire.extraction import prompt
 from citewire.model import LINE_STEP, Chars, Lines, Locator, Pages, Source, SourceRef
-from citewire.verification.library import SearchedDocument, DocumentSet
-from citewire.verification.near import ANYWHERE, ExpectedPlace
+from citewire.verification.document_set import DocumentSet, SearchedDocument
+from citewire.verification.expected_place import ANYWHERE, ExpectedPlace
 from pdfs import Line, Sheet, make_pdf
 from test_library import REPORT, apart, document
 from test_order import LEFT, RIGHT, two_columns
@@ -62,7 +62,9 @@ def in_html() -> Document:
         pytest.param(ExpectedPlace((1,), (999,)), ("on line 12, not 999",), id="no such line"),
         pytest.param(ExpectedPlace((), (2,)), ("on line 12, not 2",), id="no page"),
         pytest.param(ExpectedPlace((1,), (1, 11)), (), id="one of several"),
-        pytest.param(ExpectedPlace((1,), tuple(range(20, 30))), ("on line 12, not 20, 21, 22, 23, 24, …",), id="many"),
+        pytest.param(
+            ExpectedPlace((1,), tuple(range(20, 30))), ("on line 12, not 20, 21, 22, 23, 24, …",), id="many"
+        ),
         pytest.param(ExpectedPlace((7,), (2,)), ("on page 1, not 7",), id="another page has other lines"),
         pytest.param(ExpectedPlace((7, 1), (2,)), ("on line 12, not 2",), id="one of several pages"),
     ],
@@ -81,7 +83,9 @@ def test_a_line_that_is_not_where_it_is_said_to_be(
         pytest.param(ExpectedPlace((2,), (3,)), (), id="on its page"),
         pytest.param(ExpectedPlace((), (3,)), (), id="on a page"),
         pytest.param(ExpectedPlace((), (COUNT + 3,)), (), id="in the document"),
-        pytest.param(ExpectedPlace((2,), (COUNT + 3,)), (f"on line 3, not {COUNT + 3}",), id="not on its page"),
+        pytest.param(
+            ExpectedPlace((2,), (COUNT + 3,)), (f"on line 3, not {COUNT + 3}",), id="not on its page"
+        ),
         pytest.param(ExpectedPlace((), (13,)), ("on line 3, not 13",), id="neither"),
     ],
 )
@@ -121,7 +125,9 @@ def test_a_line_that_the_prompt_numbers_next_to_a_quote_is_right(number: int) ->
     before = [name for at, name in told.items() if at <= number][-1:]
     behind = [name for at, name in told.items() if at >= number][:1]
     for name in (*before, *behind):
-        assert DocumentSet([in_text()]).check(line(2, number), near=ExpectedPlace((2,), (name,))).warnings == ()
+        assert (
+            DocumentSet([in_text()]).check(line(2, number), near=ExpectedPlace((2,), (name,))).warnings == ()
+        )
 
 
 FEE = "The fee is 40 dollars."
@@ -144,7 +150,9 @@ STARTS = [at.start() for at in re.finditer(re.escape(FEE), TIED.text)]
         pytest.param(ExpectedPlace(after=" It is due at once."), 1, id="after"),
         pytest.param(ExpectedPlace(after="\n\nIt is WAIVED"), 2, id="however it is set"),
         pytest.param(ExpectedPlace(before="children of members"), 2, id="over the end of a line"),
-        pytest.param(ExpectedPlace(before="guests from abroad", after="It is waived."), 1, id="what fits more"),
+        pytest.param(
+            ExpectedPlace(before="guests from abroad", after="It is waived."), 1, id="what fits more"
+        ),
         pytest.param(ExpectedPlace((2,), before="For members of the club:"), 3, id="the page counts more"),
         pytest.param(ExpectedPlace((1,), before="For guests from abroad:"), 1, id="page and context"),
         pytest.param(ExpectedPlace(lines=(10,)), 2, id="the line"),
@@ -241,7 +249,10 @@ AROUND = st.one_of(
 def test_what_becomes_of_a_quote_does_not_depend_on_it(
     held: SearchedDocument, quote: str, near: ExpectedPlace, thorough: bool
 ) -> None:
-    plain, found = held.judge_quote(quote, thorough=thorough), held.judge_quote(quote, near, thorough=thorough)
+    plain, found = (
+        held.judge_quote(quote, thorough=thorough),
+        held.judge_quote(quote, near, thorough=thorough),
+    )
     assert (found.status, found.rank, found.places) == (plain.status, plain.rank, plain.places)
     assert held.to_result(found, near).status == plain.status
 
@@ -265,4 +276,6 @@ def test_what_becomes_of_a_quote_does_not_depend_on_it(
 )
 def test_what_a_reference_says(locator: Locator | None, snippet: str | None, near: ExpectedPlace) -> None:
     assert ExpectedPlace.from_reference(SourceRef("s", locator, FEE), Source("s", snippet=snippet)) == near
-    assert ExpectedPlace.from_reference(SourceRef("s", locator)) == ExpectedPlace.from_reference(SourceRef("s", locator), Source("s", snippet=snippet))
+    assert ExpectedPlace.from_reference(SourceRef("s", locator)) == ExpectedPlace.from_reference(
+        SourceRef("s", locator), Source("s", snippet=snippet)
+    )

@@ -29,13 +29,13 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Row, StoreError, StoreInUse
 from citewire.server.ably.codec import FrameAction
-from citewire.server.blobs_postgres import PostgresBlobs
-from citewire.server.follower import ChannelFollower
-from citewire.server.holdings import CHANNEL, StoredSource, StoredSources, RemovedSource
-from citewire.server.keys import Keyring
-from citewire.server.nodes import open_store, open_configured_vault
-from citewire.server.settings import SettingError, Settings
-from citewire.server.vault_postgres import PostgresVault
+from citewire.server.access.keys import Keyring
+from citewire.server.ops.settings import SettingError, Settings
+from citewire.server.sources.stored_sources import CHANNEL, RemovedSource, StoredSource, StoredSources
+from citewire.server.storage.backend import open_configured_vault, open_store
+from citewire.server.storage.blobs_postgres import PostgresBlobs
+from citewire.server.storage.follower import ChannelFollower
+from citewire.server.storage.vault_postgres import PostgresVault
 from postgres import Postgres, need_postgres
 
 REPORT = (ROOT / "src/citewire/samples/report.pdf").read_bytes()
@@ -444,7 +444,9 @@ def test_no_two_sources_have_one_name(steps: list[tuple[str, str | None]]) -> No
     for n, (source_id, name) in enumerate(steps, 1):
         before = {each.id: each.name for each in holdings.sources.values()}
         kind, data = (
-            ("added", StoredSource(source_id, name, "upload", "")) if name else ("removed", RemovedSource(source_id))
+            ("added", StoredSource(source_id, name, "upload", ""))
+            if name
+            else ("removed", RemovedSource(source_id))
         )
         holdings.apply(Row("e", n, n, str(n), kind, codec.encode(data), b""))
         after = {each.id: each.name for each in holdings.sources.values()}
@@ -554,7 +556,9 @@ def test_a_database_that_is_away_and_comes_back(tmp_path: Path) -> None:
             await until(lambda: _is(sources(b), {"fee.txt": "ready", "later.txt": "ready"}))
             async with Socket(a.server.realtime, key=a.key) as other:
                 await other.publish("news", 0, {"data": "back"})
-            assert [each["data"] for each in (await watcher.next(FrameAction.MESSAGE))["messages"]] == ["back"]
+            assert [each["data"] for each in (await watcher.next(FrameAction.MESSAGE))["messages"]] == [
+                "back"
+            ]
 
     with Postgres() as server, server.database() as dsn:
         nodes(dsn, tmp_path, main)

@@ -13,8 +13,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 import citewire
 from chromium import chromium
+from citewire.evidence.citation_html import VERDICT_LABELS
 from citewire.model import Answer, Citation, Part, Problem, Source, SourceRef, Span, Verification
-from citewire.verification.passages import VERDICT_LABELS
 from citewire.verification.report import Report
 from citewire.verification.sources import SourceContent
 from strategies import answers

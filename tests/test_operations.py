@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from app import HOST, Answer, App, opened_app
-from citewire.server.capability import Capability
-from citewire.server.http import Operation
-from citewire.server.keys import Keyring
+from citewire.server.access.capability import Capability
+from citewire.server.access.keys import Keyring
+from citewire.server.http.operations import Operation
 
 PUBLIC = {
     "/", "/console", "/healthz", "/openapi.json", "/proofs/{name}", "/questions.json", "/readyz", "/sign-in",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from citewire.documents.document import Document, Page
 from citewire.documents.pdf import read_pdf
-from citewire.verification.library import DocumentSet
-from citewire.verification.mirror import reverse_rtl_lines
+from citewire.verification.bidi import reverse_rtl_lines
+from citewire.verification.document_set import DocumentSet
 from pdfs import Line, Sheet, make_pdf
 
 LEFT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from citewire.server.origins import (
+from citewire.server.access.origins import (
     cookie_allowed,
     cookie_name,
     is_known_host,

@@ -15,19 +15,19 @@ from msgspec.structs import replace
 
 from app import Answer, App, opened_app
 from citewire import codec
-from citewire.audit.checking import check_export
+from citewire.audit.export_check import check_export
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.store import Slot
 from citewire.errors import InputError
-from citewire.server.capability import FULL, Capability
-from citewire.server.http import ApiCall
-from citewire.server.keys import Caller
-from citewire.server.notes import make_citation_note, make_verdict_note
-from citewire.server.overview import AnswersQuery, AnswerApi, VerdictsQuery
-from citewire.server.tied import SERVER, ThreadChannels, ai_channel
-from citewire.server.told import IndexPosition, AnswerIndex
+from citewire.server.access.capability import FULL, Capability
+from citewire.server.access.keys import Caller
+from citewire.server.answers.answer_api import AnswerApi, AnswersQuery, VerdictsQuery
+from citewire.server.answers.answer_index import AnswerIndex, IndexPosition
+from citewire.server.bridge.answer_annotations import make_citation_note, make_verdict_note
+from citewire.server.bridge.thread_channels import SERVER, ThreadChannels, ai_channel
+from citewire.server.http.operations import ApiCall
 from misquoting import ANSWERS
 from shelf import SOURCES
 
@@ -67,7 +67,9 @@ class House:
         """An answer with so many citations, and verdicts on those that have one: `altered verified ?`."""
         channel = ai_channel(thread)
         headers = {"threadId": thread, "runId": "r", "messageId": message}
-        draft = MessageDraft(id=message, name="response", data="Said.", extras={"headers": headers}, client_id=agent)
+        draft = MessageDraft(
+            id=message, name="response", data="Said.", extras={"headers": headers}, client_id=agent
+        )
         [serial] = await self.channels.publish(channel, SERVER, [draft])
         notes: list[Any] = []
         for at, status in enumerate(verdicts.split()):

@@ -26,13 +26,13 @@ from citewire.documents.draw import Crop
 from citewire.documents.html import read_html
 from citewire.documents.pdf import read_pdf
 from citewire.documents.text import read_markdown
+from citewire.evidence import pictures
+from citewire.evidence import report_page as page_module
+from citewire.evidence.citation_html import CitationLink, compare_wordings, mark_citations, web_href
+from citewire.evidence.pictures import ReadBytes
+from citewire.evidence.report_page import write_page
 from citewire.model import Answer, Citation, Part, Point, Source, SourceRef, Span, Verification
-from citewire.verification import page as page_module
-from citewire.verification import pictures
-from citewire.verification.library import CheckResult, DocumentSet
-from citewire.verification.page import write_page
-from citewire.verification.passages import CitationLink, compare_wordings, web_href, mark_citations
-from citewire.verification.pictures import ReadBytes
+from citewire.verification.document_set import CheckResult, DocumentSet
 from citewire.verification.policy import Difference
 from citewire.verification.report import Report, verify_answer
 from pdfs import Line, Sheet, make_pdf
@@ -347,7 +347,9 @@ def test_each_quote_of_a_citation_has_its_card() -> None:
     refs = tuple(SourceRef(name, quote=quote) for name, quote in (QUOTES[0], QUOTES[2]))
     citation = Citation("c", refs, insert_at=Point(0, 4))
     sources = (Source("report.pdf", filename="report.pdf"),)
-    report = verify_answer(Answer((Part("Text here."),), (citation, citation), sources), DocumentSet(DOCUMENTS))
+    report = verify_answer(
+        Answer((Part("Text here."),), (citation, citation), sources), DocumentSet(DOCUMENTS)
+    )
     tree = parsed(report)
     assert [node.attributes["id"] for node in tree.css(".card")] == [
         "a1-c1.1", "a1-c1.2", "a1-c2.1", "a1-c2.2",

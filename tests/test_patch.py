@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from citewire.errors import InputError
 from citewire.frozen import FrozenDict, FrozenList, freeze
-from citewire.patch import PatchTarget, PatchError, apply_patch, escape_token, parse_pointer
+from citewire.patch import PatchError, PatchTarget, apply_patch, escape_token, parse_pointer
 from strategies import any_text
 
 
@@ -149,7 +149,9 @@ def test_a_bad_operation_raises_and_changes_nothing(operation: Any) -> None:
     """Not even what the operations before it did is seen."""
     document = copy.deepcopy(DOCUMENT)
     with pytest.raises(PatchError) as caught:
-        apply_patch(document, [op("add", "/first", 1), op("remove", "/list/0"), op("add", "/list/0", 1), operation])
+        apply_patch(
+            document, [op("add", "/first", 1), op("remove", "/list/0"), op("add", "/list/0", 1), operation]
+        )
     assert document == DOCUMENT
     assert caught.value.code == "bad_patch"
     assert isinstance(caught.value, InputError)
@@ -230,7 +232,10 @@ def test_adding_and_removing_undo_each_other(
     document: dict[str, Any], value: Any, data: st.DataObject
 ) -> None:
     path = f"/{escape_token('new' + data.draw(keys))}"
-    assert apply_patch(document, [op("add", path, value), op("test", path, value), op("remove", path)]) == document
+    assert (
+        apply_patch(document, [op("add", path, value), op("test", path, value), op("remove", path)])
+        == document
+    )
 
 
 @given(st.lists(any_text.filter(lambda step: step not in {"__proto__", "constructor", "prototype"})))
@@ -282,7 +287,9 @@ def owned(value: Any) -> PatchTarget:
     ],
 )
 @pytest.mark.parametrize("held", [PatchTarget, owned], ids=["fresh", "owned"])
-def test_a_failure_undoes_what_was_done_before_it(held: Callable[[Any], PatchTarget], patch: list[Any]) -> None:
+def test_a_failure_undoes_what_was_done_before_it(
+    held: Callable[[Any], PatchTarget], patch: list[Any]
+) -> None:
     """Whether it changed copies or, of what nobody holds, the thing itself; the order of keys, too."""
     document = held(copy.deepcopy(DOCUMENT))
     with pytest.raises(PatchError):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from citewire.documents.html import read_html
 from citewire.verification.match import SearchableText
 from citewire.verification.policy import choose_best, find_and_judge, judge_quote
-from citewire.verification.views import canonical_view
+from citewire.verification.text_views import canonical_view
 
 SOURCE = """
 The company's revenue rose 12.5% to $3.4 million in fiscal 2019, according to the audited report. Operating
@@ -166,7 +166,10 @@ def test_context(quote: str, status: str, warning: str | None) -> None:
 
 @pytest.mark.parametrize("quote", ["", " ", "…", "[...]", "**", "- -", "[1]"])
 def test_an_empty_quote_is_skipped(quote: str) -> None:
-    assert (judge_quote(quote, TEXT).status, judge_quote(quote, TEXT).reason) == ("skipped", "the quote is empty")
+    assert (judge_quote(quote, TEXT).status, judge_quote(quote, TEXT).reason) == (
+        "skipped",
+        "the quote is empty",
+    )
 
 
 @pytest.mark.parametrize(

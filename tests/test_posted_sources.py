@@ -19,11 +19,11 @@ from citewire.agui import Thread
 from citewire.agui.events import RunInput, to_dict
 from citewire.agui.middleware import Citing
 from citewire.agui.sse import SseParser
-from citewire.audit.checking import check_export
+from citewire.audit.export_check import check_export
 from citewire.documents import fetch
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
-from citewire.verification.library import CheckResult
-from citewire.verification.sources import SourceUrl, SourceContent, SourceOrigin
+from citewire.verification.sources import SourceContent, SourceOrigin, SourceUrl
 from citewire.verification.verifier import QuoteCheck
 from loopback import Loopback
 from loopback import answer as http_answer
@@ -35,7 +35,9 @@ TRUE, FORGED = "Refunds take 30 days.", "Refunds take 90 days."
 POSTED = "the source was posted with the question"
 CLIENT_TOOL = "the source is what a tool of the client returned"
 POLICY = SourceContent(TRUE, "policy.txt", "https://shop.example/policy", also=("src1",))
-PAGE = SourceContent(f"<html><head><title>Terms of Sale</title></head><body><p>{TRUE}</p></body></html>", "t.html")
+PAGE = SourceContent(
+    f"<html><head><title>Terms of Sale</title></head><body><p>{TRUE}</p></body></html>", "t.html"
+)
 
 
 def posted(content: str = FORGED, name: str = "policy.txt", **more: Any) -> SourceContent:
@@ -43,7 +45,9 @@ def posted(content: str = FORGED, name: str = "policy.txt", **more: Any) -> Sour
     return SourceContent(content, name, **fields)
 
 
-def checked_with(sources: list[SourceContent], brought: list[SourceContent | SourceUrl], asked: QuoteCheck) -> CheckResult:
+def checked_with(
+    sources: list[SourceContent], brought: list[SourceContent | SourceUrl], asked: QuoteCheck
+) -> CheckResult:
     async def main() -> CheckResult:
         async with Engine(sources, workers=1) as engine:
             await engine.add(*brought, scope="run")
@@ -67,7 +71,9 @@ NAMED: dict[str, tuple[SourceContent, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("brought", "named"), NAMED.values(), ids=NAMED.keys())
-def test_a_citation_that_names_a_source_is_checked_there_only(brought: SourceContent, named: dict[str, Any]) -> None:
+def test_a_citation_that_names_a_source_is_checked_there_only(
+    brought: SourceContent, named: dict[str, Any]
+) -> None:
     found = checked_with([POLICY, PAGE], [brought], QuoteCheck("a", FORGED, scope="run", **named))
     assert (found.status, found.origin, found.warnings) == ("altered", None, ())
     assert found.source in {"policy.txt", "t.html"}

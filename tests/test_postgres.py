@@ -9,19 +9,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from citewire.channels import batch
-from citewire.channels.database import Database, StoreTooNew
+from citewire.channels import postgres_batch
 from citewire.channels.hub import Hub
 from citewire.channels.postgres import PostgresStore
+from citewire.channels.postgres_database import Database, StoreTooNew
 from citewire.channels.store import (
     Change,
+    ChannelPosition,
     ChannelStore,
     CursorLost,
     Decide,
-    ChannelPosition,
     Row,
-    StoreError,
     SlotValues,
+    StoreError,
 )
 from citewire.testing import SlotsContract, StoreContract, check_log, entries, everything
 from citewire.testing.store import Suite
@@ -137,7 +137,7 @@ def test_what_one_node_writes_is_followed_on_another(
 ) -> None:
     """Also when no notification ever comes; and the end of a channel too."""
     if not is_told:
-        monkeypatch.setattr(batch, "news_of", _no_news)
+        monkeypatch.setattr(postgres_batch, "encode_notifications", _no_news)
 
     async def run() -> None:
         async with nodes(dsn) as (here, there):

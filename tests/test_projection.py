@@ -14,7 +14,7 @@ from citewire.agui import events as ev
 from citewire.channels.annotation import AnnotationAction, AnnotationDraft
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Row
-from citewire.server.projection import Projection, ProjectionStep
+from citewire.server.bridge.projection import Projection, ProjectionStep
 from weaving import FINISHED, STARTED, chunk, end, messages, say, start
 
 Json = dict[str, Any]

@@ -15,21 +15,21 @@ from cases import need_cases
 from citewire.documents.document import Aside, Box, Document, DocumentKind, Page
 from citewire.documents.html import read_html
 from citewire.documents.text import line_starts
-from citewire.verification.library import CheckResult
-from citewire.verification.proof import (
+from citewire.evidence.proof import (
     Proof,
-    is_certain_edge,
     find_fragment,
-    make_links,
-    page_url,
+    is_certain_edge,
     is_possible_edge,
-    prove,
-    prove_all,
+    make_links,
     make_selectors,
     make_snippet,
+    page_url,
+    prove,
+    prove_all,
     text_fragment,
     text_fragment_url,
 )
+from citewire.verification.document_set import CheckResult
 
 PAGE = (
     "The Fee\nThe annual fee is 40 dollars. Members who can't pay in May may pay in June.\n"

@@ -23,9 +23,9 @@ from starlette.requests import Request
 from app import opened_app
 from cases import ROOT
 from citewire import codec
-from citewire.agui import records
-from citewire.agui.ledger import CitationSeen, AuditRecord, VerdictReached
-from citewire.agui.records import MessageCitation, ProofUrls
+from citewire.agui.citations import records
+from citewire.agui.citations.message_state import AuditRecord, CitationSeen, VerdictReached
+from citewire.agui.citations.records import MessageCitation, ProofUrls
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import Row
@@ -35,14 +35,14 @@ from citewire.documents.draw import Crop, draw_all_in_child
 from citewire.documents.errors import DocumentError
 from citewire.documents.load import load
 from citewire.model import Answer, Citation, Part, Point, Source, SourceRef
-from citewire.server.capability import Capability
-from citewire.server.http import NotFound, openapi, routes
-from citewire.server.journal import RunJournal, channel_of, encode_frame, proof_id
-from citewire.server.keys import Caller, Keyring
-from citewire.server.proof_links import ProofLinks
-from citewire.server.proofs import ProofApi
-from citewire.server.versions import CheckedVersion, VersionState
-from citewire.verification.library import CheckResult, DocumentSet
+from citewire.server.access.capability import Capability
+from citewire.server.access.keys import Caller, Keyring
+from citewire.server.answers.proof_api import ProofApi
+from citewire.server.answers.proof_links import ProofLinks
+from citewire.server.http.operations import NotFound, openapi, routes
+from citewire.server.runs.journal import RunJournal, channel_of, encode_frame, proof_id
+from citewire.server.sources.versions import CheckedVersion, VersionState
+from citewire.verification.document_set import CheckResult, DocumentSet
 
 SAMPLES = ROOT / "src/citewire/samples"
 ADDRESS = "https://cite.example"
@@ -581,7 +581,9 @@ def test_no_text_becomes_an_element(desk: Desk, source: str, quote: str, reason:
     """Lone surrogates, as cut streams have them, and controls included."""
 
     def made(source: str, quote: str, reason: str, warning: str) -> LexborHTMLParser:
-        checked = CheckResult(None, "partial", reason, source, 1, 0, 3, "found", warnings=(warning,), quote=quote)
+        checked = CheckResult(
+            None, "partial", reason, source, 1, 0, 3, "found", warnings=(warning,), quote=quote
+        )
         return desk.page(desk.keep(checked, "hostile").page)
 
     page, plain = made(source, quote, reason, warning), made("a", "b", "c", "d")

@@ -12,7 +12,7 @@ from citewire.agui import events as ev
 from citewire.agui import shapes
 from citewire.agui.chunks import ChunkExpander
 from citewire.agui.protocol import FieldError, ProtocolEnforcer, ProtocolError, check
-from citewire.agui.retired import RetiredEventTranslator, modernise_messages
+from citewire.agui.retired_shapes import RetiredEventTranslator, modernise_messages
 from citewire.errors import CitewireError
 
 Json = dict[str, Any]

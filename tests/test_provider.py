@@ -19,7 +19,7 @@ import samples_google
 import samples_others
 from cases import payload_paths
 from citewire import codec
-from citewire.agui.provider import ProviderCitations
+from citewire.agui.citations.provider_citations import ProviderCitations
 from citewire.dialects import dialects, read_all, stream_dialects
 from citewire.errors import AmbiguousDialect, UndetectedDialect
 from citewire.model import Answer, Source, SourceRef

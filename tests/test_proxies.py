@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from app import ask, in_thread, opened_app
 from cases import ROOT, need
-from citewire.server.proxies import TrustedProxies, is_network
+from citewire.server.ops.proxies import TrustedProxies, is_network
 from serving import DEADLINE, Serving, asked
 
 PROXY = "127.0.0.1"

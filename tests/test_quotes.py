@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.quotes import Piece, ParsedQuote, parse_quote
+from citewire.verification.quotes import ParsedQuote, Piece, parse_quote
 
 CASES = {
     "plain": ("as it is", ParsedQuote((Piece("as it is"),))),

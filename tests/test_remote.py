@@ -25,10 +25,10 @@ from citewire.agui import CitationMiddleware, Thread
 from citewire.agui.events import coerce
 from citewire.errors import InputError
 from citewire.model import Status
-from citewire.server.capability import Capability
-from citewire.server.settings import SettingError, Settings
-from citewire.verification.library import CheckResult
-from citewire.verification.near import ExpectedPlace
+from citewire.server.access.capability import Capability
+from citewire.server.ops.settings import SettingError, Settings
+from citewire.verification.document_set import CheckResult
+from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.remote import RemoteVerifier
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck
@@ -96,7 +96,9 @@ def test_another_citewire(tmp_path: Path) -> None:
         await server.app.ask("POST", "/sources?name=rules.txt", known)
         async with server.verifier("verify", deadline=None, timeout=60) as verifier:
             await verifier.add(NOTE)
-            await verifier.add(SourceContent(PDF, "prices.pdf"), SourceContent(b"%PDF-1.7 broken", "bad.pdf"), scope="s")
+            await verifier.add(
+                SourceContent(PDF, "prices.pdf"), SourceContent(b"%PDF-1.7 broken", "bad.pdf"), scope="s"
+            )
             found = await verdicts(
                 verifier,
                 QuoteCheck("a", WORDS, "note.txt"),
@@ -386,13 +388,22 @@ def test_who_never_answers(options: dict[str, float], status: Status, requests: 
 
 def test_partial_failure_stays_partial() -> None:
     peer = Peer(FOUND, refuses="bad")
-    found = told(peer, ONE, QuoteCheck("b", WORDS, "bad"), QuoteCheck("c", "Other words", "att"), QuoteCheck("d", "", "bad"))
+    found = told(
+        peer,
+        ONE,
+        QuoteCheck("b", WORDS, "bad"),
+        QuoteCheck("c", "Other words", "att"),
+        QuoteCheck("d", "", "bad"),
+    )
     assert of(found) == {"a": "verified", "b": "skipped", "c": "verified", "d": "skipped"}
 
 
 def test_quotes_that_wait_are_asked_about_together() -> None:
     peer = Peer(FOUND)
-    asked = [QuoteCheck(str(n), f"Quote {n}", "att", ExpectedPlace((2,), (3, 4)), claim="So it is") for n in range(250)]
+    asked = [
+        QuoteCheck(str(n), f"Quote {n}", "att", ExpectedPlace((2,), (3, 4)), claim="So it is")
+        for n in range(250)
+    ]
     assert {*of(told(peer, *asked)).values()} == {"verified"}
     assert [len(each["citations"]) for each in peer.asked] == [100, 100, 50]
     assert peer.asked[0]["citations"]["0" * 16] == {
@@ -468,7 +479,9 @@ def test_nobody_there() -> None:
             url = server.url.removesuffix("/agui")
         async with RemoteVerifier(url, KEY, deadline=None, timeout=AGES) as verifier:
             await verifier.add(NOTE)
-            found = await hurried(asyncio.create_task(verdicts(verifier, ONE, QuoteCheck("b", WORDS, "note"))))
+            found = await hurried(
+                asyncio.create_task(verdicts(verifier, ONE, QuoteCheck("b", WORDS, "note")))
+            )
         assert of(found) == {"a": "skipped", "b": "skipped"}
         assert found[1].source == "note.txt"
 

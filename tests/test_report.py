@@ -11,7 +11,7 @@ import pytest
 import citewire
 from citewire.documents import DocumentError
 from citewire.model import Answer, Citation, Pages, Part, Point, Source, SourceRef, Span
-from citewire.verification.library import DocumentSet
+from citewire.verification.document_set import DocumentSet
 from citewire.verification.report import Report, verify_answer
 from citewire.verification.sources import SourceContent
 from test_library import OTHER, REPORT
@@ -106,7 +106,12 @@ def test_verify_takes_payloads_and_files(tmp_path: Path) -> None:
     payload = {"citations": {"m1": [{"id": "a", "title": "fees.txt", "snippet": "The fee is 40 dollars"}]}}
     report = citewire.verify(payload, [tmp_path / "fees.txt"])
     assert report.counts == {"verified": 1}
-    for sources in (tmp_path, str(tmp_path), [b"The fee is 40 dollars."], SourceContent("The fee is 40 dollars.")):
+    for sources in (
+        tmp_path,
+        str(tmp_path),
+        [b"The fee is 40 dollars."],
+        SourceContent("The fee is 40 dollars."),
+    ):
         assert citewire.verify(payload, sources).counts == {"verified": 1}
     with pytest.raises(DocumentError):
         citewire.verify(payload, [tmp_path / "nothing.txt"])

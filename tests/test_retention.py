@@ -17,17 +17,17 @@ from ably_server import Parts
 from ably_socket import Socket
 from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels, HistoryQuery
+from citewire.channels.errors import ChannelError
 from citewire.channels.fold import replay
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import MessageDraft, Publisher
-from citewire.channels.refusal import ChannelError
 from citewire.channels.rules import Rule, Rules
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore, CursorLost, StoreError, find_broken_link
 from citewire.server.ably.codec import FrameAction
-from citewire.server.journal import channel_of
-from citewire.server.retention import Retention
+from citewire.server.runs.journal import channel_of
+from citewire.server.runs.retention import Retention
 from clock import LONG, clock, on_clock
 from test_runs import HALF, ME, WHOLE, House, Scripted, posted
 
@@ -101,7 +101,9 @@ class Writer:
             await self.channels.trim(CHANNEL, self.cut)
             await self.check()
         elif kind == "create" or not self.made:
-            self.made += await self.channels.publish(CHANNEL, who, [MessageDraft(data="a", id=f"m{self.count}")])
+            self.made += await self.channels.publish(
+                CHANNEL, who, [MessageDraft(data="a", id=f"m{self.count}")]
+            )
             self.at.append(self.time.now)
         elif self.is_kept(serial := self.made[which % len(self.made)]):
             await self.about(kind, who, serial)
@@ -114,7 +116,9 @@ class Writer:
         if kind == "append":
             await self.channels.append(CHANNEL, who, serial, MessageDraft(data="+"))
         else:
-            note = AnnotationDraft(message_serial=serial, type=kind, name=f"n{self.count % 2}", id=f"a{self.count}")
+            note = AnnotationDraft(
+                message_serial=serial, type=kind, name=f"n{self.count % 2}", id=f"a{self.count}"
+            )
             await self.channels.annotate(CHANNEL, who, [note])
 
     def is_kept(self, serial: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui.retrieved import RetrievedText, find_input_texts, find_result_texts
+from citewire.agui.citations.retrieval import RetrievedText, find_input_texts, find_result_texts
 
 URL = "https://e.org/a"
 PDF = b"%PDF-1.7 not really"
@@ -182,6 +182,11 @@ JSON = st.recursive(
 def test_nothing_raises(value: Any) -> None:
     for content in (value, json.dumps(value)):
         assert all(
-            each.text.strip() or each.data is not None or each.url for each in find_result_texts(content, "tool")
+            each.text.strip() or each.data is not None or each.url
+            for each in find_result_texts(content, "tool")
         )
-    list(find_input_texts([value, {"role": "user", "content": value}, {"role": "tool", "content": value}], [value]))
+    list(
+        find_input_texts(
+            [value, {"role": "user", "content": value}, {"role": "tool", "content": value}], [value]
+        )
+    )

@@ -19,11 +19,11 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.rules import Rule, Rules, is_pattern, seconds_of
 from citewire.server.ably.codec import FrameAction
-from citewire.server.capability import FULL
-from citewire.server.http import ApiCall
-from citewire.server.keys import Caller
-from citewire.server.rules import RuleApi
-from citewire.server.settings import PatternRule, SettingError, Settings, read_toml
+from citewire.server.access.capability import FULL
+from citewire.server.access.keys import Caller
+from citewire.server.bridge.rule_api import RuleApi
+from citewire.server.http.operations import ApiCall
+from citewire.server.ops.settings import PatternRule, SettingError, Settings, read_toml
 
 MUTABLE = Rule(mutable=True)
 

@@ -12,25 +12,25 @@ import pytest
 from citewire import codec
 from citewire.agui import Thread, check
 from citewire.agui import events as ev
+from citewire.agui.citations.annotator import VerdictReached
+from citewire.agui.citations.posted_messages import without_mark
+from citewire.agui.citations.records import ProofUrls
 from citewire.agui.events import RunInput
 from citewire.agui.middleware import Citing
-from citewire.agui.posted import without_mark
-from citewire.agui.records import ProofUrls
 from citewire.agui.sse import SseParser
-from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import ChannelStore, Cursor, Entry, Row
 from citewire.errors import InputError
-from citewire.server.agents import wrap_agent
-from citewire.server.capability import FULL
-from citewire.server.driver import RunDriver
-from citewire.server.history import ThreadHistory
-from citewire.server.http import Conflict, NotFound, ServerOverloaded
-from citewire.server.journal import channel_of
-from citewire.server.keys import Caller
-from citewire.server.runs import RunManager
-from citewire.verification.library import CheckResult
+from citewire.server.access.capability import FULL
+from citewire.server.access.keys import Caller
+from citewire.server.http.operations import Conflict, NotFound, ServerOverloaded
+from citewire.server.runs.agents import wrap_agent
+from citewire.server.runs.driver import RunDriver
+from citewire.server.runs.history import ThreadHistory
+from citewire.server.runs.journal import channel_of
+from citewire.server.runs.run_manager import RunManager
+from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck, iter_quotes
 from clock import LONG, clock, on_clock
 from weaving import FINISHED, STARTED, answer, block, chunk, judged, say, start
@@ -49,7 +49,9 @@ class Words:
         self.may, self.asked = asyncio.Event(), asyncio.Event()
         self.may.set()
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         async for asked in iter_quotes(quotes):
             self.asked.set()
             await self.may.wait()
@@ -114,17 +116,17 @@ class House:
     async def post(self, run_id: str = "r", **fields: Any) -> Events:
         return await read(await self.runs.start(posted(run_id, **fields), ME))
 
-    async def reached(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
+    async def on_verdicts(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
         self.verdicts += [(thread_id, each.verification["citewire"]["status"]) for each in verdicts]
 
-    def written(self, channel: str) -> None: ...
-    def ignored(self, what: Sequence[str]) -> None:
+    def on_log_written(self, channel: str) -> None: ...
+    def on_input_ignored(self, what: Sequence[str]) -> None:
         self.ignored_parts += what
 
-    def ended(self, outcome: str) -> None:
+    def on_run_ended(self, outcome: str) -> None:
         self.outcomes.append(outcome)
 
-    async def forgotten(self, thread_id: str) -> None:
+    async def on_thread_deleted(self, thread_id: str) -> None:
         self.verdicts = [each for each in self.verdicts if each[0] != thread_id]
 
     async def rows(self) -> tuple[Row, ...]:

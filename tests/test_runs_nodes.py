@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from citewire import codec
 from citewire.agui import Thread
-from citewire.audit.thread import ThreadFold
+from citewire.audit.thread_fold import ThreadFold
 from citewire.channels.message import Message
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.postgres_writer import LeaseLost
 from citewire.channels.store import Cursor, Entry, Row
-from citewire.server.http import Conflict, NotFound
-from citewire.server.journal import TERMINAL, encode_frames
-from citewire.server.projection import Projection
+from citewire.server.bridge.projection import Projection
+from citewire.server.http.operations import Conflict, NotFound
+from citewire.server.runs.journal import TERMINAL, encode_frames
 from clock import LONG, clock, on_clock
 from nodes import Memory, Node, Postgres, World, nodes
 from postgres import Postgres as Server

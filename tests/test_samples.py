@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cases import ROOT
 from citewire.documents import Document, load
-from citewire.verification.library import DocumentSet
+from citewire.verification.document_set import DocumentSet
 
 SAMPLES = ROOT / "src/citewire/samples"
 PAGES = {"handbook.md": 1, "refund-policy.html": 1, "report.pdf": 6, "warranty.docx": 1}

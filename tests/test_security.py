@@ -24,7 +24,7 @@ from app import Answer, App, listening, opened_app
 from citewire.agui.events import RunInput
 from citewire.agui.sse import SseParser
 from citewire.documents import fetch
-from citewire.server import logs
+from citewire.server.ops import logs
 from clock import LONG, Clock, clock, hurried
 from loopback import Loopback, answer
 

@@ -25,8 +25,8 @@ from agents import serve as serve_agent
 from agui_node import NODE, RealClient, need_node
 from cases import ROOT
 from citewire.agui import Thread
-from citewire.server.agents import local_agent
-from citewire.server.settings import SettingError
+from citewire.server.ops.settings import SettingError
+from citewire.server.runs.agents import local_agent
 from serving import DEADLINE, Event, Json, Serving, asked, command, environment
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def test_an_agent_elsewhere(tmp_path: Path, real: RealClient) -> None:
 
 
 MODULE = """
-from citewire.agui.sources import BaseAgent
+from citewire.agui.agents import BaseAgent
 
 class Agent(BaseAgent):
     async def run(self, run_input):

@@ -18,11 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.server.capability import FULL, Capability
-from citewire.server.keys import Caller, Keyring, NoKeys, check_binding
-from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, AccessRefused, TokenExpired
-from citewire.server.secret import Secret
-from citewire.server.vault import KeyringError
+from citewire.server.access.capability import FULL, Capability
+from citewire.server.access.errors import (
+    AccessRefused,
+    BadCredentials,
+    BadToken,
+    Forbidden,
+    NoCredentials,
+    TokenExpired,
+)
+from citewire.server.access.keys import Caller, Keyring, NoKeys, check_binding
+from citewire.server.access.secret import Secret
+from citewire.server.storage.vault import KeyringError
 
 NOW = 1_800_000_000
 HOUR = 3600
@@ -287,7 +294,7 @@ MAKE_KEYS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from citewire.server.keys import Keyring
+from citewire.server.access.keys import Keyring
 
 keyring = Keyring(Path(sys.argv[1]))
 with ThreadPoolExecutor(4) as threads:

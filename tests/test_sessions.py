@@ -20,14 +20,21 @@ from ably_socket import Socket
 from app import HOST, App, opened_app
 from citewire.channels.memory import MemoryStore
 from citewire.server.ably.codec import FrameAction
-from citewire.server.capability import FULL, Capability
-from citewire.server.keys import Caller, Keyring
-from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials, AccessRefused, TokenExpired
-from citewire.server.secret import Secret
-from citewire.server.sessions import PageName, Sessions
-from citewire.server.settings import Settings
-from citewire.server.sign_in import LINK_SECONDS, SignInLinks, sign_in_link
-from citewire.server.used_names import UsedNames
+from citewire.server.access.capability import FULL, Capability
+from citewire.server.access.errors import (
+    AccessRefused,
+    BadCredentials,
+    BadToken,
+    Forbidden,
+    NoCredentials,
+    TokenExpired,
+)
+from citewire.server.access.keys import Caller, Keyring
+from citewire.server.access.secret import Secret
+from citewire.server.access.sessions import PageName, Sessions
+from citewire.server.access.sign_in import LINK_SECONDS, SignInLinks, sign_in_link
+from citewire.server.access.used_names import UsedNames
+from citewire.server.ops.settings import Settings
 
 OWN = f"http://{HOST}"
 HOUR = 3600

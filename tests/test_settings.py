@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cases import ROOT
 from citewire import cli
-from citewire.server.settings import Option, SettingError, Settings, options, read_toml, unknown_names
+from citewire.server.ops.settings import Option, SettingError, Settings, options, read_toml, unknown_names
 
 SECRET = "s3cr3t-Zq9xWv8uT7"
 

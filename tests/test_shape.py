@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from citewire.edits import Sentences, join_parts, split_refs, remove_markers, derive_claims
+from citewire.adapt import Adaptation
+from citewire.answer_edits import Sentences, derive_claims, join_parts, remove_markers, split_refs
 from citewire.model import Answer, Citation, Native, Part, Point, SourceRef, Span
-from citewire.shape import Adaptation
 from strategies import answers, texts
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from citewire.server.browser import has_browser
+from citewire.server.ops.browser import has_browser
 from serving import DEADLINE, SCRIPT, Serving, command, environment
 
 # They start many processes.

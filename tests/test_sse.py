@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from citewire.agui import events
 from citewire.agui.events import EventError
-from citewire.agui.sse import MAX_FRAME, PING, SseFrame, SseParser, FrameTooLarge, encode_frame, split_event_log
+from citewire.agui.sse import (
+    MAX_FRAME,
+    PING,
+    FrameTooLarge,
+    SseFrame,
+    SseParser,
+    encode_frame,
+    split_event_log,
+)
 from citewire.errors import CitewireError, InputError
 
 Json = dict[str, Any]
@@ -189,7 +197,8 @@ LOG: list[Json] = [
 )  # fmt: skip
 def test_reads_logs(data: str) -> None:
     assert [
-        events.to_dict(events.decode(record)) for record in split_event_log(data.encode().splitlines(keepends=True))
+        events.to_dict(events.decode(record))
+        for record in split_event_log(data.encode().splitlines(keepends=True))
     ] == LOG
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.agui import state
-from citewire.agui.state import SharedState, remove_own_state
-from citewire.patch import PatchTarget, PatchError
+from citewire.agui.citations import shared_state
+from citewire.agui.citations.shared_state import SharedState, remove_own_state
+from citewire.patch import PatchError, PatchTarget
 
 KEY = "deepcitation"
 CITED = {"type": "document", "fullPhrase": "words"}
@@ -37,8 +37,8 @@ class Client:
 
 def test_the_parents_come_with_the_first_patch() -> None:
     shared, client = SharedState({}, KEY), Client({})
-    shared.patch(state.message_patches("m"))
-    shared.patch(state.citation_patches("m", {"k": CITED}, together=False))
+    shared.patch(shared_state.message_patches("m"))
+    shared.patch(shared_state.citation_patches("m", {"k": CITED}, together=False))
     shared.list_citation("m", entry("k"))
     operations = shared.flush()
     assert [(each["op"], each["path"]) for each in operations] == [
@@ -53,11 +53,11 @@ def test_the_parents_come_with_the_first_patch() -> None:
 
 def test_later_patches_are_small() -> None:
     shared = SharedState({}, KEY)
-    shared.patch(state.message_patches("m"))
+    shared.patch(shared_state.message_patches("m"))
     shared.flush()
-    shared.patch(state.verification_patches("m", "k", {"status": "found"}))
-    shared.patch(state.summary_patches("m", {"verified": 1}))
-    shared.patch(state.status_patches("m", "complete"))
+    shared.patch(shared_state.verification_patches("m", "k", {"status": "found"}))
+    shared.patch(shared_state.summary_patches("m", {"verified": 1}))
+    shared.patch(shared_state.status_patches("m", "complete"))
     assert [(each["op"], each["path"]) for each in shared.flush()] == [
         ("add", "/deepcitation/messages/m/verifications/k"),
         ("add", "/deepcitation/verifications/k"),
@@ -68,22 +68,22 @@ def test_later_patches_are_small() -> None:
 
 def test_ids_are_escaped_and_unsafe_ones_refused() -> None:
     shared = SharedState({}, KEY)
-    shared.patch(state.message_patches("a/b~c"))
+    shared.patch(shared_state.message_patches("a/b~c"))
     shared.flush()
-    shared.patch(state.status_patches("a/b~c", "complete"))
+    shared.patch(shared_state.status_patches("a/b~c", "complete"))
     assert shared.flush()[0]["path"] == "/deepcitation/messages/a~1b~0c/status"
     with pytest.raises(PatchError):
-        state.message_patches("__proto__")
+        shared_state.message_patches("__proto__")
 
 
 @pytest.mark.parametrize("snapshot", [None, [], 3, "text"])
 def test_a_state_that_cannot_hold_ours_gets_it_later(snapshot: Any) -> None:
     shared = SharedState({}, KEY)
-    shared.patch(state.message_patches("m"))
+    shared.patch(shared_state.message_patches("m"))
     shared.flush()
     shared.apply_snapshot(snapshot)
     assert shared.flush() == []
-    shared.patch(state.status_patches("m", "complete"))
+    shared.patch(shared_state.status_patches("m", "complete"))
     assert shared.flush() == []
     shared.apply_snapshot({"a": 1})
     client = Client({"a": 1})
@@ -123,7 +123,7 @@ def test_what_goes_back_to_the_agent_is_its_own() -> None:
 
 def test_a_message_that_moves_takes_all_of_its_own_along() -> None:
     shared, client = SharedState({}, KEY), Client({})
-    shared.patch(state.message_patches("old"))
+    shared.patch(shared_state.message_patches("old"))
     shared.list_citation("old", entry("k"))
     client.apply(shared.flush())
     shared.rename_message("old", "new")
@@ -136,10 +136,10 @@ def test_a_message_that_moves_takes_all_of_its_own_along() -> None:
 def test_eviction_drops_what_no_kept_message_uses() -> None:
     shared, client = SharedState({}, KEY), Client({})
     for name, keys in (("a", "xy"), ("b", "yz")):
-        shared.patch(state.message_patches(name))
-        shared.patch(state.citation_patches(name, dict.fromkeys(keys, CITED)))
+        shared.patch(shared_state.message_patches(name))
+        shared.patch(shared_state.citation_patches(name, dict.fromkeys(keys, CITED)))
         for key in keys:
-            shared.patch(state.verification_patches(name, key, {"status": "found"}))
+            shared.patch(shared_state.verification_patches(name, key, {"status": "found"}))
             shared.list_citation(name, entry(key))
     client.apply(shared.flush())
     shared.evict(["a"])
@@ -166,7 +166,7 @@ def test_eviction_drops_what_no_kept_message_uses() -> None:
 )
 def test_a_state_that_a_client_made_up_does_no_harm(posted: Any) -> None:
     shared = SharedState(posted, KEY)
-    shared.patch(state.message_patches("m"))
+    shared.patch(shared_state.message_patches("m"))
     shared.list_citation("m", entry("k"))
     shared.annotate("m", "k", None, {"status": "verified"})
     shared.evict(["m"])
@@ -204,14 +204,14 @@ def test_any_interleaving_leaves_the_agents_and_completes_ours(steps: list[tuple
     for step, value in steps:
         if step == "message" and value not in messages:
             messages[value] = set()
-            shared.patch(state.message_patches(value))
+            shared.patch(shared_state.message_patches(value))
         elif step == "cite" and value in messages:
             key = f"k{len(messages[value])}"
             messages[value].add(key)
-            shared.patch(state.citation_patches(value, {key: CITED}, together=False))
+            shared.patch(shared_state.citation_patches(value, {key: CITED}, together=False))
             shared.list_citation(value, entry(key))
         elif step == "judge" and messages.get(value):
-            shared.patch(state.verification_patches(value, "k0", {"status": "found"}))
+            shared.patch(shared_state.verification_patches(value, "k0", {"status": "found"}))
             shared.annotate(value, "k0", None, {"key": "k0", "status": "verified"})
         elif step == "flush":
             client.apply(shared.flush())
@@ -232,4 +232,6 @@ def test_any_interleaving_leaves_the_agents_and_completes_ours(steps: list[tuple
     assert {"citations": {}} | remove_own_state(client.value) == {"citations": {}} | alone.value
     if messages:
         assert client.value[KEY] == shared.own_record
-        assert {name: set(each["citations"]) for name, each in shared.own_record["messages"].items()} == messages
+        assert {
+            name: set(each["citations"]) for name, each in shared.own_record["messages"].items()
+        } == messages

@@ -21,7 +21,7 @@ from citewire import cli
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore, StoreError
-from citewire.server import copying
+from citewire.server.storage import postgres_copy
 from citewire.testing import check_log, entries, everything
 from pdfs import Line, Sheet, make_pdf
 from postgres import Postgres
@@ -224,7 +224,7 @@ def test_a_copy_that_is_there_is_looked_at_again(folder: Path, dsn: str) -> None
 def test_a_large_installation_goes_in_batches(
     folder: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_ROWS", 7)
+    monkeypatch.setattr(postgres_copy, "_ROWS", 7)
     copied(folder, dsn)
     assert asyncio.run(of_database(dsn)) == asyncio.run(of_folder(folder))
 
@@ -360,7 +360,7 @@ def test_a_copy_that_was_changed_since(statement: str, folder: Path, dsn: str) -
 
 def test_while_others_use_the_database(folder: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another copy does, whose end is not waited for."""
-    monkeypatch.setattr(copying, "_ALONE", copying.__dict__["_ALONE"].replace("5000", "50"))
+    monkeypatch.setattr(postgres_copy, "_ALONE", postgres_copy.__dict__["_ALONE"].replace("5000", "50"))
     asyncio.run(_prepared(dsn))
     with psycopg.connect(dsn) as db:
         db.execute("SELECT FROM citewire.vault")
@@ -376,7 +376,7 @@ async def _prepared(dsn: str) -> None:
 def test_an_interrupted_copy_never_was(how: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was sent by then; and the next one is whole."""
     with Postgres() as server:
-        monkeypatch.setattr(copying, "_ROWS", 20)
+        monkeypatch.setattr(postgres_copy, "_ROWS", 20)
         told = list[Mapping[str, int]]()
 
         def tell(_: str, rows: Mapping[str, int]) -> None:
@@ -392,7 +392,7 @@ def test_an_interrupted_copy_never_was(how: str, folder: Path, monkeypatch: pyte
                         raise KeyboardInterrupt
 
         with pytest.raises((StoreError, KeyboardInterrupt)):
-            asyncio.run(copying.copy_to_postgres(folder, folder, server.dsn, tell))
+            asyncio.run(postgres_copy.copy_to_postgres(folder, folder, server.dsn, tell))
         assert len(told) == 3
         assert count(server.dsn) == NOTHING
         assert copied(folder, server.dsn).startswith("copied: ")

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from citewire.channels.refusal import ChannelError
-from citewire.channels.summary import METHODS, SUMMARY_BYTES, HiddenClient, SummaryStep, fold_step, method_of, summarize_client
+from citewire.channels.errors import ChannelError
+from citewire.channels.summary import (
+    METHODS,
+    SUMMARY_BYTES,
+    HiddenClient,
+    SummaryStep,
+    fold_step,
+    method_of,
+    summarize_client,
+)
 
 UP, DOWN, CROSS = "👍", "👎", "❌"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.text import ResolvedSpan, Offsets, Unit, one_line
+from citewire.text import Offsets, ResolvedSpan, Unit, one_line
 from strategies import ALPHABET, json_values
 
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")
@@ -100,7 +100,9 @@ def test_an_offset_within_a_character_is_moved_to_its_start(unit: Unit, text: st
             assert offsets.from_unit(start + inside, unit) == (at, False)
             assert offsets.point(start + inside, unit) == ResolvedSpan(at, at, True)
             assert offsets.span(start, start + inside, unit) == ResolvedSpan(at, at + 1, True)
-            assert offsets.span(start + inside, offsets.length(unit), unit) == ResolvedSpan(at, len(text), True)
+            assert offsets.span(start + inside, offsets.length(unit), unit) == ResolvedSpan(
+                at, len(text), True
+            )
 
 
 @pytest.mark.parametrize(
@@ -165,12 +167,16 @@ RISE = "Profit rose 12% 📈 in Q3"
         pytest.param(RISE, 16, 17, "utf16", "📈", ResolvedSpan(16, 17, True), id="half of a pair"),
         pytest.param("one two one two", 9, 12, "utf8", "two ", ResolvedSpan(4, 8, True), id="the only one"),
         pytest.param("word word word", 6, 10, "utf8", "word", ResolvedSpan(5, 9, True), id="the nearest"),
-        pytest.param("word word word", 9, 13, "utf8", "word", ResolvedSpan(10, 14, True), id="the nearest after"),
+        pytest.param(
+            "word word word", 9, 13, "utf8", "word", ResolvedSpan(10, 14, True), id="the nearest after"
+        ),
         pytest.param(RISE, 0, 6, "utf16", "Losses", None, id="nowhere"),
         pytest.param("a **b** c", 0, 2, "utf16", "**", None, id="punctuation"),
         pytest.param("a **** b ****", 4, 8, "utf16", "****", None, id="longer punctuation"),
         pytest.param("the fox and the hen", 1, 4, "utf16", "the", None, id="short"),
-        pytest.param("the fox and the hen", 0, 3, "utf16", "the", ResolvedSpan(0, 3, False), id="short, in place"),
+        pytest.param(
+            "the fox and the hen", 0, 3, "utf16", "the", ResolvedSpan(0, 3, False), id="short, in place"
+        ),
         pytest.param("a **b** c", 2, 4, "utf16", "**", ResolvedSpan(2, 4, False), id="punctuation, in place"),
         pytest.param(
             "a 👍 **b** c", 5, 7, "codepoints", "**", ResolvedSpan(4, 6, True), id="another unit, no search"
@@ -179,7 +185,9 @@ RISE = "Profit rose 12% 📈 in Q3"
         pytest.param("abc", 1, 2, "utf16", "", None, id="empty, but not there"),
     ],
 )
-def test_covering(text: str, start: int, end: int, unit: Unit, covered: str, found: ResolvedSpan | None) -> None:
+def test_covering(
+    text: str, start: int, end: int, unit: Unit, covered: str, found: ResolvedSpan | None
+) -> None:
     assert Offsets(text).find_covered(start, end, unit, covered) == found
 
 

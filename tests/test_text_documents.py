@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from citewire.documents.document import Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.text import GAP_LINE, GAP_ROW, GAP_SPACE, TextBuilder, decode, read_markdown, read_text
+from citewire.documents.text import (
+    GAP_LINE,
+    GAP_ROW,
+    GAP_SPACE,
+    TextBuilder,
+    decode,
+    read_markdown,
+    read_text,
+)
 
 SENTENCE = "Größe: 5 % – „naïve“ 中文 😀.\nZweite Zeile.\n"
 LATIN = "Der Preis beträgt 5 € – „naïve“ Käufer.\n"

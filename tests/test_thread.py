@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from agui_streams import Streams
 from calls import count_calls
 from citewire.agui import events as ev
-from citewire.agui.citations import is_citation_list, normalise_citations
-from citewire.agui.growing import ListSnapshot
-from citewire.agui.thread import NotInLog, Thread
+from citewire.agui.citation_bridge import is_citation_list, normalise_citations
+from citewire.agui.thread.persistent_list import ListSnapshot
+from citewire.agui.thread.thread import NotInLog, Thread
 from citewire.frozen import FrozenDict
 
 Json = dict[str, Any]

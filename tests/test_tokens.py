@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from citewire.verification.text_views import canonical_view
 from citewire.verification.tokens import tokenize
-from citewire.verification.views import canonical_view
 
 SAME = {
     "groups": ("1,204", "1204", "1 204", "1'204", "\uff11\uff12\uff10\uff14"),

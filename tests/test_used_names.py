@@ -19,7 +19,7 @@ from citewire.channels.memory import MemoryStore
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore, StoreError
-from citewire.server.used_names import UsedNames
+from citewire.server.access.used_names import UsedNames
 
 
 class Clock:

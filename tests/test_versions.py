@@ -16,7 +16,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from app import App, opened_app
 from citewire.documents.cache import Cache
-from citewire.server.keys import Keyring
+from citewire.server.access.keys import Keyring
 
 FEE = "The monthly fee of the lamp club is forty dollars for everybody."
 OTHER = "The monthly fee of the lamp club is fifty dollars for everybody."

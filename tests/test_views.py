@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from citewire.verification.views import TextView, canonical_view
+from citewire.verification.text_views import TextView, canonical_view
 from strategies import any_text
 
 # Text with what the pass has rules for, more often than chance has it.

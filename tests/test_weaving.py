@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from agui_node import RealClient
 from citewire import keys
 from citewire.agui import CitationMiddleware, check
+from citewire.agui.citations.annotator import CitationSeen, ReviewGiven, VerdictReached
+from citewire.agui.citations.records import ProofUrls
+from citewire.agui.citations.shared_state import INITIAL_DEEPCITATION_STATE, remove_own_state
 from citewire.agui.events import coerce, to_dict
-from citewire.agui.records import ProofUrls
-from citewire.agui.state import INITIAL_DEEPCITATION_STATE, remove_own_state
-from citewire.agui.weaving import CitationSeen, ReviewGiven, VerdictReached
 from citewire.documents.document import Box
 from citewire.documents.text import read_text
 from citewire.errors import CitewireError, InputError
 from citewire.model import Lines, Source, SourceRef
-from citewire.verification.library import CheckResult, DocumentSet
+from citewire.verification.document_set import CheckResult, DocumentSet
 from citewire.verification.verifier import QuoteCheck
 from weaving import (
     FINISHED,
@@ -344,7 +344,9 @@ def test_a_verdict_between_runs_waits_for_the_next() -> None:
     woven = run(*answer(TEXT), decide=undecided)
     weaver = woven.weaver
     assert [weaver.apply_verdict(judged(asked)) for asked in woven.asked] == [[], []]
-    more = [sent for event in (STARTED, FINISHED) for sent in weaver.process_event(coerce(event))] + weaver.release_terminal_event()
+    more = [
+        sent for event in (STARTED, FINISHED) for sent in weaver.process_event(coerce(event))
+    ] + weaver.release_terminal_event()
     client = Client([*woven.sent, *more])
     assert client.message()["status"] == "complete"
 

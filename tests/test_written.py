@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from citewire.agui import Thread
+from citewire.agui.citations.posted_messages import is_posted
 from citewire.agui.events import RunInput, to_dict
 from citewire.agui.middleware import Citing
-from citewire.agui.posted import is_posted
-from citewire.verification.library import CheckResult
+from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck, iter_quotes
 from test_runs import TEXT, Words
 from weaving import FINISHED, KEY, STARTED, answer, block, messages, snapshot
@@ -29,7 +29,9 @@ class Counting(Words):
         super().__init__()
         self.quotes: list[str] = []
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         async def counted() -> AsyncIterator[QuoteCheck]:
             async for asked in iter_quotes(quotes):
                 self.quotes.append(asked.quote)

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
-from citewire.channels.database import Database
+from citewire.channels.postgres_database import Database
 
 _ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le")
 

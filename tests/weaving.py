@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from citewire.agui import Thread, check
+from citewire.agui.citations.annotator import AuditRecord, CitationAnnotator, Clock, Options
+from citewire.agui.citations.retrieval import RetrievedText
 from citewire.agui.events import AnyEvent, RunInput, coerce, to_dict
-from citewire.agui.retrieved import RetrievedText
-from citewire.agui.weaving import Options, AuditRecord, Clock, CitationAnnotator
-from citewire.verification.library import CheckResult
+from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck
 
 KEY = "deepcitation"

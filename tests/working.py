@@ -18,13 +18,13 @@ from citewire.channels.hub import Hub
 from citewire.channels.postgres import PostgresStore
 from citewire.documents.cache import Cache
 from citewire.librarian import PassageIndex
-from citewire.server.blobs_postgres import PostgresBlobs
-from citewire.server.catalog import Catalog
 from citewire.server.jobs.queue import JobQueue
 from citewire.server.jobs.verifier import JobVerifier
-from citewire.server.settings import Settings
+from citewire.server.ops.settings import Settings
+from citewire.server.sources.catalog import Catalog
+from citewire.server.storage.blobs_postgres import PostgresBlobs
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
-from citewire.verification.library import CheckResult
 from citewire.verification.verifier import QuoteCheck, check_in_order
 from pdfs import Line, Sheet, make_pdf
 from serving import DEADLINE, SCRIPT, descendants, environment

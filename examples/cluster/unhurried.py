@@ -7,7 +7,7 @@ from pathlib import Path
 
 from citewire.agui.events import AnyEvent, RunInput, TextMessageContent
 from citewire.documents import load
-from citewire.librarian import PassageIndex, Librarian
+from citewire.librarian import Librarian, PassageIndex
 
 SAMPLES = Path(str(files("citewire") / "samples"))
 # Seconds from one piece of text to the next.

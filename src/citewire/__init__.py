@@ -27,6 +27,7 @@ from citewire.model import (
     Written,
     citation_status,
 )
+from citewire.notebook_views import register_notebook_view
 from citewire.rendering import render
 from citewire.verification import verify
 
@@ -69,6 +70,22 @@ def __getattr__(name: str) -> Any:
     from citewire import extraction  # noqa: PLC0415
 
     return getattr(extraction, name)
+
+
+def _answer_view(answer: Answer) -> str:
+    from citewire.evidence.notebook import answer_html  # noqa: PLC0415  # of use in notebooks alone
+
+    return answer_html(answer)
+
+
+def _report_view(report: Any) -> str:
+    from citewire.evidence.notebook import report_html  # noqa: PLC0415  # of use in notebooks alone
+
+    return report_html(report)
+
+
+register_notebook_view("answer", _answer_view)
+register_notebook_view("report", _report_view)
 
 
 def __dir__() -> list[str]:

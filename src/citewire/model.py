@@ -20,14 +20,16 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from citewire.notebook_views import notebook_html
+
 __all__ = [
-    "LINE_STEP",
     "Answer",
     "Blocks",
     "Chars",
     "Chunk",
     "Citation",
     "CitationStatus",
+    "LINE_STEP",
     "Lines",
     "Locator",
     "Loss",
@@ -249,9 +251,7 @@ class Answer(Struct, frozen=True, gc=False):
 
     def _repr_html_(self) -> str:
         """What a notebook shows for it."""
-        from citewire.verification.notebook import answer_html  # noqa: PLC0415  # of use in notebooks alone
-
-        return answer_html(self)
+        return notebook_html("answer", self)
 
     def bare(self) -> Answer:
         """The same answer with nothing kept of the payload it was read from, nor of its problems."""

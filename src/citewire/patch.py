@@ -17,7 +17,7 @@ from citewire.errors import InputError
 from citewire.frozen import drop_item, drop_member, freeze, insert_item, set_item, set_member
 from citewire.text import one_line
 
-__all__ = ["PatchTarget", "PatchError", "apply_patch", "escape_token", "parse_pointer"]
+__all__ = ["PatchError", "PatchTarget", "apply_patch", "escape_token", "parse_pointer"]
 
 _BAD_ESCAPE = re.compile("~(?![01])")
 # No list is longer than a number of this many digits.

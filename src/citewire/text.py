@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-__all__ = ["ResolvedSpan", "Offsets", "Unit", "common_prefix_length", "one_line"]
+__all__ = ["Offsets", "ResolvedSpan", "Unit", "common_prefix_length", "one_line"]
 
 Unit = Literal["codepoints", "utf16", "utf8"]
 UNITS: tuple[Unit, ...] = ("codepoints", "utf16", "utf8")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ably_load import seed
-from citewire.verification.near import ExpectedPlace
+from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.verifier import QuoteCheck
 from postgres import Postgres, need_postgres
 from soak import scaled

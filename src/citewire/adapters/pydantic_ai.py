@@ -13,6 +13,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation, SupportedFields
 from citewire.dialects import check_answer
 from citewire.dialects.base import ProblemList, SourceRegistry, native_for
 from citewire.errors import ShapeError
@@ -28,7 +29,6 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Adaptation, SupportedFields
 
 try:
     from pydantic_ai import messages as ai
@@ -41,7 +41,9 @@ except ImportError as error:
 __all__ = ["NAME", "ROOM", "read", "write"]
 
 NAME = "pydantic-ai"
-ROOM: SupportedFields = frozenset({"claim", "marker", "refs.quote", "source.file_id", "source.title", "source.url"})
+ROOM: SupportedFields = frozenset(
+    {"claim", "marker", "refs.quote", "source.file_id", "source.title", "source.url"}
+)
 
 _Texts = tuple[TextPart, ...]
 
@@ -94,7 +96,9 @@ def _span(cited: ai.Citation, text: TextPart, part: int, offset: int) -> Span | 
     return Span(part, offset + anchor.start, offset + anchor.end)
 
 
-def _citation(name: str, cited: ai.Citation, span: Span | None, part: int, sources: SourceRegistry) -> Citation:
+def _citation(
+    name: str, cited: ai.Citation, span: Span | None, part: int, sources: SourceRegistry
+) -> Citation:
     is_marker = isinstance(cited.anchor, ai.MarkerCitationAnchor)
     return Citation(
         name,

@@ -6,26 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from citewire.agui.agent import Agent
-from citewire.agui.citations import bridge_citations_state
+from citewire.agui.agents import LocalAgent, Replay
+from citewire.agui.citation_bridge import bridge_citations_state
+from citewire.agui.citations.shared_state import INITIAL_DEEPCITATION_STATE
 from citewire.agui.client import HttpAgent
 from citewire.agui.protocol import ProtocolError, check
-from citewire.agui.sources import LocalAgent, Replay
-from citewire.agui.state import INITIAL_DEEPCITATION_STATE
 from citewire.agui.thread import Thread
 
 if TYPE_CHECKING:
     from citewire.agui.asgi import CitationMiddleware
-    from citewire.agui.citing import CitingAgent
+    from citewire.agui.citations.message_state import Options
+    from citewire.agui.citing_agent import CitingAgent
     from citewire.agui.middleware import Citing, RunSink
-    from citewire.agui.weaving import Options
 
 __all__ = [
-    "INITIAL_DEEPCITATION_STATE",
     "Agent",
     "CitationMiddleware",
     "Citing",
     "CitingAgent",
     "HttpAgent",
+    "INITIAL_DEEPCITATION_STATE",
     "LocalAgent",
     "Options",
     "ProtocolError",
@@ -40,8 +40,8 @@ __all__ = [
 _HEAVY = {
     "CitationMiddleware": "asgi",
     "Citing": "middleware",
-    "CitingAgent": "citing",
-    "Options": "weaving",
+    "CitingAgent": "citing_agent",
+    "Options": "citations.message_state",
     "RunSink": "middleware",
 }
 

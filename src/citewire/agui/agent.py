@@ -21,17 +21,26 @@ from uuid import uuid4
 
 from msgspec import UNSET, UnsetType
 
-from citewire.agui.contract import Contract
+from citewire.agui.agents import (
+    AgentPort,
+    BaseAgent,
+    Connectable,
+    RunRequest,
+    close_if_supported,
+    iterate_events,
+    set_agent_messages,
+    start_run,
+)
 from citewire.agui.events import AnyEvent, Json, coerce
 from citewire.agui.protocol import ProtocolEnforcer
-from citewire.agui.runs import LogEventReader, Run, LogRange
-from citewire.agui.sources import BaseAgent, Connectable, RunRequest, AgentPort, start_run, close_if_supported, set_agent_messages, iterate_events
-from citewire.agui.thread import Thread
+from citewire.agui.runs import LogEventReader, LogRange, Run
+from citewire.agui.thread.contract_view import Contract
+from citewire.agui.thread.thread import Thread
 from citewire.agui.transport import StreamEnded
-from citewire.bell import Wakeup
 from citewire.error_reports import report_error
 from citewire.errors import CitewireError
 from citewire.text import one_line
+from citewire.wakeup import Wakeup
 
 __all__ = ["Agent", "AgentError", "CannotConnect", "CannotRegenerate", "OpenInterrupts"]
 

@@ -9,8 +9,8 @@ from citewire import codec
 from citewire.agui import events
 from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, Json, RunInput, write_json
-from citewire.agui.middleware import Citing, PutEvent, RunSink, OutgoingEvent
-from citewire.agui.sse import MAX_FRAME, SseFrame, SseParser, FrameTooLarge, encode_frame
+from citewire.agui.middleware import Citing, OutgoingEvent, PutEvent, RunSink
+from citewire.agui.sse import MAX_FRAME, FrameTooLarge, SseFrame, SseParser, encode_frame
 from citewire.agui.transport import UnsupportedEncoding
 from citewire.errors import CitewireError
 from citewire.verification.sources import SourceInput

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from citewire.agui import events
+from citewire.agui.agents import BaseAgent
 from citewire.agui.compression import Decompressor, coding_of
 from citewire.agui.events import AnyEvent, RunInput
-from citewire.agui.retired import modernise_messages, without_null
-from citewire.agui.sources import BaseAgent
+from citewire.agui.retired_shapes import modernise_messages, without_null
 from citewire.agui.sse import SseFrame, SseParser
 from citewire.agui.transport import (
     BadStatus,
@@ -24,11 +24,11 @@ from citewire.agui.transport import (
     DeadlinePassed,
     NoAnswer,
     NotAnEventStream,
-    StreamStalled,
+    RunTimer,
     StreamEnded,
+    StreamStalled,
     Timeouts,
     UnsupportedEncoding,
-    RunTimer,
 )
 from citewire.errors import DecodeError, InputError
 from citewire.text import one_line
@@ -129,7 +129,9 @@ class HttpAgent(BaseAgent):
         try:
             if ask.method == "GET" and response.status_code == 204:
                 return
-            reading = _ResponseReader(self, sure=await _is_event_stream(response), joining=ask.method == "GET")
+            reading = _ResponseReader(
+                self, sure=await _is_event_stream(response), joining=ask.method == "GET"
+            )
             async with aclosing(reading.frames(response, waits)) as received:
                 async for frames in received:
                     for event in reading.events(frames):
@@ -203,7 +205,9 @@ class _ResponseReader:
         late = StreamStalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
         async with aclosing(response.aiter_raw()) as pieces:
             try:
-                while (piece := await waits.wait_within(self._next_timeout(), anext(pieces, None), late)) is not None:
+                while (
+                    piece := await waits.wait_within(self._next_timeout(), anext(pieces, None), late)
+                ) is not None:
                     for part in unpacked(piece):
                         yield frames.feed(part)
             except httpx2.HTTPError as exc:

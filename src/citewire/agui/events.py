@@ -403,14 +403,18 @@ def _decode_with_care(data: bytes | str) -> AnyEvent:
 
 def _typed(kind: type[Event], fields: dict[str, Raw], raw: bytes) -> AnyEvent:
     known = _WIRE_NAMES[kind]
-    values = {name: codec.decode_with_surrogates(bytes(value)) for name, value in fields.items() if name in known}
+    values = {
+        name: codec.decode_with_surrogates(bytes(value)) for name, value in fields.items() if name in known
+    }
     stamp = values.get("timestamp")
     if isinstance(stamp, float) and stamp.is_integer():
         values["timestamp"] = int(stamp)  # JSON does not tell 1.0 from 1
     try:
         event = msgspec.convert(values, kind)
     except (msgspec.ValidationError, UnicodeError) as exc:
-        return MalformedEvent(str(kind.__struct_config__.tag), cast("Json", codec.decode_with_surrogates(raw)), str(exc), raw)
+        return MalformedEvent(
+            str(kind.__struct_config__.tag), cast("Json", codec.decode_with_surrogates(raw)), str(exc), raw
+        )
     extra = {name: value for name, value in fields.items() if name not in known and name != "type"}
     return msgspec.structs.replace(event, extra=extra) if extra else event
 

@@ -19,19 +19,27 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from citewire.agui.agents import Next
+from citewire.agui.citations.annotator import (
+    AuditRecord,
+    CitationAnnotator,
+    Clock,
+    CropRequest,
+    LogKnowledge,
+    Options,
+    ThreadVerdicts,
+)
+from citewire.agui.citations.records import MessageCitation
+from citewire.agui.citations.retrieval import RetrievedText
+from citewire.agui.citations.shared_state import remove_own_state
+from citewire.agui.citations.written_verdicts import WrittenVerdicts
 from citewire.agui.events import AnyEvent, RunInput, coerce
-from citewire.agui.records import MessageCitation
-from citewire.agui.retrieved import RetrievedText
-from citewire.agui.sources import Next
-from citewire.agui.state import remove_own_state
-from citewire.agui.weaving import LogKnowledge, Options, AuditRecord, Clock, ThreadVerdicts, CropRequest, CitationAnnotator
-from citewire.agui.written import WrittenVerdicts
 from citewire.error_reports import report_error
 from citewire.verification.engine import Engine
-from citewire.verification.sources import SourceUrl, SourceContent, SourceInput
+from citewire.verification.sources import SourceContent, SourceInput, SourceUrl
 from citewire.verification.verifier import QuoteCheck, Verifier
 
-__all__ = ["Citing", "RunSink", "OutgoingEvent"]
+__all__ = ["Citing", "OutgoingEvent", "RunSink"]
 
 _log = logging.getLogger("citewire.verification")
 
@@ -113,7 +121,9 @@ class CitationStream:
             with suppress(Exception):  # all has been said, and a verifier that fails here fails only itself
                 await self._verifier.forget(self._scope)
 
-    async def add_foreign_citation(self, message_id: str, cited: MessageCitation, by: str | None, annotation: str) -> bool:
+    async def add_foreign_citation(
+        self, message_id: str, cited: MessageCitation, by: str | None, annotation: str
+    ) -> bool:
         """Take in what somebody else says that a message cites; False where no run is open for it.
 
         `annotation` names it: to take it in again changes nothing.

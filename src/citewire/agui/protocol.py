@@ -20,7 +20,7 @@ from citewire.agui import events as ev
 from citewire.agui import shapes
 from citewire.agui.chunks import ChunkExpander, ProtocolError, subagent_of
 from citewire.agui.events import AnyEvent, Event, Json, MalformedEvent, UnknownEvent
-from citewire.agui.retired import RetiredEventTranslator
+from citewire.agui.retired_shapes import RetiredEventTranslator
 from citewire.errors import CitewireError
 from citewire.model import Problem
 from citewire.text import one_line

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Self
 
-from citewire.agui.contract import Contract
-from citewire.agui.entries import LogEntry
 from citewire.agui.events import AnyEvent, Event, MalformedEvent, UnknownEvent
-from citewire.agui.thread import Thread
-from citewire.bell import Wakeup
+from citewire.agui.thread.contract_view import Contract
+from citewire.agui.thread.log_entries import LogEntry
+from citewire.agui.thread.thread import Thread
+from citewire.wakeup import Wakeup
 
-__all__ = ["LogEventReader", "Run", "LogRange"]
+__all__ = ["LogEventReader", "LogRange", "Run"]
 
 
 class LogRange:

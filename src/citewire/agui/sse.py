@@ -19,7 +19,7 @@ from citewire.agui import events
 from citewire.agui.events import AnyEvent
 from citewire.errors import CitewireError, InputError
 
-__all__ = ["PING", "SseFrame", "FrameTooLarge", "SseParser", "encode_frame", "split_event_log"]
+__all__ = ["FrameTooLarge", "PING", "SseFrame", "SseParser", "encode_frame", "split_event_log"]
 
 # The cap of the TypeScript client.
 MAX_FRAME = 10 * 1024 * 1024

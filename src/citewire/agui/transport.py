@@ -28,12 +28,12 @@ __all__ = [
     "DeadlinePassed",
     "NoAnswer",
     "NotAnEventStream",
-    "StreamStalled",
+    "RunTimer",
     "StreamEnded",
+    "StreamStalled",
     "Timeouts",
     "TransportError",
     "UnsupportedEncoding",
-    "RunTimer",
 ]
 
 _T = TypeVar("_T")

@@ -22,7 +22,7 @@ from citewire.audit.statements import (
     Statement,
     Tombstone,
 )
-from citewire.audit.thread import THREAD_LOG_PREFIX, date_of, thread_of
+from citewire.audit.thread_fold import THREAD_LOG_PREFIX, date_of, thread_of
 from citewire.errors import CitewireError, ShapeError
 
 __all__ = ["AUDIT_LOG_NAME", "AuditFold", "date_of_ms", "known_audit_log_hashes", "name_of", "parse_time_ms"]
@@ -101,13 +101,17 @@ class AuditFold:
             self._report(name, exc.message)
         before = self.heads[-1] if self.heads else None
         if head.number != (before.number + 1 if before else 1):
-            self._report(name, f"it comes after head {before.number if before else 0}: one between is missing")
+            self._report(
+                name, f"it comes after head {before.number if before else 0}: one between is missing"
+            )
         elif head.previous != (before.digest if before else ""):
             self._report(name, "it does not follow the head before it")
         signed = self._recent.get(head.n)
         if signed != head.hash:
             first = min(self._recent, default=n)
-            self._report(name, f"a row from {first} to {head.n} of {AUDIT_LOG_NAME} is not the one that was signed")
+            self._report(
+                name, f"a row from {first} to {head.n} of {AUDIT_LOG_NAME} is not the one that was signed"
+            )
         self.heads.append(head)
         self._recent = {at: found for at, found in self._recent.items() if at >= n}
         for at, position in self._unsigned:

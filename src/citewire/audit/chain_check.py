@@ -33,7 +33,13 @@ class ChainCheck:
     """The rows of one chain as they come, up to the first that does not fit."""
 
     def __init__(
-        self, name: str, channel: str, epoch: str, ends: tuple[ChainPoint, ChainPoint], findings: Findings, known: KnownHashes
+        self,
+        name: str,
+        channel: str,
+        epoch: str,
+        ends: tuple[ChainPoint, ChainPoint],
+        findings: Findings,
+        known: KnownHashes,
     ) -> None:
         self.name, self._findings, self._known = name, findings, known
         self.floor, self.head = ends

@@ -19,23 +19,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.audit.signing import AuditKey
-from citewire.audit.statements import AUDIT_CHANNEL, Position, SignedHead, Statement, Tombstone, read_statement
-from citewire.audit.thread import date_of
+from citewire.audit.statements import (
+    AUDIT_CHANNEL,
+    Position,
+    SignedHead,
+    Statement,
+    Tombstone,
+    read_statement,
+)
+from citewire.audit.thread_fold import date_of
 from citewire.channels.store import (
     PAGE_ROWS,
     Change,
+    ChannelPosition,
     ChannelStore,
     Entry,
     Extent,
     Log,
-    ChannelPosition,
-    StoreError,
     SlotValues,
+    StoreError,
     now_ms,
 )
 from citewire.errors import ShapeError
 
-__all__ = ["HeadWriter", "HeadSuperseded"]
+__all__ = ["HeadSuperseded", "HeadWriter"]
 
 # Positions that are written in one change, and rows that are read at once.
 _PAGE = 1000

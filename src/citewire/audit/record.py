@@ -7,16 +7,16 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from citewire.audit.catalog import SOURCES_CHANNEL, SourcesFold
-from citewire.audit.citation import RecordedCitation
-from citewire.audit.thread import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
-from citewire.audit.which import AuditFilter
+from citewire.audit.audit_filter import AuditFilter
+from citewire.audit.record_types import RecordedCitation
+from citewire.audit.sources_fold import SOURCES_CHANNEL, SourcesFold
+from citewire.audit.thread_fold import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
 from citewire.channels.store import Chain, ErasedChannel, Log, Row, StoreError
 from citewire.errors import CitewireError
 
 __all__ = [
-    "DeletedThread", "RowSink", "RecordedThread", "read_chain", "describe_deleted", "find_erased_threads", "read_rows", "read_sources", "find_thread_chains",
-    "read_threads",
+    "DeletedThread", "RecordedThread", "RowSink", "describe_deleted", "find_erased_threads",
+    "find_thread_chains", "read_chain", "read_rows", "read_sources", "read_threads",
 ]  # fmt: skip
 
 _PAGE = 1000
@@ -85,7 +85,9 @@ async def find_thread_chains(log: Log, which: AuditFilter) -> AsyncIterator[Chai
         after = heads[-1].channel
 
 
-async def read_threads(log: Log, which: AuditFilter, begin: Callable[[], RowSink] = lambda: bool) -> AsyncIterator[RecordedThread]:
+async def read_threads(
+    log: Log, which: AuditFilter, begin: Callable[[], RowSink] = lambda: bool
+) -> AsyncIterator[RecordedThread]:
     """The threads in which something is asked for, and all of them when nothing narrow is.
 
     The log is a snapshot. `begin` is called with each thread that is looked into, and says where to put

@@ -12,8 +12,9 @@ from citewire.agui.events import Json
 from citewire.errors import ShapeError
 
 __all__ = [
-    "CitationRow", "Input", "VerdictRow", "ReviewFields", "VerdictNote", "RunEndRow", "LibrarianPassage", "LibrarianPassages", "PostedReviewRow", "RunStartedRow", "StateReviewRow",
-    "PublishedVerification", "convert", "read",
+    "CitationRow", "Input", "LibrarianPassage", "LibrarianPassages", "PostedReviewRow",
+    "PublishedVerification", "ReviewFields", "RunEndRow", "RunStartedRow", "StateReviewRow", "VerdictNote",
+    "VerdictRow", "convert", "read",
 ]  # fmt: skip
 
 _T = TypeVar("_T")

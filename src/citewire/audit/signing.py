@@ -21,7 +21,15 @@ from msgspec.structs import replace
 
 from citewire.errors import CitewireError, InputError
 
-__all__ = ["AuditKey", "KeyIntroduction", "KeyProblem", "SignedStatement", "TrustedKeys", "check_public_key", "key_id"]
+__all__ = [
+    "AuditKey",
+    "KeyIntroduction",
+    "KeyProblem",
+    "SignedStatement",
+    "TrustedKeys",
+    "check_public_key",
+    "key_id",
+]
 
 _PREFIX = "ed25519:"
 _BYTES = 32

@@ -25,8 +25,8 @@ from citewire.channels.store import Chain, ErasedChannel, Extent, Head, Row
 from citewire.errors import ShapeError
 
 __all__ = [
-    "AUDIT_CHANNEL", "ApiKey", "ChainPoint", "Position", "Removal", "SignedHead", "Statement", "Tombstone", "chain_point_of",
-    "read_head", "read_statement",
+    "AUDIT_CHANNEL", "ApiKey", "ChainPoint", "Position", "Removal", "SignedHead", "Statement", "Tombstone",
+    "chain_point_of", "read_head", "read_statement",
 ]  # fmt: skip
 
 AUDIT_CHANNEL = "audit:"
@@ -52,7 +52,9 @@ class Position(Struct, frozen=True):
     @classmethod
     def of(cls, chain: Chain) -> Position:
         """The position of a channel as it is."""
-        return cls(chain.head.channel, chain.head.epoch, chain_point_of(chain.floor), chain_point_of(chain.head))
+        return cls(
+            chain.head.channel, chain.head.epoch, chain_point_of(chain.floor), chain_point_of(chain.head)
+        )
 
     @property
     def extent(self) -> Extent:
@@ -74,7 +76,9 @@ class Tombstone(Struct, frozen=True):
     def of(cls, erased: ErasedChannel) -> Tombstone:
         """What is left of a dropped channel."""
         floor, head = erased.floor, erased.head
-        return cls(erased.no, erased.at, head.channel, head.epoch, chain_point_of(floor), chain_point_of(head))
+        return cls(
+            erased.no, erased.at, head.channel, head.epoch, chain_point_of(floor), chain_point_of(head)
+        )
 
 
 class Removal(SignedStatement, frozen=True, tag="removal"):

@@ -14,8 +14,16 @@ from citewire.audit.audit_fold import AUDIT_LOG_NAME, AuditFold, date_of_ms, kno
 from citewire.audit.chain_check import ChainCheck, KnownHashes
 from citewire.audit.findings import Findings
 from citewire.audit.record import read_rows
-from citewire.audit.statements import AUDIT_CHANNEL, ChainPoint, SignedHead, Statement, Tombstone, chain_point_of, read_statement
-from citewire.audit.thread import THREAD_LOG_PREFIX
+from citewire.audit.statements import (
+    AUDIT_CHANNEL,
+    ChainPoint,
+    SignedHead,
+    Statement,
+    Tombstone,
+    chain_point_of,
+    read_statement,
+)
+from citewire.audit.thread_fold import THREAD_LOG_PREFIX
 from citewire.channels.fold import ANNOTATION, MESSAGE, ChannelEvent, event_of, replay
 from citewire.channels.store import PAGE_ROWS, Chain, ChainLink, Log, Row, Slot
 from citewire.errors import ShapeError
@@ -62,7 +70,9 @@ async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHe
     epoch = chain.head.epoch
     for head in kept:
         if head.epoch != epoch:
-            findings.add_break(AUDIT_LOG_NAME, f"it is not the one that head {head.number}, kept elsewhere, is of")
+            findings.add_break(
+                AUDIT_LOG_NAME, f"it is not the one that head {head.number}, kept elsewhere, is of"
+            )
     fold.pin(head for head in kept if head.epoch == epoch)
     checked = _checked(chain, findings, known_audit_log_hashes(epoch, kept))
     if chain.floor.n:
@@ -137,7 +147,9 @@ async def _check_tombstones(log: Log, fold: AuditFold, findings: Findings, seen:
             if noted and noted != stone:
                 findings.add_break(name, _difference(noted, stone))
             elif noted is None and stone.at < fold.since:
-                findings.add_break(name, "its deletion is dated before the last head, which does not know of it")
+                findings.add_break(
+                    name, "its deletion is dated before the last head, which does not know of it"
+                )
             await _check_links(log, stone, fold, findings)
         after = found[-1].no
     for stone in left.values():

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["SERVER", "Actor"]
+__all__ = ["Actor", "SERVER"]
 
 
 class Actor(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -8,12 +8,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from citewire.channels.message import KIB, PUBLISH_BYTES, NAME_BYTES, Data, bytes_of, check_ids
+from citewire.channels.errors import ChannelError
+from citewire.channels.message import KIB, NAME_BYTES, PUBLISH_BYTES, Data, bytes_of, check_ids
 from citewire.channels.offsets import OffsetCheck
-from citewire.channels.refusal import ChannelError
 from citewire.channels.summary import METHODS, SummaryStep, SummaryTotal, method_of
 
-__all__ = ["Annotation", "AnnotationAction", "AnnotationDraft", "check_annotation_drafts", "check_step", "step_of"]
+__all__ = [
+    "Annotation",
+    "AnnotationAction",
+    "AnnotationDraft",
+    "check_annotation_drafts",
+    "check_step",
+    "step_of",
+]
 
 _MOST = 1_000_000_000
 """The most that one annotation may count: a million of them still fit into a number of JavaScript."""

@@ -14,34 +14,40 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.channels.annotation import Annotation, AnnotationDraft
-from citewire.channels.citing import SourceCitations, group_by_source, creates_citation, citation_slot_keys, find_current_citations
-from citewire.channels.deciding import make_annotate_transition, make_publish_transition, normalize_serial
+from citewire.channels.channel_citations import (
+    SourceCitations,
+    citation_slot_keys,
+    creates_citation,
+    find_current_citations,
+    group_by_source,
+)
+from citewire.channels.errors import ChannelError
 from citewire.channels.fold import (
-    SERVER_CONNECTION_ID,
     MAX_SHOWN_CLIENTS,
+    SERVER_CONNECTION_ID,
     AnnotationEvent,
     ChannelEvent,
     MessageEvent,
     clients_key,
     event_of,
+    find_slot_ranges,
     hidden_of,
     id_key,
     message_key,
     message_of,
-    find_slot_ranges,
     summary_key,
     with_summary,
 )
 from citewire.channels.hub import Hub
-from citewire.channels.mark import MARK_SLOT, ProjectionMark, decide_with_mark
-from citewire.channels.message import Action, MessageDraft, Message, Publisher
-from citewire.channels.refusal import ChannelError
+from citewire.channels.message import Action, Message, MessageDraft, Publisher
+from citewire.channels.projection_mark import MARK_SLOT, ProjectionMark, decide_with_mark
 from citewire.channels.rules import DEFAULT_RULES, Rules
 from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row, check_name, head_at
 from citewire.channels.summary import HiddenClient, summarize_client
+from citewire.channels.transitions import make_annotate_transition, make_publish_transition, normalize_serial
 from citewire.errors import InputError
 
-__all__ = ["START_SERIAL", "Channels", "HistoryQuery", "ResultPage", "check_limit"]
+__all__ = ["Channels", "HistoryQuery", "ResultPage", "START_SERIAL", "check_limit"]
 
 _T = TypeVar("_T")
 _Serials: TypeAlias = tuple[str, ...]
@@ -120,7 +126,11 @@ class Channels:
         return await self._edit(channel, who, Action.APPEND, serial, draft)
 
     async def annotate(
-        self, channel: str, who: Publisher, notes: Sequence[AnnotationDraft], mark: ProjectionMark | None = None
+        self,
+        channel: str,
+        who: Publisher,
+        notes: Sequence[AnnotationDraft],
+        mark: ProjectionMark | None = None,
     ) -> tuple[str, ...]:
         """Keep the annotations, all or nothing; their serials. Known ones, and marks, as with `publish`."""
         self.rules.check_mutable(channel)
@@ -129,7 +139,9 @@ class Channels:
 
     async def projection_mark(self, channel: str) -> ProjectionMark | None:
         """The last mark of the channel."""
-        return ProjectionMark.from_slot((await self._store.values(self._name(channel), [MARK_SLOT]))[MARK_SLOT])
+        return ProjectionMark.from_slot(
+            (await self._store.values(self._name(channel), [MARK_SLOT]))[MARK_SLOT]
+        )
 
     async def serial_by_id(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
         """The serial of the message that the server published under this id; None where there is none."""
@@ -189,7 +201,9 @@ class Channels:
         key = summary_key(serial)
         return summarize_client((await self._store.values(name, [key]))[key], client_id, hidden)
 
-    async def citations(self, channel: str, limit: int = 100, cursor: str | None = None) -> ResultPage[SourceCitations]:
+    async def citations(
+        self, channel: str, limit: int = 100, cursor: str | None = None
+    ) -> ResultPage[SourceCitations]:
         """The citations of all messages, by source; each page groups those among `limit` annotations.
 
         Those that their client took back, and those of deleted messages, are left out.
@@ -203,9 +217,13 @@ class Channels:
         events = (each for each in map(event_of, rows) if isinstance(each, AnnotationEvent))
         citing = [each.annotation for each in events if creates_citation(each.annotation)]
         values = await self._store.values(name, citation_slot_keys(citing))
-        return ResultPage(group_by_source(find_current_citations(citing, values)), rows[-1].id[2:] if more else None)
+        return ResultPage(
+            group_by_source(find_current_citations(citing, values)), rows[-1].id[2:] if more else None
+        )
 
-    async def export(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[tuple[Row, ChannelEvent]]:
+    async def export(
+        self, channel: str, after: Cursor | None = None
+    ) -> AsyncGenerator[tuple[Row, ChannelEvent]]:
         """Everything that ever happened in the channel, in order, up to now."""
         name = self._name(channel)
         while rows := await self._store.read(name, after):
@@ -222,7 +240,11 @@ class Channels:
 
         `START` gives None, which is the start. CursorLost as with `Slots.seek`.
         """
-        return None if serial == START_SERIAL else await self._store.seek(self._name(channel), normalize_serial(serial))
+        return (
+            None
+            if serial == START_SERIAL
+            else await self._store.seek(self._name(channel), normalize_serial(serial))
+        )
 
     def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
         """As `Hub.follow`; `event_of` says what a row holds."""
@@ -282,7 +304,9 @@ class Channels:
             keys, decide = [*keys, MARK_SLOT], decide_with_mark(decide, mark, ())
         return (await self._hub.commit_and_notify(name, self._store.change(name, keys, decide))).result
 
-    async def _edit(self, channel: str, who: Publisher, action: Action, serial: str, draft: MessageDraft) -> str:
+    async def _edit(
+        self, channel: str, who: Publisher, action: Action, serial: str, draft: MessageDraft
+    ) -> str:
         [version] = await self.publish(channel, who, [replace(draft, action=action, serial=serial)])
         return version
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft, step_of
 from citewire.channels.message import Action, Annotations, Message, Publisher, merge_delivered
-from citewire.channels.offsets import is_citation, decode_json_object
+from citewire.channels.offsets import decode_json_object, is_citation
 from citewire.channels.store import Entry, Row, SlotValues
 from citewire.channels.summary import HiddenClient, SummaryStep, fold_step, method_of
 
@@ -171,7 +171,11 @@ def verdict_key(annotation: Annotation) -> str | None:
 
 def own_verdict_key(annotation: Annotation) -> str | None:
     """Where a verdict of ours belongs; None where it is none. What others call a verdict is none."""
-    if annotation.connection_id != SERVER_CONNECTION_ID or annotation.type != VERDICT_TYPE or annotation.data is None:
+    if (
+        annotation.connection_id != SERVER_CONNECTION_ID
+        or annotation.type != VERDICT_TYPE
+        or annotation.data is None
+    ):
         return None
     data = decode_json_object(annotation.data, annotation.encoding)
     return _verdict_key(annotation.message_serial, data.get("annotation") or data.get("key"))

@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Cor
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
-from citewire.bell import Wakeup
 from citewire.channels.actor import SERVER, Actor
 from citewire.channels.store import CommittedChange, Cursor, Entry, Head, Row, Store, StoreError, is_last_page
 from citewire.errors import CitewireError
+from citewire.wakeup import Wakeup
 
 _T = TypeVar("_T")
 
@@ -135,7 +135,9 @@ class Hub:
         """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
         return (await self.commit_and_notify(channel, self._append(channel, entries))).rows
 
-    async def commit_and_notify(self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]) -> CommittedChange[_T]:
+    async def commit_and_notify(
+        self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]
+    ) -> CommittedChange[_T]:
         """What a change of the store gives; and those who follow get its rows, as with `append`."""
         return await _finish_even_if_cancelled(self._commit_and_notify(channel, work))
 
@@ -146,7 +148,9 @@ class Hub:
         """
         await _finish_even_if_cancelled(self._drop(channel, by))
 
-    async def announce_removal(self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor = SERVER) -> None:
+    async def announce_removal(
+        self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor = SERVER
+    ) -> None:
         """Record that rows are about to be removed. Raises `StoreError`."""
         if self.record_removal:
             await self.record_removal(what, upto, by)
@@ -230,7 +234,9 @@ class Hub:
     async def _append(self, channel: str, entries: Sequence[Entry]) -> CommittedChange[None]:
         return CommittedChange(await self.store.append(channel, entries), None)
 
-    async def _commit_and_notify(self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]) -> CommittedChange[_T]:
+    async def _commit_and_notify(
+        self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]
+    ) -> CommittedChange[_T]:
         began = time.monotonic()
         try:
             changed = await work

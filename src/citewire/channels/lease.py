@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["SingleProcessLeases", "Leases"]
+__all__ = ["Leases", "SingleProcessLeases"]
 
 
 class Leases(Protocol):

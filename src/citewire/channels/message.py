@@ -13,9 +13,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.channels.refusal import ChannelError
+from citewire.channels.errors import ChannelError
 
-__all__ = ["Action", "Annotations", "Data", "MessageDraft", "Message", "MessageOperation", "MessageVersion", "Publisher", "bytes_of"]
+__all__ = [
+    "Action",
+    "Annotations",
+    "Data",
+    "Message",
+    "MessageDraft",
+    "MessageOperation",
+    "MessageVersion",
+    "Publisher",
+    "bytes_of",
+]
 
 KIB = 1024
 PUBLISH_BYTES = 64 * KIB

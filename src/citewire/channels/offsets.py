@@ -12,7 +12,14 @@ from citewire.channels.message import Data, Message
 from citewire.errors import DecodeError
 from citewire.text import UNITS, Offsets, Unit
 
-__all__ = ["ClaimedOffsets", "OffsetCheck", "read_claimed_offsets", "is_citation", "decode_json_object", "check_offsets"]
+__all__ = [
+    "ClaimedOffsets",
+    "OffsetCheck",
+    "check_offsets",
+    "decode_json_object",
+    "is_citation",
+    "read_claimed_offsets",
+]
 
 _NAMESPACE = "citations"
 _SPELLINGS = (("startOffset", "endOffset"), ("startIndex", "endIndex"))

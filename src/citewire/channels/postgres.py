@@ -13,11 +13,18 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from citewire import codec
-from citewire.channels.batch import encode_notifications
-from citewire.channels.database import Database, StoreTooNew, check_schema_version, connect, translate_errors, schema_version
 from citewire.channels.hub import Hub
+from citewire.channels.postgres_batch import encode_notifications
+from citewire.channels.postgres_database import (
+    Database,
+    StoreTooNew,
+    check_schema_version,
+    connect,
+    schema_version,
+    translate_errors,
+)
 from citewire.channels.postgres_log import PostgresLog
-from citewire.channels.postgres_writer import WriteRequest, SeenHeads, PostgresWriter
+from citewire.channels.postgres_writer import PostgresWriter, SeenHeads, WriteRequest
 from citewire.channels.store import (
     CommittedChange,
     Cursor,
@@ -30,8 +37,8 @@ from citewire.channels.store import (
     check_keys,
     check_name,
     check_span,
-    now_ms,
     load_migrations,
+    now_ms,
 )
 
 __all__ = ["PostgresStore"]
@@ -100,7 +107,9 @@ class PostgresStore(PostgresLog):
         self._ask()
 
         async def erase(db: Any) -> None:
-            await db.execute("SELECT citewire.erase($1, $2, $3)", channel, self._now(), encode_notifications([channel]))
+            await db.execute(
+                "SELECT citewire.erase($1, $2, $3)", channel, self._now(), encode_notifications([channel])
+            )
             self._writer.forget(channel)
             self._seen.forget(channel)
 

@@ -8,29 +8,29 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from citewire.channels.database import Database, connect, translate_errors
+from citewire.channels.postgres_database import Database, connect, translate_errors
 from citewire.channels.postgres_writer import SeenHeads
 from citewire.channels.serial import series_of, tick_of
-from citewire.channels.snapshot import deadline
+from citewire.channels.snapshot_deadline import deadline
 from citewire.channels.store import (
     PAGE_BYTES,
     Chain,
+    ChainLink,
     Cursor,
     CursorLost,
     ErasedChannel,
     Extent,
     Head,
-    ChainLink,
     Row,
     Slot,
-    StoreError,
     SlotValues,
-    clamp_limit,
+    StoreError,
     check_cursor,
     check_keys,
     check_name,
     check_prefix,
     check_span,
+    clamp_limit,
     head_at,
 )
 
@@ -119,7 +119,9 @@ class PostgresLog:
     async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
         """See `Log`."""
         check_name(channel)
-        found = await self._fetch(_READ, channel, _number(after.n) if after else 0, max(1, clamp_limit(limit)))
+        found = await self._fetch(
+            _READ, channel, _number(after.n) if after else 0, max(1, clamp_limit(limit))
+        )
         if after:
             end = Cursor(found[0]["epoch"], found[0]["upto"]) if found else None
             check_cursor(after, end, found[0]["floor"] if found else 0)
@@ -133,7 +135,9 @@ class PostgresLog:
         """See `hub.Shared`."""
         epochs, numbers = ([getattr(each, name) for each in cursors.values()] for name in ("epoch", "n"))
         rows: dict[str, list[Row]] = {}
-        for name, epoch, *row in await self._fetch(_AFTER, list(cursors), epochs, numbers, clamp_limit(limit)):
+        for name, epoch, *row in await self._fetch(
+            _AFTER, list(cursors), epochs, numbers, clamp_limit(limit)
+        ):
             if epoch is not None:
                 rows.setdefault(name, []).extend([Row(epoch, *row)] if row[0] is not None else [])
         for name, new in rows.items():
@@ -205,7 +209,9 @@ class PostgresLog:
     async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
         """See `Log`."""
         check_name(epoch)
-        return tuple(ChainLink(*row) for row in await self._fetch(_LINKS, epoch, _number(after), clamp_limit(limit)))
+        return tuple(
+            ChainLink(*row) for row in await self._fetch(_LINKS, epoch, _number(after), clamp_limit(limit))
+        )
 
     async def seek(self, channel: str, serial: str) -> Cursor:
         """See `Slots`. Serials from before an older copy took over are lost: their rows may be."""

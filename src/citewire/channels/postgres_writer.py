@@ -20,14 +20,20 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import asyncpg
 from asyncpg import PostgresError
 
-from citewire.channels.batch import Batch, ChannelCache, CachedChannel, encode_notifications
-from citewire.channels.database import StoreTooNew, check_schema_version, connect, translate_errors, schema_version
-from citewire.channels.room import WriteQuota
+from citewire.channels.postgres_batch import Batch, CachedChannel, ChannelCache, encode_notifications
+from citewire.channels.postgres_database import (
+    StoreTooNew,
+    check_schema_version,
+    connect,
+    schema_version,
+    translate_errors,
+)
 from citewire.channels.serial import series_of
 from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, load_migrations
+from citewire.channels.write_quota import WriteQuota
 from citewire.errors import InputError
 
-__all__ = ["WriteRequest", "SeenHeads", "PostgresWriter"]
+__all__ = ["PostgresWriter", "SeenHeads", "WriteRequest"]
 
 _log = logging.getLogger("citewire.store")
 _T = TypeVar("_T")
@@ -271,7 +277,9 @@ class PostgresWriter:
             with translate_errors("read"):
                 check_schema_version(await schema_version(db), self._known)
                 await self._seen.renew_epochs(db)
-                has_all = await self._retake_leases(db)  # the last step: who is told of a loss must be refused
+                has_all = await self._retake_leases(
+                    db
+                )  # the last step: who is told of a loss must be refused
         except BaseException:
             db.terminate()
             raise
@@ -326,7 +334,7 @@ class PostgresWriter:
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
             self._knowledge.forget()
             if not isinstance(error, LeaseLost) and not isinstance(error.__cause__, PostgresError):
-                self.disconnect()  # nobody can tell what was kept of it, nor what comes next on this connection
+                self.disconnect()  # unknown what was committed, or what this connection sends next
             return [error] * len(calls)
 
     async def _run_group(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> Sequence[Any]:
@@ -349,7 +357,9 @@ class PostgresWriter:
                 ]
             return [result for call in calls for result in await self._run_group(db, [call])]
 
-    async def _write_optimistically(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> list[Any] | None:
+    async def _write_optimistically(
+        self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]
+    ) -> list[Any] | None:
         """The results, if what we know of the channels is so; else None, and nothing is written."""
         needs = [call.needs for call in calls if call.needs]
         self._knowledge.clear_if_full()
@@ -391,7 +401,9 @@ class PostgresWriter:
                     raise
         raise AssertionError
 
-    async def _load_missing(self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]) -> None:
+    async def _load_missing(
+        self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]
+    ) -> None:
         """Have the knowledge that is missing, all of one moment."""
         found = await db.fetch(_LOOK, [name for name, _ in asked], [key for _, key in asked])
         slots: dict[str, dict[str, bytes | None]] = {}
@@ -435,7 +447,9 @@ def _run_all(batch: Batch, calls: Iterable[WriteRequest[Any]]) -> list[Any]:
     return results
 
 
-async def _find_first_rows(db: asyncpg.Connection[Any], calls: Iterable[WriteRequest[Any]]) -> dict[tuple[str, str], Row]:
+async def _find_first_rows(
+    db: asyncpg.Connection[Any], calls: Iterable[WriteRequest[Any]]
+) -> dict[tuple[str, str], Row]:
     """The rows that the log has under the ids of the calls."""
     wanted = [(call.needs[0], each) for call in calls if call.needs for each in call.ids]
     if not wanted:

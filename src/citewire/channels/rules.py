@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
-from citewire.channels.refusal import ChannelError
+from citewire.channels.errors import ChannelError
 
 __all__ = ["BUILT_IN_RULES", "DEFAULT_RULES", "Duration", "Rule", "Rules", "is_pattern", "seconds_of"]
 

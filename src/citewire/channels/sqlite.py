@@ -20,9 +20,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from citewire.channels import sqlite_slots
-from citewire.channels.room import WriteQuota
 from citewire.channels.sqlite_inserts import Inserts
-from citewire.channels.sqlite_log import SqliteLog, locate_cursor, connect_readonly, head_of, load_sqlite_migrations, schema_version_of
+from citewire.channels.sqlite_log import (
+    SqliteLog,
+    connect_readonly,
+    head_of,
+    load_sqlite_migrations,
+    locate_cursor,
+    schema_version_of,
+)
 from citewire.channels.store import (
     CommittedChange,
     Cursor,
@@ -31,9 +37,9 @@ from citewire.channels.store import (
     Entry,
     Head,
     Row,
+    SlotValues,
     StoreError,
     StoreInUse,
-    SlotValues,
     check_change,
     check_entries,
     check_keys,
@@ -45,9 +51,10 @@ from citewire.channels.store import (
     next_position,
     next_row,
     now_ms,
-    take_page,
     row_hash,
+    take_page,
 )
+from citewire.channels.write_quota import WriteQuota
 from citewire.errors import CitewireError, InputError
 
 _T = TypeVar("_T")
@@ -116,7 +123,9 @@ class _Writer:
         self._heads[channel] = no, head
         return tuple(rows)
 
-    def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T] | CitewireError:
+    def change(
+        self, channel: str, keys: Sequence[str], decide: Decide[_T]
+    ) -> CommittedChange[_T] | CitewireError:
         no, head = self._head(channel) or (0, new_head(channel))
         now = self._now()
         try:

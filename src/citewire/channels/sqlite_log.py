@@ -17,26 +17,26 @@ from pathlib import Path
 from typing import TypeVar
 
 from citewire.channels import sqlite_slots
-from citewire.channels.snapshot import deadline
+from citewire.channels.snapshot_deadline import deadline
 from citewire.channels.store import (
     Chain,
+    ChainLink,
     Cursor,
     ErasedChannel,
     Extent,
     Head,
-    ChainLink,
     Row,
     Slot,
     StoreError,
-    clamp_limit,
     check_cursor,
     check_name,
     check_prefix,
     check_span,
+    clamp_limit,
     cursor_at,
     head_at,
-    take_page,
     load_migrations,
+    take_page,
 )
 
 _T = TypeVar("_T")

@@ -13,9 +13,18 @@ from typing import Any, ClassVar, TypeAlias
 from msgspec import Raw, Struct, msgpack, to_builtins
 from msgspec.structs import replace
 
-from citewire.channels.refusal import ChannelError
+from citewire.channels.errors import ChannelError
 
-__all__ = ["METHODS", "SummaryUpdate", "HiddenClient", "SummaryMethod", "SummaryStep", "fold_step", "method_of", "summarize_client"]
+__all__ = [
+    "HiddenClient",
+    "METHODS",
+    "SummaryMethod",
+    "SummaryStep",
+    "SummaryUpdate",
+    "fold_step",
+    "method_of",
+    "summarize_client",
+]
 
 SUMMARY_BYTES = 64 * 1024
 """How large a summary may become; beyond that it names no more clients, and takes no more names."""
@@ -178,7 +187,9 @@ def read_types(summary: bytes | None) -> dict[str, Raw]:
     return _raw.decode(summary) if summary else {}
 
 
-def fold_step(summary: bytes | None, hidden: HiddenClient | None, step: SummaryStep, shown: int) -> SummaryUpdate | None:
+def fold_step(
+    summary: bytes | None, hidden: HiddenClient | None, step: SummaryStep, shown: int
+) -> SummaryUpdate | None:
     """The summary after a step; None where it changes nothing.
 
     `hidden` is that of the step's client, in the group of the step or, where clients move, in any of its
@@ -206,7 +217,10 @@ def _created(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Grou
         if home == step.name:
             return None
         groups = _without_client(groups, home, step)
-    if step.name not in groups.forms and size + _byte_length(step.type, step.name) + _GROUP_BYTES > SUMMARY_BYTES:
+    if (
+        step.name not in groups.forms
+        and size + _byte_length(step.type, step.name) + _GROUP_BYTES > SUMMARY_BYTES
+    ):
         raise ChannelError(40009, f"a summary of more than {SUMMARY_BYTES // 1024} KiB")
     return _with_client(groups, step, size, shown)
 
@@ -214,7 +228,9 @@ def _created(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Grou
 def _deleted(groups: _Groups, step: SummaryStep) -> _Groups | None:
     """Without what the client has in the group; who has no id takes back what nobody is known for (D1–D3)."""
     if step.client_id is not None:
-        return _without_client(groups, step.name, step) if _group_of_client(groups, step) == step.name else None
+        return (
+            _without_client(groups, step.name, step) if _group_of_client(groups, step) == step.name else None
+        )
     group = _group(groups, step.name)
     taken = min(step.count, group.unidentified)
     if not taken:
@@ -238,7 +254,9 @@ def _with_client(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _
     group, client, hidden = _group(groups, step.name), step.client_id, groups.hidden
     total = group.total + step.count
     if client is None:
-        return _with_group(groups, step, replace(group, total=total, unidentified=group.unidentified + step.count))
+        return _with_group(
+            groups, step, replace(group, total=total, unidentified=group.unidentified + step.count)
+        )
     if client in group.shown:
         more = {**group.shown, client: group.shown[client] + step.count}
         return _with_group(groups, step, replace(group, total=total, shown=more))

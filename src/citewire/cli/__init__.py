@@ -22,17 +22,17 @@ __all__ = ["app", "main"]
 
 # Which module has a command, in the order of `--help`.
 _MODULES = {
-    "convert": "converting",
-    "render": "converting",
-    "reduce": "reducing",
-    "check": "checking",
-    "verify": "checking",
-    "serve": "serving",
-    "worker": "working",
+    "convert": "convert",
+    "render": "convert",
+    "reduce": "reduce",
+    "check": "verify",
+    "verify": "verify",
+    "serve": "serve",
+    "worker": "worker",
     "keys": "keys",
-    "extract": "extracting",
-    "audit": "auditing",
-    "store": "storing",
+    "extract": "extract",
+    "audit": "audit",
+    "store": "store",
 }
 
 # Typer keeps its own copy of click to itself and shows only the leaves of its errors.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from citewire.cli.output import fail, say, write_out
-from citewire.cli.serving import load_settings
-from citewire.cli.vaults import open_vault
+from citewire.cli.serve import load_settings
+from citewire.cli.vault import open_vault
 from citewire.errors import CitewireError
 
 if TYPE_CHECKING:
     from citewire.audit.signing import AuditKey
-    from citewire.server.vault import Vault
+    from citewire.server.storage.vault import Vault
 
-__all__ = ["KeyFileOption", "find_key_or_fail", "find_key", "keys_app"]
+__all__ = ["KeyFileOption", "find_key", "find_key_or_fail", "keys_app"]
 
 keys_app = typer.Typer(help="The key that signs the audit log. Its public part is what verifiers trust.")
 
@@ -38,7 +38,7 @@ KeyFileOption = Annotated[
 @keys_app.command()
 def create(data: DataOption = None, store: StoreOption = None, key_file: KeyFileOption = None) -> None:
     """Make a key, unless there is one, and print its public part."""
-    from citewire.server.audit_key import create_key  # noqa: PLC0415
+    from citewire.server.records.audit_key import create_key  # noqa: PLC0415
 
     try:
         place, name = _key_location(data, store, key_file)
@@ -67,7 +67,7 @@ def rotate(data: DataOption = None, store: StoreOption = None, key_file: KeyFile
     A server takes the new key when it is started again. Where the key is in the environment
     (`CITEWIRE_AUDIT_KEY`), the new private key is printed, to be put there.
     """
-    from citewire.server.audit_key import VARIABLE  # noqa: PLC0415
+    from citewire.server.records.audit_key import VARIABLE  # noqa: PLC0415
 
     new = _require_key(data, store, key_file).rotate(datetime.now(UTC).isoformat(timespec="milliseconds"))
     if os.environ.get(VARIABLE):
@@ -98,7 +98,7 @@ def find_key(data: str | None, store: str | None, key_file: str | None) -> Audit
     Raises `KeyProblem` and `KeyringError`.
     """
     from citewire.audit.signing import AuditKey  # noqa: PLC0415
-    from citewire.server.audit_key import VARIABLE  # noqa: PLC0415
+    from citewire.server.records.audit_key import VARIABLE  # noqa: PLC0415
 
     if text := os.environ.get(VARIABLE):
         return AuditKey.parse(text)
@@ -115,7 +115,7 @@ def _require_key(data: str | None, store: str | None, key_file: str | None) -> A
 
 
 def _key_location(data: str | None, store: str | None, file: str | None) -> tuple[Vault, str]:
-    from citewire.server.audit_key import locate_key  # noqa: PLC0415
+    from citewire.server.records.audit_key import locate_key  # noqa: PLC0415
 
     settings = load_settings(None, {"data": data, "store": store, "audit_key_file": file})
     return locate_key(open_vault(settings), settings.audit_key_file)

@@ -14,7 +14,7 @@ import typer
 
 from citewire.cli.output import fail
 
-__all__ = ["DialectOption", "read_lines", "read_bytes"]
+__all__ = ["DialectOption", "read_bytes", "read_lines"]
 
 DialectOption = Annotated[
     str | None, typer.Option("--from", metavar="DIALECT", help="What FILE speaks; detected when not given.")

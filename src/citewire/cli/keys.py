@@ -13,16 +13,16 @@ import typer
 
 from citewire.channels.actor import Actor
 from citewire.cli.output import fail, say, write_out
-from citewire.cli.serving import load_settings
-from citewire.cli.vaults import open_vault
+from citewire.cli.serve import load_settings
+from citewire.cli.vault import open_vault
 from citewire.codec import decode, encode, pretty
 from citewire.errors import CitewireError, InputError
-from citewire.server.capability import FULL, Capability
+from citewire.server.access.capability import FULL, Capability
 from citewire.text import one_line
 
 if TYPE_CHECKING:
-    from citewire.server.keys import Key, Keyring
-    from citewire.server.vault import Vault
+    from citewire.server.access.keys import Key, Keyring
+    from citewire.server.storage.vault import Vault
 
 __all__ = ["app"]
 
@@ -139,7 +139,7 @@ def link(
     The link works once, within an hour. The session that it starts may do what the pages may, as far as the
     key may, and ends when the key is revoked.
     """
-    from citewire.server.sign_in import sign_in_link  # noqa: PLC0415
+    from citewire.server.access.sign_in import sign_in_link  # noqa: PLC0415
 
     try:
         keyring, address = _require_keyring(data, store), _address(data, store)
@@ -151,7 +151,7 @@ def link(
 
 def _address(data: str | None, store: str | None) -> str:
     """Where the server is that uses this data folder."""
-    from citewire.server.sign_in import ADDRESS  # noqa: PLC0415
+    from citewire.server.access.sign_in import ADDRESS  # noqa: PLC0415
 
     settings = load_settings(None, {"data": data, "store": store})
     file = Path(settings.data) / ADDRESS
@@ -190,7 +190,7 @@ def _vault(data: str | None, store: str | None) -> Vault:
 
 def _require_keyring(data: str | None, store: str | None) -> Keyring:
     """The keyring where there are keys."""
-    from citewire.server.keys import has_no_keys  # noqa: PLC0415
+    from citewire.server.access.keys import has_no_keys  # noqa: PLC0415
 
     vault = _vault(data, store)
     if has_no_keys(vault):
@@ -199,7 +199,7 @@ def _require_keyring(data: str | None, store: str | None) -> Keyring:
 
 
 def _keyring(vault: Vault) -> Keyring:
-    from citewire.server.keys import Keyring  # noqa: PLC0415  # a tenth of a second, which `--help` need not
+    from citewire.server.access.keys import Keyring  # noqa: PLC0415  # a tenth of a second, which `--help` need not
 
     return Keyring.from_vault(vault)
 

@@ -1,6 +1,7 @@
 """Citation shapes on the wire: read any, write any, and be told what was lost.
 
-Adding a dialect is adding a module to this package; `base` says what it must have.
+Each provider has a folder with its dialects and their stream readers. To add a dialect, add a module; `base`
+says what it must have.
 """
 
 from __future__ import annotations
@@ -8,11 +9,9 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
-import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
-from types import ModuleType
 from typing import Any, cast
 
 from citewire.codec import decode
@@ -45,21 +44,23 @@ __all__ = [
 @cache
 def dialects() -> dict[str, Dialect]:
     """Every dialect by its name."""
-    return _modules(sys.modules[__name__])
+    return _by_name(each for each in _modules() if hasattr(each, "UPSTREAM") and hasattr(each, "read_all"))
 
 
 @cache
 def stream_dialects() -> dict[str, StreamDialect]:
     """What reads the streams of the dialects that have some."""
-    return _modules(importlib.import_module(f"{__name__}.streams"))
+    return _by_name(each for each in _modules() if hasattr(each, "STREAM"))
 
 
-def _modules(package: ModuleType) -> dict[str, Any]:
-    """The modules of a package that are named after a dialect."""
-    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    modules: list[Any] = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    named = [module for module in modules if hasattr(module, "NAME")]
-    return {module.NAME: module for module in sorted(named, key=lambda module: module.NAME)}
+@cache
+def _modules() -> list[Any]:
+    """Every module of this package."""
+    return [importlib.import_module(info.name) for info in pkgutil.walk_packages(__path__, f"{__name__}.")]
+
+
+def _by_name(modules: Iterable[Any]) -> dict[str, Any]:
+    return {module.NAME: module for module in sorted(modules, key=lambda module: module.NAME)}
 
 
 def _get_dialect(name: str) -> Dialect:
@@ -147,7 +148,7 @@ def read_all(
 
 def _answers(name: str, value: Any, options: DialectOptions) -> tuple[Answer, ...]:
     if name in stream_dialects() and isinstance(value, list):
-        return (_read_events(stream_dialects()[name].Stream(options), cast("list[Any]", value)),)
+        return (_read_events(stream_dialects()[name].STREAM(options), cast("list[Any]", value)),)
     return _get_dialect(name).read_all(value, options)
 
 
@@ -251,4 +252,4 @@ def open_stream(dialect: str, *, unit: Unit | None = None) -> DialectStream:
     _get_dialect(dialect)
     if dialect not in stream_dialects():
         raise DialectError(f"{dialect} does not stream; {', '.join(stream_dialects())} do")
-    return stream_dialects()[dialect].Stream(DialectOptions(unit=unit))
+    return stream_dialects()[dialect].STREAM(DialectOptions(unit=unit))

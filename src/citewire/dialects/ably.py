@@ -12,21 +12,28 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.codec import decode, encode
 from citewire.dialects.base import (
-    Json,
     DialectOptions,
+    Json,
     ProblemList,
     SourceRegistry,
+    interleave,
     is_list,
     is_object,
     native_for,
     optional,
     overlay,
     require,
-    interleave,
 )
-from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, pack, unpack
+from citewire.dialects.common.extension_fields import (
+    EXTENSIBLE_FIELDS,
+    EXTENSION_KEY,
+    ExtensionFields,
+    pack,
+    unpack,
+)
 from citewire.errors import DecodeError, InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -42,7 +49,6 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Adaptation
 from citewire.text import Offsets, Unit
 
 NAME = "ably"
@@ -201,7 +207,9 @@ class _Reader:
 
     def read(self, at: int, annotation: Any, serial: str | None) -> None:
         """The citation of an annotation; what is none is kept as it is."""
-        if is_object(annotation) and (annotation.get("type", ANNOTATION_TYPE) != ANNOTATION_TYPE or _is_delete(annotation)):
+        if is_object(annotation) and (
+            annotation.get("type", ANNOTATION_TYPE) != ANNOTATION_TYPE or _is_delete(annotation)
+        ):
             self.kept.append((at, annotation))
             return
         try:
@@ -304,7 +312,9 @@ def _read_summary(message: Json, text: str | None) -> Answer:
     problems, kept = ProblemList(), list[tuple[str, Any]]()
     for name, counts in (_summary(message) or {}).items():
         if not is_object(counts):
-            problems.add(f"$.annotations.summary.{ANNOTATION_TYPE}.{name}", ShapeError("a count is not an object", ""))
+            problems.add(
+                f"$.annotations.summary.{ANNOTATION_TYPE}.{name}", ShapeError("a count is not an object", "")
+            )
             kept.append((name, counts))
             continue
         source_id = sources.add("unknown", title=name, metadata=counts)
@@ -360,7 +370,9 @@ def _name_sources(fitting: Adaptation) -> None:
     named = {c.refs[0].source_id for c in fitting.answer.citations if not _is_nameless(c)}
     for source in fitting.cited_sources():
         if source.id in named and source.url is None and source.title is None:
-            fitting.record_loss("source.title", "the name of the annotation stands in for it", source=source.id)
+            fitting.record_loss(
+                "source.title", "the name of the annotation stands in for it", source=source.id
+            )
             fitting.sources[source.id] = replace(source, title=name_of(source))
 
 

@@ -22,20 +22,21 @@ from typing import Any, Protocol, TypeGuard, TypeVar, cast, overload
 
 from msgspec import Struct
 
+from citewire.adapt import SupportedFields, to_hashable
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Problem, Source, SourceKind, Written
-from citewire.shape import SupportedFields, to_hashable
 from citewire.text import Unit
 
 __all__ = [
     "Dialect",
-    "Json",
     "DialectOptions",
+    "DialectStream",
+    "Json",
     "ProblemList",
     "SourceRegistry",
-    "DialectStream",
     "StreamDialect",
     "get_at",
+    "interleave",
     "is_list",
     "is_object",
     "native_for",
@@ -44,7 +45,6 @@ __all__ = [
     "path_text",
     "put_at",
     "require",
-    "interleave",
 ]
 
 Json = dict[str, Any]
@@ -97,7 +97,10 @@ class StreamDialect(Protocol):
 
     def detect(self, payload: Any) -> bool: ...
 
-    def Stream(self, options: DialectOptions) -> DialectStream: ...  # noqa: N802  a class, seen as what makes one
+    @property
+    def STREAM(self) -> Callable[[DialectOptions], DialectStream]:  # noqa: N802  a constant of the module
+        """Makes a reader of one stream."""
+        ...
 
 
 def is_object(value: Any) -> TypeGuard[Json]:

@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import (
-    Json,
     DialectOptions,
+    Json,
     ProblemList,
     SourceRegistry,
+    interleave,
     is_list,
     is_object,
     native_for,
     optional,
     overlay,
     require,
-    interleave,
 )
 from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Pages, Part, Source, SourceKind, SourceRef, Written
-from citewire.shape import Adaptation
 
 NAME = "csl"
 UPSTREAM = "CSL-JSON schema 1.0.2"
@@ -334,7 +334,9 @@ class _Writer:
         for citation in alone:
             self._item(citation.refs[0])
         placed = sorted(self._items.values(), key=lambda one: (one[0] is None, one[0] or 0))
-        items = interleave(((at, (at, item)) for at, item in kept_items or ()), [(one[0], one) for one in placed])
+        items = interleave(
+            ((at, (at, item)) for at, item in kept_items or ()), [(one[0], one) for one in placed]
+        )
         raw: Any = self._native.raw if self._native else {}
         listed = [item for _, item in items]
         if is_list(raw):

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import DialectOptions, SourceRegistry, native_for
-from citewire.dialects.by_marker import (
+from citewire.dialects.common.marker_records import (
+    MarkedRecord,
     MarkerLabels,
     UniqueIds,
-    MarkedRecord,
-    order_by_record,
     assign_records,
     find_record_markers,
     find_unowned_markers,
+    order_by_record,
     rename_records,
     write_markers,
 )
@@ -38,7 +39,6 @@ from citewire.model import (
     SpanOrigin,
     Written,
 )
-from citewire.shape import Adaptation
 
 NAME = "markdown"
 UPSTREAM = "CommonMark 0.31 with footnotes as in GFM and Pandoc"
@@ -240,7 +240,9 @@ def _content(citation: Citation) -> Any:
     return ref.source_id, ref.locator, ref.quote, native and native.at
 
 
-def _fit_definition(citation: Citation, fitting: Adaptation, read_back: dict[_Reference, _Reference]) -> Citation:
+def _fit_definition(
+    citation: Citation, fitting: Adaptation, read_back: dict[_Reference, _Reference]
+) -> Citation:
     """What a definition can say of a citation, checked by reading it; many citations may share one."""
     ref = citation.refs[0]
     source = fitting.sources[ref.source_id]
@@ -367,7 +369,9 @@ def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting:
     read = _definitions(payload)
     seen = _without(payload, read)[0]
     if len(read) != len(definitions) or (seen.rstrip("\n") if read else seen) != text:
-        fitting.record_loss("text", "lines of the text read as definitions, or line breaks at its end are lost")
+        fitting.record_loss(
+            "text", "lines of the text read as definitions, or line breaks at its end are lost"
+        )
     return payload
 
 

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import (
-    Json,
     DialectOptions,
+    Json,
     ProblemList,
     SourceRegistry,
     get_at,
+    interleave,
     is_list,
     is_object,
     native_for,
@@ -28,17 +30,23 @@ from citewire.dialects.base import (
     path_text,
     put_at,
     require,
-    interleave,
 )
-from citewire.dialects.beyond import EXTENSION_KEY, EXTENSIBLE_FIELDS, ExtensionFields, drop_reserved_key, pack, unpack
-from citewire.dialects.by_marker import (
+from citewire.dialects.common.extension_fields import (
+    EXTENSIBLE_FIELDS,
+    EXTENSION_KEY,
+    ExtensionFields,
+    drop_reserved_key,
+    pack,
+    unpack,
+)
+from citewire.dialects.common.marker_records import (
+    MarkedRecord,
     MarkerLabels,
     UniqueIds,
-    MarkedRecord,
-    order_by_record,
     assign_records,
     find_record_markers,
     find_unowned_markers,
+    order_by_record,
     rename_records,
     write_markers,
 )
@@ -55,7 +63,6 @@ from citewire.model import (
     Written,
 )
 from citewire.patch import apply_patch
-from citewire.shape import Adaptation
 
 NAME = "ngaf"
 UPSTREAM = "@ngaf/ag-ui 0.0.47, citations guide at c9326e5"
@@ -214,7 +221,9 @@ class _Reader:
             except InputError as exc:
                 self.problems.add(f"{where}[{at}]", exc)
                 self.kept.append((at, raw))
-        markers = find_record_markers(text, _labels([(entry.id, entry.ordinal) for entry in read])) if text else {}
+        markers = (
+            find_record_markers(text, _labels([(entry.id, entry.ordinal) for entry in read])) if text else {}
+        )
         for number, entry in enumerate(read):
             self._cite(entry, markers.get(number) or [None], text is not None)
 
@@ -399,7 +408,9 @@ def _numbered(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLab
 def _with_number(record: MarkedRecord, number: int, fitting: Adaptation) -> MarkedRecord:
     for citation in record.citations:
         fitting.record_loss("ordinal", f"will read as {number}", citation=citation.id)
-    return MarkedRecord(record.id, number, [replace(citation, ordinal=number) for citation in record.citations])
+    return MarkedRecord(
+        record.id, number, [replace(citation, ordinal=number) for citation in record.citations]
+    )
 
 
 _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
@@ -499,7 +510,9 @@ def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
         raw[keys[0]] = value
 
 
-def _envelope(native: Native | None, answer: Answer, name: str, entries: list[Any], fitting: Adaptation) -> Any:
+def _envelope(
+    native: Native | None, answer: Answer, name: str, entries: list[Any], fitting: Adaptation
+) -> Any:
     if native is None:
         messages = [{"id": name, "role": "assistant", "content": answer.text}] if answer.parts else []
         return {"messages": messages, "state": {"citations": {name: entries}}}

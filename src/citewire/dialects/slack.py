@@ -12,9 +12,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import (
-    Json,
     DialectOptions,
+    Json,
     ProblemList,
     SourceRegistry,
     get_at,
@@ -27,7 +28,13 @@ from citewire.dialects.base import (
     put_at,
     require,
 )
-from citewire.dialects.by_order import InlineItem, group_by_point, fit_points, offset_of, write_items
+from citewire.dialects.common.inline_items import (
+    InlineItem,
+    fit_points,
+    group_by_point,
+    offset_of,
+    write_items,
+)
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -40,7 +47,6 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Adaptation
 
 NAME = "slack"
 UPSTREAM = "Block Kit reference, citation element, 2026-11"
@@ -187,7 +193,11 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fit_points(fitting)
     _number(fitting)
     fit = fitting.finish(
-        ROOM, kind=kind, origin=lambda citation: "exact", group=group_by_point, why="citations follow the text"
+        ROOM,
+        kind=kind,
+        origin=lambda citation: "exact",
+        group=group_by_point,
+        why="citations follow the text",
     )
     sources = {source.id: source for source in fit.sources}
     sections = [

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from citewire.codec import prepare_types
 from citewire.documents.document import Document
 
-__all__ = ["NO_LIMIT", "READER_VERSION", "Cache", "PackedArrays", "default_folder"]
+__all__ = ["Cache", "NO_LIMIT", "PackedArrays", "READER_VERSION", "default_folder"]
 
 # Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
 READER_VERSION = 4

@@ -22,9 +22,25 @@ from msgspec.structs import replace
 from citewire.codec import prepare_types
 from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.load import is_image
-from citewire.documents.reader import MOST_RESULT, ReaderFailed, ReaderTimeout, terminate, exchange, limit_process
+from citewire.documents.reader import (
+    MOST_RESULT,
+    ReaderFailed,
+    ReaderTimeout,
+    exchange,
+    limit_process,
+    terminate,
+)
 
-__all__ = ["Crop", "CropFrame", "draw", "draw_all_in_child", "draw_in_child", "encode_image", "is_drawable"]
+__all__ = [
+    "Crop",
+    "CropFrame",
+    "QUOTE_MARGIN",
+    "draw",
+    "draw_all_in_child",
+    "draw_in_child",
+    "encode_image",
+    "is_drawable",
+]
 
 ImageFormat = Literal["png", "jpeg", "webp", "avif"]
 Rectangle = tuple[float, float, float, float]
@@ -49,6 +65,10 @@ _OUTSIDE = "the boxes are outside of what the page shows"
 # Bytes that a result may take around its pictures, for each of them.
 _OVERHEAD = 1 << 12
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
+
+
+# Points around a quote: lines whole on most pages, and two more lines above and below.
+QUOTE_MARGIN = (150.0, 36.0)
 
 
 class CropOptions(TypedDict, total=False):
@@ -137,7 +157,9 @@ def is_drawable(data: bytes) -> bool:
     return b"%PDF-" in data[:1024] or is_image(data)
 
 
-def draw(data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[CropOptions]) -> bytes:
+def draw(
+    data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[CropOptions]
+) -> bytes:
     """The picture that `Crop(page, boxes, **options)` asks for. Raises `DocumentError`."""
     with _opened(data) as file:
         return _drawn(file, Crop.of(page, boxes, options))
@@ -302,7 +324,9 @@ def _drawn_image(data: bytes, crop: Crop) -> bytes:
     part = image.crop((edges[0], edges[1], edges[2], edges[3]))
     size = [max(1, round(side * frame.scale)) for side in part.size]
     shifted = [[(side - edges[at % 2]) * frame.scale for at, side in enumerate(box)] for box in frame.boxes]
-    return encode_image(_highlighted(part.resize((size[0], size[1]), Resampling.LANCZOS), shifted), crop.format)
+    return encode_image(
+        _highlighted(part.resize((size[0], size[1]), Resampling.LANCZOS), shifted), crop.format
+    )
 
 
 def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:

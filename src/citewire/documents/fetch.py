@@ -32,7 +32,16 @@ from msgspec import Struct
 
 from citewire.documents.errors import DocumentError
 
-__all__ = ["AddressRefused", "BadUrl", "FetchError", "FetchTimeout", "FetchResult", "Route", "FetchTooLarge", "fetch"]
+__all__ = [
+    "AddressRefused",
+    "BadUrl",
+    "FetchError",
+    "FetchResult",
+    "FetchTimeout",
+    "FetchTooLarge",
+    "Route",
+    "fetch",
+]
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
@@ -105,7 +114,9 @@ class Route(Struct, frozen=True, kw_only=True):
 _WEB = Route()
 
 
-def fetch(url: str, *, limit: int = FETCH_LIMIT, deadline: float = FETCH_DEADLINE, route: Route = _WEB) -> FetchResult:
+def fetch(
+    url: str, *, limit: int = FETCH_LIMIT, deadline: float = FETCH_DEADLINE, route: Route = _WEB
+) -> FetchResult:
     """What a GET of `url` gives, up to `limit` bytes and within `deadline` seconds. Raises `FetchError`."""
     clock = _Deadline(deadline)
     target = _checked(url)

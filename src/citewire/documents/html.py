@@ -14,8 +14,18 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from citewire.documents.document import Aside, Document, Element, Page
-from citewire.documents.styles import Stylesheets
-from citewire.documents.text import GAP_CELL, GAP_LINE, SUBSCRIPTS, SUPERSCRIPTS, GAP_ROW, GAP_SPACE, TextBuilder, decode, line_starts
+from citewire.documents.stylesheets import Stylesheets
+from citewire.documents.text import (
+    GAP_CELL,
+    GAP_LINE,
+    GAP_ROW,
+    GAP_SPACE,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+    TextBuilder,
+    decode,
+    line_starts,
+)
 
 __all__ = ["read_html"]
 

@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from citewire.documents.document import Document, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.ocr import MOST_PICTURES, NO_WORDS, OcrReader, OcrTurn, OcrText, fit_scale
+from citewire.documents.ocr import MOST_PICTURES, NO_WORDS, OcrReader, OcrText, OcrTurn, fit_scale
 from citewire.model import Problem
 
 __all__ = ["load_page_image", "read_image"]

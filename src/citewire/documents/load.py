@@ -27,7 +27,7 @@ from citewire.documents.cache import Cache
 from citewire.documents.document import Document, DocumentKind
 from citewire.documents.errors import DocumentError, EncryptedDocument
 from citewire.documents.ocr import MOST_PICTURES, OCR_SECONDS, OcrTurn, ocr_languages
-from citewire.documents.ocr_pages import OcrPageCache, forget_pages
+from citewire.documents.ocr_page_cache import OcrPageCache, forget_pages
 from citewire.documents.reader import READ_TIMEOUT, read_in_child
 from citewire.documents.text import decode
 from citewire.error_reports import report_error
@@ -160,7 +160,9 @@ def _read_once(cache: Cache | None, key: str, look: Callable[[], Document]) -> D
     return document
 
 
-def _given(source: str | os.PathLike[str] | bytes, fetch: Callable[[str], FetchResult] | None) -> _SourceBytes:
+def _given(
+    source: str | os.PathLike[str] | bytes, fetch: Callable[[str], FetchResult] | None
+) -> _SourceBytes:
     if isinstance(source, bytes):
         return _SourceBytes(source)
     if not isinstance(source, str) or not _URL.match(source):

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_PICTURES",
     "OCR_SECONDS",
-    "OcrReader",
     "OcrFailed",
+    "OcrReader",
+    "OcrText",
     "OcrTurn",
     "OcrUnfinished",
-    "OcrText",
     "die_with_parent",
     "fit_scale",
     "ocr_languages",

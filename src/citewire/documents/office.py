@@ -5,12 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from citewire.documents.cells import NumberFormat, format_number
-from citewire.documents.document import AsideKind, Document, Element, DocumentKind, Page
+from citewire.documents.document import AsideKind, Document, DocumentKind, Element, Page
 from citewire.documents.errors import DocumentError
-from citewire.documents.numbering import WordNumbering
-from citewire.documents.package import LARGEST_XML, OfficePackage, XmlElement, attribute, local_name, relation_id, parse_int
-from citewire.documents.text import GAP_CELL, GAP_LINE, SUBSCRIPTS, SUPERSCRIPTS, GAP_ROW, TextBuilder, line_starts
+from citewire.documents.number_formats import NumberFormat, format_number
+from citewire.documents.office_package import (
+    LARGEST_XML,
+    OfficePackage,
+    XmlElement,
+    attribute,
+    local_name,
+    parse_int,
+    relation_id,
+)
+from citewire.documents.text import (
+    GAP_CELL,
+    GAP_LINE,
+    GAP_ROW,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+    TextBuilder,
+    line_starts,
+)
+from citewire.documents.word_numbering import WordNumbering
 
 __all__ = ["read_docx", "read_pptx", "read_xlsx"]
 
@@ -25,7 +41,9 @@ _LONGEST_NAME = 64
 _CELL_ADDRESS = re.compile(r"[A-Z]{1,3}[0-9]{1,7}")
 
 
-def _document(package: OfficePackage, draft: TextBuilder, kind: DocumentKind, sha256: str, name: str | None) -> Document:
+def _document(
+    package: OfficePackage, draft: TextBuilder, kind: DocumentKind, sha256: str, name: str | None
+) -> Document:
     text = "".join(draft.parts)
     titles = (root.findtext("{*}title") for root in package.related_roots("", "core-properties"))
     return Document(
@@ -281,7 +299,9 @@ class _Workbook:
             case "b":
                 text = "TRUE" if stored == "1" else "FALSE"
             case "n":
-                text = format_number(stored, self._formats.get(cell.attrib.get("s", ""), NumberFormat()), self._from_1904)
+                text = format_number(
+                    stored, self._formats.get(cell.attrib.get("s", ""), NumberFormat()), self._from_1904
+                )
             case _:
                 text = stored
         # How a workbook writes the carriage return that Windows puts before each line feed.
@@ -307,7 +327,9 @@ def read_xlsx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
     return _document(package, draft, "xlsx", sha256, name)
 
 
-def _sheet(package: OfficePackage, draft: TextBuilder, book: _Workbook, part: str, sheet: XmlElement, path: str) -> None:
+def _sheet(
+    package: OfficePackage, draft: TextBuilder, book: _Workbook, part: str, sheet: XmlElement, path: str
+) -> None:
     row_number = 0
     for row in sheet.iter("{*}row"):
         row_number = parse_int(row.attrib.get("r"), row_number + 1)

@@ -27,19 +27,19 @@ from PIL import Image
 
 from citewire.documents.document import Aside, Boxes, Document, Page
 from citewire.documents.errors import DocumentError, EncryptedDocument
-from citewire.documents.lines import (
+from citewire.documents.ocr import NO_WORDS, OcrReader, OcrTurn, fit_scale
+from citewire.documents.pdf_lines import (
     BLANK,
     BREAK,
     LINE_ENDS,
     Codes,
     GlyphMetrics,
-    find_inked,
-    join_broken_lines,
     convert_superscripts,
+    find_inked,
     find_running_lines,
+    join_broken_lines,
     reorder_ligatures,
 )
-from citewire.documents.ocr import NO_WORDS, OcrReader, OcrTurn, fit_scale
 from citewire.model import Problem
 
 __all__ = ["MOST_PAGES", "read_pdf"]

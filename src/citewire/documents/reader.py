@@ -29,7 +29,7 @@ from citewire.documents.ocr import die_with_parent
 from citewire.errors import CitewireError
 
 __all__ = [
-    "MOST_RESULT", "ReaderFailed", "ReaderTimeout", "terminate", "exchange", "limit_process", "read_in_child",
+    "MOST_RESULT", "ReaderFailed", "ReaderTimeout", "exchange", "limit_process", "read_in_child", "terminate",
 ]  # fmt: skip
 
 READ_TIMEOUT = 60.0

@@ -11,10 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from citewire.documents.charset import guess_charset
-from citewire.documents.document import Aside, AsideKind, Document, Element, DocumentKind, Page
+from citewire.documents.document import Aside, AsideKind, Document, DocumentKind, Element, Page
 from citewire.documents.errors import DocumentError
 
-__all__ = ["GAP_CELL", "GAP_LINE", "GAP_ROW", "GAP_SPACE", "TextBuilder", "decode", "line_starts", "read_markdown", "read_text"]
+__all__ = [
+    "GAP_CELL",
+    "GAP_LINE",
+    "GAP_ROW",
+    "GAP_SPACE",
+    "TextBuilder",
+    "decode",
+    "line_starts",
+    "read_markdown",
+    "read_text",
+]
 
 # The mark of UTF-32 begins with that of UTF-16.
 _BOMS = (

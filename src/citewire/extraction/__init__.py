@@ -10,9 +10,9 @@ from typing import Any
 
 from citewire.codec import encode
 from citewire.dialects import read_all
+from citewire.extraction.collector import CitationCollector
 from citewire.extraction.delimiters import ScanBuffer
-from citewire.extraction.entries import CitationCollector
-from citewire.extraction.lenient import LenientJsonReader
+from citewire.extraction.lenient_json import LenientJsonReader
 from citewire.extraction.prompt import prompt
 from citewire.extraction.scanner import Extraction, Scanner
 from citewire.model import Answer

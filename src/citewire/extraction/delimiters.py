@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import cast
 
-__all__ = ["DELIMITER", "LONGEST_DELIMITER", "ScanBuffer", "find_cut_delimiter", "find_held_back", "is_cut_end", "find_lead"]
+__all__ = [
+    "DELIMITER",
+    "LONGEST_DELIMITER",
+    "ScanBuffer",
+    "find_cut_delimiter",
+    "find_held_back",
+    "find_lead",
+    "is_cut_end",
+]
 
 _LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
 _GAP = r"(?:\\?_|[ -])"

@@ -13,10 +13,16 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire.extraction.delimiters import DELIMITER, ScanBuffer, find_cut_delimiter, find_held_back, find_lead
-from citewire.extraction.entries import CitationCollector
-from citewire.extraction.lenient import CUT_BLOCK, BlockEntry, LenientJsonReader
-from citewire.extraction.places import place_citations
+from citewire.extraction.citation_places import place_citations
+from citewire.extraction.collector import CitationCollector
+from citewire.extraction.delimiters import (
+    DELIMITER,
+    ScanBuffer,
+    find_cut_delimiter,
+    find_held_back,
+    find_lead,
+)
+from citewire.extraction.lenient_json import CUT_BLOCK, BlockEntry, LenientJsonReader
 from citewire.extraction.tags import CLOSING, OPENING, read_tag
 from citewire.keys import CitationKeys
 from citewire.model import Answer, Citation, Part, Point, Problem, Source, Span

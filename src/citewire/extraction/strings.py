@@ -14,7 +14,7 @@ from collections.abc import Callable
 from citewire.dialects.deepcitation import ALIASES
 from citewire.extraction.delimiters import DELIMITER, LONGEST_DELIMITER, ScanBuffer
 
-__all__ = ["FIELD_NAMES", "QUOTE_PAIRS", "QUOTE_MARKS", "StringReader"]
+__all__ = ["FIELD_NAMES", "QUOTE_MARKS", "QUOTE_PAIRS", "StringReader"]
 
 FIELD_NAMES = frozenset(ALIASES) | {spelling for spellings in ALIASES.values() for spelling in spellings}
 """Every spelling of every field."""
@@ -39,7 +39,9 @@ _MAY_END_VALUE = re.compile(
 _CLOSED = re.compile(r"\s*\}")
 _ENDS_ITEM = re.compile(rf"\s*(?:[,\]}}]|{_END})")
 _NEVER_ENDS = re.compile(rf"\s*[^\s,}}\]`<\\&{QUOTE_MARKS}]")
-_ENDS_AT_BREAK = re.compile(rf"\s*(?:[}}\]]\s*,?\s*(?:[{{}}\]]|{_END})|,?\s*[{QUOTE_MARKS}]{_NAME}[{QUOTE_MARKS}]\s*:)")
+_ENDS_AT_BREAK = re.compile(
+    rf"\s*(?:[}}\]]\s*,?\s*(?:[{{}}\]]|{_END})|,?\s*[{QUOTE_MARKS}]{_NAME}[{QUOTE_MARKS}]\s*:)"
+)
 _ENDS_LATER = re.compile(rf"[^\n]*[{QUOTE_MARKS}]\s*(?:[,}}\]]|\Z)")
 _SPACE = re.compile(r"\s+")
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|[\s\S]?)')

@@ -6,4 +6,4 @@ from citewire.librarian.index import PassageIndex
 from citewire.librarian.librarian import Librarian
 from citewire.librarian.passages import Passage, Sentence
 
-__all__ = ["PassageIndex", "Librarian", "Passage", "Sentence"]
+__all__ = ["Librarian", "Passage", "PassageIndex", "Sentence"]

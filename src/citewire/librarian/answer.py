@@ -167,7 +167,9 @@ def _candidates(
             score *= _DEFINES if any(one in asked and two in _VERBS for one, two in pairwise(said)) else 1
             score *= 1 if _WHOLE.search(sentence.text) else _CUT
             own_share, says_it = _worth(asked, firm) / mass, not asked.keys().isdisjoint(said)
-            yield _Candidate(score, worth / mass, own_share, says_it, rank, at, QuotedSentence(sentence, passage))
+            yield _Candidate(
+                score, worth / mass, own_share, says_it, rank, at, QuotedSentence(sentence, passage)
+            )
 
 
 def _worth(weights: Mapping[str, float], shares: Mapping[str, float]) -> float:

@@ -211,4 +211,8 @@ def _row_of(passage: Passage) -> tuple[Any, ...]:
 
 
 def _terms_of(passage: Passage) -> tuple[str, str, str]:
-    return join_terms(f"{passage.title} {passage.source}"), join_terms(passage.heading), join_terms(passage.text)
+    return (
+        join_terms(f"{passage.title} {passage.source}"),
+        join_terms(passage.heading),
+        join_terms(passage.text),
+    )

@@ -15,7 +15,7 @@ from citewire.agui.events import AnyEvent, Json, RunInput
 from citewire.librarian.answer import LookupResult, find_quotes, write_answer
 from citewire.librarian.index import MOST_QUESTION_CHARACTERS, PassageIndex
 
-__all__ = ["SEARCH_TOOL", "Librarian", "user_questions"]
+__all__ = ["Librarian", "SEARCH_TOOL", "user_questions"]
 
 SEARCH_TOOL = "search_sources"
 # Characters of a delta, and of what is shown of a passage that was found.

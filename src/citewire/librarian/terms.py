@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from unicodedata import normalize
 
-__all__ = ["asks_for_number", "content_terms", "has_number", "split_terms", "join_terms"]
+__all__ = ["asks_for_number", "content_terms", "has_number", "join_terms", "split_terms"]
 
 # Thai to Myanmar, Khmer, and all that is Chinese, Japanese or Korean.
 _SOLID = (

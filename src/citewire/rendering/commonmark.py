@@ -11,11 +11,11 @@ import html
 import re
 from collections.abc import Callable, Iterator
 
-from citewire.rendering.code import find_verbatim
-from citewire.rendering.layout import Layout, MarkRun, LayoutRun, TextRun
-from citewire.rendering.shelf import NumberedSource
+from citewire.rendering.code_ranges import find_verbatim
+from citewire.rendering.layout import Layout, LayoutRun, MarkRun, TextRun
+from citewire.rendering.numbered_sources import NumberedSource
 
-__all__ = ["write_body", "defuse", "escape_markdown", "write_source_item"]
+__all__ = ["defuse", "escape_markdown", "write_body", "write_source_item"]
 
 # A `<` that could open a tag, but for an autolink; a definition whose label our markers could match; the
 # start of a link's or definition's destination.
@@ -102,7 +102,9 @@ def escape_markdown(words: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def write_source_item(source: NumberedSource, escape: Callable[[str], str] = escape_markdown) -> Iterator[str]:
+def write_source_item(
+    source: NumberedSource, escape: Callable[[str], str] = escape_markdown
+) -> Iterator[str]:
     """The lines of a source in the list."""
     yield f"- {source.mark} {_title(source, escape)}{f', {source.pages}' if source.pages else ''}"
     # Behind a curly quotation mark nothing starts a block.

@@ -28,7 +28,9 @@ def write(layout: Layout) -> str:
 
 
 def _sources(layout: Layout) -> str:
-    items = "\n".join(line for source in layout.sources for line in commonmark.write_source_item(source, _escape))
+    items = "\n".join(
+        line for source in layout.sources for line in commonmark.write_source_item(source, _escape)
+    )
     if len(layout.sources) > _MOST_OPEN:
         return f"<details>\n<summary>Sources ({len(layout.sources)})</summary>\n\n{items}\n\n</details>"
     return f"**Sources**\n\n{items}" if items else ""

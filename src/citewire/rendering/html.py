@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from html import escape
 
-from citewire.rendering.layout import Layout, MarkRun, LayoutRun, TextRun
-from citewire.rendering.shelf import NO_SOURCE, NumberedSource, CitationMark
+from citewire.rendering.layout import Layout, LayoutRun, MarkRun, TextRun
+from citewire.rendering.numbered_sources import NO_SOURCE, CitationMark, NumberedSource
 
 __all__ = ["write"]
 

@@ -17,10 +17,17 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from citewire.model import Answer, Citation, SpanOrigin
+from citewire.rendering.numbered_sources import (
+    NO_SOURCE,
+    CitationMark,
+    NumberedSource,
+    NumberedSources,
+    make_mark,
+    worst_mark,
+)
 from citewire.rendering.safety import clean_text
-from citewire.rendering.shelf import NO_SOURCE, NumberedSource, CitationMark, NumberedSources, make_mark, worst_mark
 
-__all__ = ["Layout", "MarkRun", "LayoutRun", "TextRun", "join_runs", "lay_out"]
+__all__ = ["Layout", "LayoutRun", "MarkRun", "TextRun", "join_runs", "lay_out"]
 
 # From what the provider said to what nobody knows: words under several claims show the least certain.
 _CERTAINTY: dict[SpanOrigin, int] = {"exact": 0, "block": 1, "derived": 2, "repaired": 3, "unknown": 4}

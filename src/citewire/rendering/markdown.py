@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from citewire.rendering.commonmark import write_body, defuse, write_source_item
+from citewire.rendering.commonmark import defuse, write_body, write_source_item
 from citewire.rendering.layout import Layout
 
 __all__ = ["write"]

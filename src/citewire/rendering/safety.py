@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean_text", "safe_link", "clean_line"]
+__all__ = ["clean_line", "clean_text", "safe_link"]
 
 # Controls but newline and tab, what reorders text (bidirectional embeddings, overrides and isolates),
 # and lone surrogates, which no encoder takes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from citewire.rendering.layout import Layout, join_runs
-from citewire.rendering.shelf import NumberedSource
+from citewire.rendering.numbered_sources import NumberedSource
 
 __all__ = ["write"]
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from citewire.model import Status
 from citewire.rendering.layout import Layout, join_runs
-from citewire.rendering.shelf import NumberedSource, CitationMark
+from citewire.rendering.numbered_sources import CitationMark, NumberedSource
 
 __all__ = ["write"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from citewire.rendering.layout import Layout, join_runs
-from citewire.rendering.shelf import NumberedSource
+from citewire.rendering.numbered_sources import NumberedSource
 
 __all__ = ["write"]
 

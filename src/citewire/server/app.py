@@ -20,35 +20,39 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
 from citewire import __version__
+from citewire.agui.citations.annotator import VerdictReached
 from citewire.agui.middleware import Citing
-from citewire.agui.weaving import VerdictReached
 from citewire.channels.hub import Hub
-from citewire.channels.lease import SingleProcessLeases, Leases
+from citewire.channels.lease import Leases, SingleProcessLeases
 from citewire.channels.rules import seconds_of
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore
 from citewire.documents.cache import Cache
 from citewire.errors import CitewireError
-from citewire.librarian import PassageIndex, Librarian
-from citewire.server import agents, nodes
-from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
-from citewire.server.ably.rates import PublishRates
+from citewire.librarian import Librarian, PassageIndex
+from citewire.server.ably.auth import AblyAuthenticator, KeyRealm
+from citewire.server.ably.publish_rates import PublishRates
 from citewire.server.ably.realtime import Realtime
 from citewire.server.ably.routes import routes as ably_routes
 from citewire.server.ably.sandbox import Sandbox
-from citewire.server.audit_key import load_key
-from citewire.server.audit_trail import AuditTrail
-from citewire.server.authority import IgnoredPart
-from citewire.server.blobs import Blobs
-from citewire.server.bridge import Bridge
-from citewire.server.cache_sweep import CacheSweep
-from citewire.server.catalog import Catalog
-from citewire.server.checks import VerifyApi
+from citewire.server.access.errors import Forbidden, NoCredentials
+from citewire.server.access.keys import Caller, Keyring
+from citewire.server.access.origins import cookie_allowed, origin_allowed, own_scheme
+from citewire.server.access.sessions import PageName, Sessions
+from citewire.server.access.sign_in import SignInLinks, sign_in_link
+from citewire.server.access.used_names import UsedNames
+from citewire.server.answers.answer_api import AnswerApi
+from citewire.server.answers.answer_index import AnswerIndex
+from citewire.server.answers.proof_api import ProofApi
+from citewire.server.answers.proof_links import ProofLinks
+from citewire.server.answers.record_api import RecordApi
+from citewire.server.answers.verify_api import VerifyApi
+from citewire.server.bridge.bridge import Bridge
+from citewire.server.bridge.rule_api import RuleApi
+from citewire.server.bridge.thread_channels import ThreadChannels
 from citewire.server.deepcitation.attachments import Attachments
 from citewire.server.deepcitation.rest import UPLOADS, DeepCitation
-from citewire.server.driver import Agent, RunDriver
-from citewire.server.history import ThreadHistory
-from citewire.server.http import (
+from citewire.server.http.operations import (
     CALLER,
     CHECK_KEY,
     ApiCall,
@@ -56,41 +60,37 @@ from citewire.server.http import (
     NotFound,
     Operation,
     ServerOverloaded,
-    openapi,
     error_response,
-    routes,
     keep_escaped_slashes,
+    openapi,
+    routes,
 )
-from citewire.server.journal import Outcome
-from citewire.server.keys import Caller, Keyring
-from citewire.server.limits import RequestLimits, client_address
-from citewire.server.listing import SealedCursors
-from citewire.server.logs import AccessLog
-from citewire.server.looking_back import RecordApi
-from citewire.server.metrics import CONTENT_TYPE, Metrics
-from citewire.server.origins import cookie_allowed, origin_allowed, own_scheme
-from citewire.server.overview import AnswerApi
-from citewire.server.proof_links import ProofLinks
-from citewire.server.proofs import ProofApi
-from citewire.server.proxies import TrustedProxies
-from citewire.server.readiness import Readiness
-from citewire.server.refusals import Forbidden, NoCredentials
-from citewire.server.retention import Retention
-from citewire.server.rules import RuleApi
-from citewire.server.runs import RunManager
-from citewire.server.sessions import PageName, Sessions
-from citewire.server.settings import SettingError, Settings
-from citewire.server.sign_in import SignInLinks, sign_in_link
-from citewire.server.site import Site
-from citewire.server.source import SourceState
-from citewire.server.sources import SourceApi
-from citewire.server.threads import ThreadApi
-from citewire.server.tied import ThreadChannels
-from citewire.server.told import AnswerIndex
-from citewire.server.used_names import UsedNames
-from citewire.server.versions import CheckedVersions
-from citewire.verification.engine import Engine
-from citewire.verification.engine import EngineLimits as EngineLimits
+from citewire.server.http.pagination import SealedCursors
+from citewire.server.ops.limits import RequestLimits, client_address
+from citewire.server.ops.logs import AccessLog
+from citewire.server.ops.metrics import CONTENT_TYPE, Metrics
+from citewire.server.ops.proxies import TrustedProxies
+from citewire.server.ops.readiness import Readiness
+from citewire.server.ops.settings import SettingError, Settings
+from citewire.server.pages.site import Site
+from citewire.server.records.audit_key import load_key
+from citewire.server.records.audit_trail import AuditTrail
+from citewire.server.runs import agents
+from citewire.server.runs.authority import IgnoredPart
+from citewire.server.runs.driver import Agent, RunDriver
+from citewire.server.runs.history import ThreadHistory
+from citewire.server.runs.journal import Outcome
+from citewire.server.runs.retention import Retention
+from citewire.server.runs.run_manager import RunManager
+from citewire.server.runs.thread_api import ThreadApi
+from citewire.server.sources.cache_sweep import CacheSweep
+from citewire.server.sources.catalog import Catalog
+from citewire.server.sources.source import SourceState
+from citewire.server.sources.source_api import SourceApi
+from citewire.server.sources.versions import CheckedVersions
+from citewire.server.storage import backend
+from citewire.server.storage.blobs import Blobs
+from citewire.verification.engine import Engine, EngineLimits
 from citewire.verification.remote import RemoteVerifier
 from citewire.verification.verifier import Verifier
 
@@ -193,7 +193,7 @@ class Server:
         _own_task(stack, self.trail.run())
         self.is_ready = True
 
-    async def _open_store(self, stack: AsyncExitStack) -> nodes.StorageBackend:
+    async def _open_store(self, stack: AsyncExitStack) -> backend.StorageBackend:
         """Where everything is kept: in a folder, or in a database that other servers have as well."""
         settings, data = self.settings, Path(self.settings.data)
         if settings.dsn is None:
@@ -205,15 +205,15 @@ class Server:
             def files(room: str) -> Blobs:
                 return Blobs(data / room)
 
-            return nodes.StorageBackend(store, SingleProcessLeases(), files)
+            return backend.StorageBackend(store, SingleProcessLeases(), files)
         if settings.sandbox:
             raise SettingError("--sandbox: its apps are of one server, which shares no database")
-        stack.enter_context(nodes.lock_folder(data))
+        stack.enter_context(backend.lock_folder(data))
         self.readiness = Readiness([data], settings.min_free_disk)
-        shared = await nodes.open_store(settings.dsn)
+        shared = await backend.open_store(settings.dsn)
         stack.push_async_callback(shared.close)
-        from citewire.server.blobs_postgres import PostgresBlobs  # noqa: PLC0415  # needs the extra `postgres`
-        from citewire.server.vault_postgres import PostgresVault  # noqa: PLC0415
+        from citewire.server.storage.blobs_postgres import PostgresBlobs  # noqa: PLC0415  # needs the extra `postgres`
+        from citewire.server.storage.vault_postgres import PostgresVault  # noqa: PLC0415
 
         if isinstance(self.keyring.vault, PostgresVault):
             _own_task(stack, self.keyring.vault.follow(shared.db))
@@ -221,7 +221,7 @@ class Server:
         def blobs(room: str) -> Blobs:
             return PostgresBlobs(data / room, shared.db, room)
 
-        return nodes.StorageBackend(shared, shared, blobs)
+        return backend.StorageBackend(shared, shared, blobs)
 
     async def _open_channels(
         self, stack: AsyncExitStack, store: ChannelStore, leases: Leases, agent: str
@@ -298,10 +298,12 @@ class Server:
         self.realtime.close()
         self.hub.close()
 
-    async def _agent(self, stack: AsyncExitStack, index: PassageIndex, catalog: Catalog) -> tuple[Agent, bool]:
+    async def _agent(
+        self, stack: AsyncExitStack, index: PassageIndex, catalog: Catalog
+    ) -> tuple[Agent, bool]:
         settings = self.settings
         if settings.agent is None and settings.model is not None:
-            from citewire.librarian.model import model_agent  # noqa: PLC0415  # needs the extra `llm`
+            from citewire.librarian.model_agent import model_agent  # noqa: PLC0415  # needs the extra `llm`
 
             return agents.wrap_agent(model_agent(index, settings.model)), False
         if settings.agent is None:
@@ -354,7 +356,9 @@ class Server:
             ],
         )
         app.router.redirect_slashes = False
-        limited = RequestLimits(keep_escaped_slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS])
+        limited = RequestLimits(
+            keep_escaped_slashes(app), self.settings, client=self._account, uploads=["/sources", *UPLOADS]
+        )
         return TrustedProxies(AccessLog(limited, self.metrics.request), self.settings.trusted_proxies)
 
     def authenticate(self, request: Request) -> Caller:

@@ -20,17 +20,17 @@ from typing import Any
 
 import uvicorn
 
-from citewire.server import logs
+from citewire.server.access.keys import Keyring, check_binding
+from citewire.server.access.origins import is_loopback
+from citewire.server.access.sign_in import ADDRESS, LINK_SECONDS
 from citewire.server.app import Server, open_server
-from citewire.server.browser import has_browser, open_browser
-from citewire.server.catalog import Catalog
-from citewire.server.connections import make_http_protocol, make_websocket_protocol
-from citewire.server.data_folder import keep_private, restrict_new_files
-from citewire.server.keys import Keyring, check_binding
-from citewire.server.nodes import open_configured_vault
-from citewire.server.origins import is_loopback
-from citewire.server.settings import SettingError, Settings
-from citewire.server.sign_in import ADDRESS, LINK_SECONDS
+from citewire.server.ops import logs
+from citewire.server.ops.browser import has_browser, open_browser
+from citewire.server.ops.connections import make_http_protocol, make_websocket_protocol
+from citewire.server.ops.settings import SettingError, Settings
+from citewire.server.sources.catalog import Catalog
+from citewire.server.storage.backend import open_configured_vault
+from citewire.server.storage.data_folder import keep_private, restrict_new_files
 from citewire.text import one_line
 
 __all__ = ["run", "serve", "uvicorn_config"]

@@ -10,7 +10,7 @@ from citewire.extraction import read_answers
 from citewire.model import Answer, Citation, Status
 from citewire.rendering.safety import clean_line
 from citewire.verification import verify
-from citewire.verification.library import CheckResult
+from citewire.verification.document_set import CheckResult
 from citewire.verification.report import Report
 from citewire.verification.sources import SourceInput, iter_sources, load_source
 
@@ -39,7 +39,9 @@ def assert_citations_verified(
     answers = (answer,) if isinstance(answer, Answer) else read_answers(answer, dialect)
     documents = [load_source(listed)[1] for listed in iter_sources(sources)]
     reports = [verify(one, documents) for one in answers]
-    wrong = [line for report in reports for line in _find_failures(report, accept, every_sentence=every_sentence)]
+    wrong = [
+        line for report in reports for line in _find_failures(report, accept, every_sentence=every_sentence)
+    ]
     if not reports:
         wrong = ["There is no answer in it."]
     if wrong:
@@ -67,7 +69,10 @@ def _find_failures(report: Report, accept: Collection[Status], *, every_sentence
         own = list(islice(checks, sum(bool(ref.quote) for ref in citation.refs) or 1))
         if _status(citation) not in accept:
             yield "\n".join(
-                line for check in own if check.status not in accept for line in _describe_check(answer, citation, check)
+                line
+                for check in own
+                if check.status not in accept
+                for line in _describe_check(answer, citation, check)
             )
     if every_sentence:
         yield from (f"A sentence without a citation: {_short(one.text)}" for one in report.uncited_sentences)

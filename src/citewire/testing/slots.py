@@ -16,15 +16,15 @@ from citewire.channels.store import (
     ENTRY_BYTES,
     PAGE_BYTES,
     Change,
+    ChannelPosition,
     ChannelStore,
     Cursor,
     CursorLost,
     Decide,
     Entry,
-    ChannelPosition,
     Slot,
-    StoreError,
     SlotValues,
+    StoreError,
     head_at,
 )
 from citewire.errors import InputError

@@ -25,7 +25,7 @@ def verify(answer: Answer | Any, sources: SourceInput | Iterable[SourceInput]) -
     # They bring numpy along, which those who only read and write need not wait for.
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    from citewire.verification.library import DocumentSet  # noqa: PLC0415
+    from citewire.verification.document_set import DocumentSet  # noqa: PLC0415
     from citewire.verification.report import verify_answer  # noqa: PLC0415
     from citewire.verification.sources import iter_sources, load_source  # noqa: PLC0415
 

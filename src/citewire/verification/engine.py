@@ -27,24 +27,23 @@ from msgspec.structs import replace
 
 from citewire.documents.cache import NO_LIMIT, Cache
 from citewire.documents.document import Box, Document
-from citewire.documents.draw import Crop, ImageFormat
+from citewire.documents.draw import QUOTE_MARGIN, Crop, ImageFormat
 from citewire.documents.errors import DocumentError
 from citewire.documents.scratch import ScratchCaches
 from citewire.error_reports import report_detail, report_error
 from citewire.model import Problem
 from citewire.text import one_line
+from citewire.verification.document_search import DocumentRef, SearchAnswer, SearchRequest
+from citewire.verification.document_set import NO_TEXT_LAYER, NOTHING_QUOTED, CheckResult
+from citewire.verification.expected_place import replace_surrogates
 from citewire.verification.lanes import CURRENT_ACCOUNT, SERVER_ACCOUNT, ReadJob
-from citewire.verification.library import NO_TEXT_LAYER, NOTHING_QUOTED, CheckResult
-from citewire.verification.named_sources import ORIGIN_WARNINGS, find_named, lookup_order, display_name
-from citewire.verification.near import replace_surrogates
-from citewire.verification.pictures import QUOTE_MARGIN
-from citewire.verification.pool import WorkerPool
-from citewire.verification.readers import Lanes, ReaderPool, run_in_thread, default_reader_memory
-from citewire.verification.reading import SourceReading
-from citewire.verification.shelf import SearchAnswer, DocumentRef, SearchRequest
-from citewire.verification.sources import SourceContent, SourceItem, SourceInput, iter_sources, source_names
+from citewire.verification.named_sources import ORIGIN_WARNINGS, display_name, find_named, lookup_order
+from citewire.verification.reader_pool import Lanes, ReaderPool, default_reader_memory, run_in_thread
+from citewire.verification.search_worker import WorkerSetup
+from citewire.verification.source_reading import SourceReading
+from citewire.verification.sources import SourceContent, SourceInput, SourceItem, iter_sources, source_names
 from citewire.verification.verifier import QuoteCheck, check_concurrently
-from citewire.verification.worker import WorkerSetup
+from citewire.verification.worker_pool import WorkerPool
 
 __all__ = ["Engine", "EngineLimits"]
 
@@ -92,7 +91,12 @@ class Engine:
         workers: int | None = None,
         limits: EngineLimits | None = None,
     ) -> None:
-        self._given, self._cache, self._deadline, self._limits = sources, cache, deadline, limits or EngineLimits()
+        self._given, self._cache, self._deadline, self._limits = (
+            sources,
+            cache,
+            deadline,
+            limits or EngineLimits(),
+        )
         self._count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
         self._readings: dict[str | None, list[SourceReading]] = {None: []}
         self._numbers = count()
@@ -110,7 +114,10 @@ class Engine:
         if cache is None or not cache.is_usable():
             self._folder = Path(tempfile.mkdtemp(prefix="citewire-"))
             cache = Cache(self._folder, limit=NO_LIMIT)
-        self._shared, self._scratch = cache, await run_in_thread(lambda: ScratchCaches(cache.folder / "scratch"))
+        self._shared, self._scratch = (
+            cache,
+            await run_in_thread(lambda: ScratchCaches(cache.folder / "scratch")),
+        )
         lanes = Lanes.within(self._limits.readers, self._limits.reader_memory)
         self._readers = ReaderPool(cache.folder, lanes, self._limits.unread)
         setup = WorkerSetup(str(cache.folder), cache.limit, self._limits.memory)
@@ -183,7 +190,9 @@ class Engine:
         bring: Callable[[], Awaitable[object]] | None = None,
     ) -> SourceReading:
         job = ReadJob(account)
-        reading = SourceReading(next(self._numbers), listed, listed.names, cache, scope, changed=changed, job=job)
+        reading = SourceReading(
+            next(self._numbers), listed, listed.names, cache, scope, changed=changed, job=job
+        )
         self._tasks[reading] = asyncio.create_task(self._read(reading, bring))
         self._readings.setdefault(scope, []).append(reading)
         return reading
@@ -250,7 +259,9 @@ class Engine:
     async def draw(self, given: SourceContent, crop: Crop, sha256: str) -> bytes | None:
         """A picture of a source; None where it has no looks. Raises `DocumentError`."""
         [listed] = iter_sources(given)
-        return (await self._readers.draw(listed, [crop], sha256, ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True)))[0]
+        return (
+            await self._readers.draw(listed, [crop], sha256, ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True))
+        )[0]
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`."""
@@ -373,7 +384,9 @@ class Engine:
         if opened.error:
             raise DocumentError(f"it cannot be searched: {opened.error}", detail=opened.detail)
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
         if not self._running:
             raise RuntimeError("an engine checks between entering and leaving it")
@@ -448,7 +461,9 @@ class Engine:
         readable = {reading.number: reading for reading in readings if reading.key}
         if not readable:
             first = next((reading for reading in readings if reading.is_read), readings[0])
-            return CheckResult(None, "skipped", first.problem.message if first.problem else NO_TEXT_LAYER, first.name)
+            return CheckResult(
+                None, "skipped", first.problem.message if first.problem else NO_TEXT_LAYER, first.name
+            )
         late = [reading.name for reading in readings if not reading.is_read]
         named, shared = self._document_refs(readable, pinned)
         scope = asked.scope if any(readable[each.number].scope for each in named) else None
@@ -457,7 +472,9 @@ class Engine:
         known = (scope, asked.quote, asked.near, meant, 0 if pinned else shared, self._removals)
         checked = self._results.pop(known, None)
         if checked is None:
-            checked = await self._search_quote(asked, named, everywhere=not pinned and shared > 0, names=readable)
+            checked = await self._search_quote(
+                asked, named, everywhere=not pinned and shared > 0, names=readable
+            )
         if checked.status != "skipped" and len(asked.quote) <= _LONGEST:
             self._results[known] = checked
             if len(self._results) > self._limits.results:
@@ -466,7 +483,9 @@ class Engine:
         unread = {"verified": [], "missed": failed + late}.get(checked.status, late)
         return _with_unread(checked, unread)
 
-    async def _find_closest_passage(self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool) -> CheckResult:
+    async def _find_closest_passage(
+        self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool
+    ) -> CheckResult:
         """Of a citation that quotes nothing: never a verdict, but where one may look."""
         readable = {reading.number: reading for reading in readings if reading.key}
         named, shared = self._document_refs(readable, pinned)
@@ -505,7 +524,11 @@ class Engine:
         return [*given, *(() if asked.alone else self.shared_sources)]
 
     async def _search_quote(
-        self, asked: QuoteCheck, named: tuple[DocumentRef, ...], everywhere: bool, names: dict[int, SourceReading]
+        self,
+        asked: QuoteCheck,
+        named: tuple[DocumentRef, ...],
+        everywhere: bool,
+        names: dict[int, SourceReading],
     ) -> CheckResult:
         search = SearchRequest(replace_surrogates(asked.quote), self._limits.seconds, asked.near)
         answers = await self._search(replace(search, documents=named)) if named else []
@@ -561,7 +584,9 @@ class Engine:
         finally:
             self._restoring.pop(reading, None)
 
-    def _document_refs(self, readable: dict[int, SourceReading], pinned: bool) -> tuple[tuple[DocumentRef, ...], int]:
+    def _document_refs(
+        self, readable: dict[int, SourceReading], pinned: bool
+    ) -> tuple[tuple[DocumentRef, ...], int]:
         """The documents that a search has to name, and how many it need not.
 
         Workers know those of no scope, and where among them a quote may be.

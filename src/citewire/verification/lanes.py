@@ -15,7 +15,7 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
-__all__ = ["CURRENT_ACCOUNT", "SERVER_ACCOUNT", "Lane", "ReadJob"]
+__all__ = ["CURRENT_ACCOUNT", "Lane", "ReadJob", "SERVER_ACCOUNT"]
 
 SERVER_ACCOUNT = ""
 """The account of what nobody asked for: the server's own sources, and everything in a library."""

@@ -16,8 +16,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from citewire.verification.index import GRAM_LENGTH, AlignedRange, GramIndex, SortedGrams
-from citewire.verification.views import TextView, canonical_view
+from citewire.verification.gram_index import GRAM_LENGTH, AlignedRange, GramIndex, SortedGrams
+from citewire.verification.text_views import TextView, canonical_view
 
 __all__ = ["Hit", "Letters", "SearchableText"]
 

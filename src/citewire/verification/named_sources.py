@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from citewire.verification.reading import SourceReading
-from citewire.verification.sources import source_names, qualified_name
+from citewire.verification.source_reading import SourceReading
+from citewire.verification.sources import qualified_name, source_names
 
-__all__ = ["ORIGIN_WARNINGS", "find_named", "lookup_order", "display_name"]
+__all__ = ["ORIGIN_WARNINGS", "display_name", "find_named", "lookup_order"]
 
 ORIGIN_WARNINGS: Mapping[str, str] = {
     "posted": "the source was posted with the question",

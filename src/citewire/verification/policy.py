@@ -19,19 +19,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Status
-from citewire.verification.beside import align_words
 from citewire.verification.match import Hit, Method, SearchableText
-from citewire.verification.quotes import Gap, Piece, ParsedQuote, parse_quote
+from citewire.verification.quotes import Gap, ParsedQuote, Piece, parse_quote
 from citewire.verification.spelling import (
     case_matters,
-    is_all_caps,
-    differs_in_superscript,
     differs_in_spacing,
+    differs_in_superscript,
+    is_all_caps,
     typographic_edits,
     with_superscript,
 )
+from citewire.verification.text_views import TextView, canonical_view
 from citewire.verification.tokens import ARTICLE, NEGATION, TextToken, TokenKind, tokenize, word_set
-from citewire.verification.views import TextView, canonical_view
+from citewire.verification.word_alignment import align_words
 
 __all__ = ["Difference", "Finding", "choose_best", "find_and_judge", "judge_quote"]
 
@@ -173,7 +173,9 @@ def _findings(quote: ParsedQuote, source: SearchableText, thorough: bool) -> Ite
             yield finding
 
 
-def _place_pieces(quote: ParsedQuote, said: list[_TokenizedPiece], longest: int, hit: Hit, text: str) -> list[Hit] | None:
+def _place_pieces(
+    quote: ParsedQuote, said: list[_TokenizedPiece], longest: int, hit: Hit, text: str
+) -> list[Hit] | None:
     """A place for each piece, in order and near enough, or None."""
     placed = [hit]
     for at in range(longest - 1, -1, -1):
@@ -199,7 +201,9 @@ def _find_within(text: str, start: int, end: int, words: str) -> list[Hit]:
     return [replace(hit, start=first + start, end=last + start) for hit, first, last in spans]
 
 
-def _judge_at(quote: ParsedQuote, said: list[_TokenizedPiece], placed: list[Hit], source: SearchableText) -> Finding | None:
+def _judge_at(
+    quote: ParsedQuote, said: list[_TokenizedPiece], placed: list[Hit], source: SearchableText
+) -> Finding | None:
     text = source.view.text
     differences: list[Difference] = []
     agreed = total = 0
@@ -277,7 +281,8 @@ def _tokens_at(text: str, hit: Hit) -> list[TextToken]:
     while last < len(text) and not text[last].isspace():
         last += 1
     found = (
-        replace(token, start=token.start + first, end=token.end + first) for token in tokenize(text[first:last])
+        replace(token, start=token.start + first, end=token.end + first)
+        for token in tokenize(text[first:last])
     )
     return [token for token in found if token.start < hit.end and token.end > hit.start]
 
@@ -346,7 +351,11 @@ class _PieceComparison:
         elif differs_in_spacing(quote, there, both):
             self.differences.append(Difference(quote, there, "word", harmless=True))
             self.same += b - a
-        elif b > a and d > c and differs_in_superscript(with_superscript(said, ours[a:b]), with_superscript(text, theirs[c:d])):
+        elif (
+            b > a
+            and d > c
+            and differs_in_superscript(with_superscript(said, ours[a:b]), with_superscript(text, theirs[c:d]))
+        ):
             self.differences.append(Difference(quote, there, "identifier", harmless=True))
             self.same += b - a
         else:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["Gap", "Piece", "ParsedQuote", "parse_quote"]
+__all__ = ["Gap", "ParsedQuote", "Piece", "parse_quote"]
 
 Edit = Literal["ellipsis", "brackets", "markup"]
 Gap = Literal["none", "words", "text"]

@@ -27,12 +27,19 @@ from citewire.documents.draw import ImageFormat
 from citewire.error_reports import report_detail, report_error
 from citewire.errors import CitewireError
 from citewire.text import one_line
-from citewire.verification.library import CheckResult
+from citewire.verification.document_set import CheckResult
+from citewire.verification.expected_place import replace_surrogates
 from citewire.verification.named_sources import ORIGIN_WARNINGS
-from citewire.verification.near import replace_surrogates
-from citewire.verification.peer import RemoteClient, RemoteError
-from citewire.verification.readers import run_in_thread
-from citewire.verification.sources import SourceContent, SourceItem, SourceInput, iter_sources, read_original, qualified_name
+from citewire.verification.reader_pool import run_in_thread
+from citewire.verification.remote_client import RemoteClient, RemoteError
+from citewire.verification.sources import (
+    SourceContent,
+    SourceInput,
+    SourceItem,
+    iter_sources,
+    qualified_name,
+    read_original,
+)
 from citewire.verification.verifier import QuoteCheck, check_concurrently
 
 if TYPE_CHECKING:
@@ -95,7 +102,9 @@ class RemoteVerifier:
         client: AsyncClient | None = None,
     ) -> None:
         patience = timeout if deadline is None else deadline
-        self._peer = RemoteClient(url, api_key, timeout=timeout, patience=patience, retries=retries, client=client)
+        self._peer = RemoteClient(
+            url, api_key, timeout=timeout, patience=patience, retries=retries, client=client
+        )
         self._deadline = deadline
         self._uploads: defaultdict[str | None, list[_Upload]] = defaultdict(list)
         self._batches: dict[tuple[str | None, ImageFormat], _Batch] = {}
@@ -137,7 +146,9 @@ class RemoteVerifier:
     async def _upload(self, name: str, listed: SourceItem) -> str | None:
         try:
             async with self._room:
-                said = await self._peer.request("POST", "/prepareAttachments", await _upload_form(name, listed))
+                said = await self._peer.request(
+                    "POST", "/prepareAttachments", await _upload_form(name, listed)
+                )
         except RemoteError as exc:
             return report_error(exc, _log).message
         if said.get("status") != "error":
@@ -160,7 +171,9 @@ class RemoteVerifier:
 
     # Quotes.
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         """See `Verifier`."""
         async with aclosing(check_concurrently(quotes, self._check_in_time, _WAITING)) as results:
             async for checked in results:
@@ -307,7 +320,10 @@ async def _upload_form(name: str, listed: SourceItem) -> Json:
         raise RemoteError(f"{one_line(listed.name, 80)} cannot be read")
     kind = listed.source.content_type if isinstance(listed.source, SourceContent) else ""
     file = ("source", data, kind or "application/octet-stream")
-    return {"files": {"file": file}, "data": {"attachmentId": name, "filename": replace_surrogates(listed.name)}}
+    return {
+        "files": {"file": file},
+        "data": {"attachmentId": name, "filename": replace_surrogates(listed.name)},
+    }
 
 
 def _content(listed: SourceItem) -> bytes | None:

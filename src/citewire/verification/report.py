@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire.model import Answer, Citation, Source, SourceRef, Span, Status, Verification
-from citewire.verification.library import CheckResult, DocumentSet
-from citewire.verification.near import ExpectedPlace
-from citewire.verification.notebook import checks_html
+from citewire.notebook_views import notebook_html
+from citewire.verification.document_set import CheckResult, DocumentSet
+from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.verifier import QuoteCheck
 
 __all__ = ["Report", "UncitedSentence", "list_quote_checks", "make_report", "verify_answer"]
@@ -58,7 +58,7 @@ class Report(Struct, frozen=True, gc=False):
 
     def _repr_html_(self) -> str:
         """What a notebook shows for it."""
-        return checks_html(self.answer, self.checks, self.uncited)
+        return notebook_html("report", self)
 
 
 def verify_answer(answer: Answer, library: DocumentSet) -> Report:
@@ -75,7 +75,12 @@ def list_quote_checks(answer: Answer) -> list[QuoteCheck]:
     """The quotes of `answer`, each with what its source may be called."""
     sources = {source.id: source for source in answer.sources}
     return [
-        QuoteCheck(citation.id, ref.quote, near=ExpectedPlace.from_reference(ref, source), likely=tuple(_names(source, ref)))
+        QuoteCheck(
+            citation.id,
+            ref.quote,
+            near=ExpectedPlace.from_reference(ref, source),
+            likely=tuple(_names(source, ref)),
+        )
         for citation in answer.citations
         for ref in citation.refs
         for source in (sources.get(ref.source_id),)

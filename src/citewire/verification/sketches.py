@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from citewire.verification.index import hash_grams
+from citewire.verification.gram_index import hash_grams
 from citewire.verification.quotes import parse_quote
-from citewire.verification.views import canonical_view
+from citewire.verification.text_views import canonical_view
 
 __all__ = ["Sketch", "Sketches", "make_sketch"]
 
@@ -86,6 +86,8 @@ class Sketches:
 
 
 def _grams(quote: str) -> NDArray[np.uint64]:
-    pieces = [hash_grams(canonical_view(piece.text).letters_only().text) for piece in parse_quote(quote).pieces]
+    pieces = [
+        hash_grams(canonical_view(piece.text).letters_only().text) for piece in parse_quote(quote).pieces
+    ]
     grams = np.unique(np.concatenate([np.zeros(0, np.uint64), *pieces]))
     return grams[:: len(grams) // _WANTED + 1]

@@ -19,8 +19,8 @@ from citewire.documents.load import load_with_key, read, sniff, url_name
 from citewire.documents.reader import read_in_child
 
 __all__ = [
-    "SourceUrl", "SourceContent", "SourceItem", "SourceOrigin", "SourceInput", "download_source", "iter_sources", "load_source", "source_names",
-    "read_original", "qualified_name",
+    "SourceContent", "SourceInput", "SourceItem", "SourceOrigin", "SourceUrl", "download_source",
+    "iter_sources", "load_source", "qualified_name", "read_original", "source_names",
 ]  # fmt: skip
 
 SourceOrigin: TypeAlias = Literal["posted", "client_tool"]
@@ -81,7 +81,10 @@ def iter_sources(sources: SourceInput | Iterable[SourceInput]) -> Iterator[Sourc
 
 
 def _listed(
-    source: str | SourceContent | Document, name: str, given: tuple[str | None, ...], origin: SourceOrigin | None
+    source: str | SourceContent | Document,
+    name: str,
+    given: tuple[str | None, ...],
+    origin: SourceOrigin | None,
 ) -> SourceItem:
     called = source_names(*given)
     if origin is not None:

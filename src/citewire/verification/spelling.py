@@ -10,7 +10,14 @@ import re
 
 from citewire.verification.tokens import TextToken, TokenKind, word_set
 
-__all__ = ["case_matters", "is_all_caps", "differs_in_superscript", "differs_in_spacing", "typographic_edits", "with_superscript"]
+__all__ = [
+    "case_matters",
+    "differs_in_spacing",
+    "differs_in_superscript",
+    "is_all_caps",
+    "typographic_edits",
+    "with_superscript",
+]
 
 _PLAIN: frozenset[TokenKind] = frozenset({"word", "article", "identifier"})
 # What may stand between two letters or not: a blank, a hyphen, other punctuation, the point of an initial.

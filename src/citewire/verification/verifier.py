@@ -11,11 +11,11 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from citewire.documents.draw import ImageFormat
-from citewire.verification.library import CheckResult
-from citewire.verification.near import ANYWHERE, ExpectedPlace
+from citewire.verification.document_set import CheckResult
+from citewire.verification.expected_place import ANYWHERE, ExpectedPlace
 from citewire.verification.sources import SourceInput
 
-__all__ = ["QuoteCheck", "QuoteInput", "Verifier", "check_concurrently", "iter_quotes", "check_in_order"]
+__all__ = ["QuoteCheck", "QuoteInput", "Verifier", "check_concurrently", "check_in_order", "iter_quotes"]
 
 
 class QuoteCheck(Struct, frozen=True, gc=False):
@@ -50,7 +50,9 @@ class QuoteInput(Struct, frozen=True):
     def to_quote_check(self, name: str | None) -> QuoteCheck:
         """The same for a verifier, under the id `name`."""
         pages, lines = (() if number is None else (number,) for number in (self.page, self.line))
-        return QuoteCheck(name, self.quote, self.source, ExpectedPlace(pages, lines, self.prefix or "", self.suffix or ""))
+        return QuoteCheck(
+            name, self.quote, self.source, ExpectedPlace(pages, lines, self.prefix or "", self.suffix or "")
+        )
 
 
 class Verifier(Protocol):
@@ -97,7 +99,9 @@ async def iter_quotes(quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) 
 
 
 async def check_concurrently(
-    quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck], check: Callable[[QuoteCheck], Awaitable[CheckResult]], most: int
+    quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck],
+    check: Callable[[QuoteCheck], Awaitable[CheckResult]],
+    most: int,
 ) -> AsyncGenerator[CheckResult]:
     """`Verifier.check` for who can `check` one quote and never raises; with `most` under way at a time."""
     room = asyncio.Semaphore(most)

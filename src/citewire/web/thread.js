@@ -1,5 +1,5 @@
 // A thread: AG-UI events, and what a front end shows of them. The rules are those of the contract view in Python
-// (`citewire.agui.contract`), and tests run the same cases through both. Any event is taken at any time; what has no
+// (`citewire.agui.thread.contract_view`), and tests run the same cases through both. Any event is taken at any time; what has no
 // place is a problem of the thread and changes nothing, and nothing that comes throws.
 
 import { Arguments } from "./arguments.js";

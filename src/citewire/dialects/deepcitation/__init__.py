@@ -7,8 +7,27 @@ entry for several markers: each marker is a citation, `key`, `key.2`, …. `reas
 no place in the model and are only kept.
 """
 
-from citewire.dialects.deepcitation.entry import ALIASES, BLOCK_END, NAME, ROOM, BLOCK_START, UPSTREAM, canonicalize
-from citewire.dialects.deepcitation.reading import detect, read_all
-from citewire.dialects.deepcitation.writing import write
+from citewire.dialects.deepcitation.entry import (
+    ALIASES,
+    BLOCK_END,
+    BLOCK_START,
+    NAME,
+    ROOM,
+    UPSTREAM,
+    canonicalize,
+)
+from citewire.dialects.deepcitation.reader import detect, read_all
+from citewire.dialects.deepcitation.writer import write
 
-__all__ = ["ALIASES", "BLOCK_END", "NAME", "ROOM", "BLOCK_START", "UPSTREAM", "canonicalize", "detect", "read_all", "write"]
+__all__ = [
+    "ALIASES",
+    "BLOCK_END",
+    "BLOCK_START",
+    "NAME",
+    "ROOM",
+    "UPSTREAM",
+    "canonicalize",
+    "detect",
+    "read_all",
+    "write",
+]

@@ -77,7 +77,9 @@ _PLACES = ("pageNumber", "lineIds", "timestamps")
 # Other fields that say the same, and must not outlive a change.
 _STALE = {"pageNumber": ("startPageId", *ALIASES["startPageId"]), "anchorText": ("value",)}
 MODEL_FIELDS = ALIASES.keys() - {"reasoning", "claimText", "startTime", "endTime"}
-BLOCK_SPELLINGS = {name: next((s for s in spellings if "_" in s), name) for name, spellings in ALIASES.items()}
+BLOCK_SPELLINGS = {
+    name: next((s for s in spellings if "_" in s), name) for name, spellings in ALIASES.items()
+}
 BLOCK_SPELLINGS.update(citationNumber="id", startPageId="page_id")
 PROMPTED_FIELDS = ("fullPhrase", "anchorText", "startPageId", "lineIds")
 _PAGE = re.compile(r"(?:page[_a-z]{0,30})?(\d{1,9})(?:_(?:index_)?(\d{1,9}))?", re.IGNORECASE)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import native_for
+from citewire.dialects.deepcitation.adaptation import find_block_spans, remove_blocks
 from citewire.dialects.deepcitation.entry import NAME, EntryFields, extras_of
-from citewire.dialects.deepcitation.fitting import find_block_spans, remove_blocks
-from citewire.dialects.deepcitation.reading import MAX_SHARED_ENTRIES, PrintedNumbers, find_printed_numbers
+from citewire.dialects.deepcitation.reader import MAX_SHARED_ENTRIES, PrintedNumbers, find_printed_numbers
 from citewire.model import Citation, Native, Point, Source, Span
-from citewire.shape import Adaptation
 
 _LARGEST_MARKER = 999_999
 # Rounds of writing markers that a reader would not find again, before doing without.

@@ -6,8 +6,8 @@ the start of the joined text, or of the part that `partIndex` names. A chunk tha
 citation without a place; `citationMetadata` (notices of recitation) are claims as well.
 """
 
-from citewire.dialects.gemini.reading import NAME, UNIT, detect, read_all, read_candidate
-from citewire.dialects.gemini.writing import ROOM, write
+from citewire.dialects.gemini.reader import NAME, UNIT, detect, read_all, read_candidate
+from citewire.dialects.gemini.writer import ROOM, write
 
 __all__ = ["NAME", "ROOM", "UNIT", "UPSTREAM", "detect", "read_all", "read_candidate", "write"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import (
     Json,
     ProblemList,
@@ -24,7 +25,13 @@ from citewire.dialects.base import (
     put_at,
     require,
 )
-from citewire.dialects.by_order import InlineItem, group_by_point, fit_points, offset_of, write_items
+from citewire.dialects.common.inline_items import (
+    InlineItem,
+    fit_points,
+    group_by_point,
+    offset_of,
+    write_items,
+)
 from citewire.dialects.llamaindex.response import NAME
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
@@ -41,7 +48,6 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Adaptation
 
 ROOM = frozenset(
     {

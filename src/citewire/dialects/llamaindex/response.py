@@ -13,19 +13,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from citewire.adapt import Adaptation
 from citewire.dialects.base import (
     Json,
     ProblemList,
     SourceRegistry,
+    interleave,
     is_list,
     is_object,
     native_for,
     optional,
     overlay,
     require,
-    interleave,
 )
-from citewire.dialects.by_list import ListedReference, cite_list, fit_to_list, origin_of, snapshot_list
+from citewire.dialects.common.reference_lists import (
+    ListedReference,
+    cite_list,
+    fit_to_list,
+    origin_of,
+    snapshot_list,
+)
 from citewire.errors import InputError, ShapeError
 from citewire.model import (
     Answer,
@@ -40,7 +47,6 @@ from citewire.model import (
     SourceRef,
     Written,
 )
-from citewire.shape import Adaptation
 
 NAME = "llamaindex"
 ROOM = frozenset(
@@ -106,7 +112,9 @@ def _read_node(entry: Any, at: int, sources: SourceRegistry) -> ListedReference:
     locator, score, quote = _locator(node, metadata), _score(entry), _quote(node)
     source_id = sources.add(_kind_of(url, filename), url, title, filename=filename, metadata=rest)
     was = (url, title, filename, rest, locator, quote, score)
-    return ListedReference(at, SourceRef(source_id, locator, quote, score=score), Native(NAME, entry, at, was=was))
+    return ListedReference(
+        at, SourceRef(source_id, locator, quote, score=score), Native(NAME, entry, at, was=was)
+    )
 
 
 def _free(metadata: Json) -> Json:

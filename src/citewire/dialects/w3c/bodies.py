@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.dialects.base import Json, is_list, is_object, overlay
-from citewire.dialects.beyond import EXTENSION_KEY
+from citewire.dialects.common.extension_fields import EXTENSION_KEY
 from citewire.dialects.w3c.selectors import update_selectors
 from citewire.model import Source, SourceKind
 

@@ -8,13 +8,13 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from citewire.channels.channels import START_SERIAL, Channels, HistoryQuery
-from citewire.channels.deciding import normalize_serial
+from citewire.channels.errors import ChannelError
 from citewire.channels.message import Action, Message
-from citewire.channels.refusal import ChannelError
 from citewire.channels.store import Cursor, CursorLost
-from citewire.server.ably.attaching import AttachRequest
-from citewire.server.ably.codec import FrameAction, Flag, AblyFrame, Wire, sendable, write_frame
-from citewire.server.ably.delivery import DeliveryCache, AnnotationBatch, MessageBatch, channel_serial
+from citewire.channels.transitions import normalize_serial
+from citewire.server.ably.attach_request import AttachRequest
+from citewire.server.ably.codec import AblyFrame, Flag, FrameAction, Wire, sendable, write_frame
+from citewire.server.ably.delivery import AnnotationBatch, DeliveryCache, MessageBatch, channel_serial
 from citewire.server.ably.errors import ErrorInfo, info_of
 
 __all__ = ["ChannelAttachment", "FrameFormat"]
@@ -44,7 +44,13 @@ class ChannelAttachment:
     """A place in a channel, which moves on as its frames are taken."""
 
     def __init__(
-        self, channels: Channels, channel: str, asked: AttachRequest, modes: Flag, form: FrameFormat, batches: DeliveryCache
+        self,
+        channels: Channels,
+        channel: str,
+        asked: AttachRequest,
+        modes: Flag,
+        form: FrameFormat,
+        batches: DeliveryCache,
     ) -> None:
         self.channel, self.asked, self.modes = channel, asked, modes
         self.serial: str | None = None
@@ -84,7 +90,9 @@ class ChannelAttachment:
             except CursorLost as exc:
                 error = info_of(exc)
         head = await self._channels.head(self.asked.channel)
-        return _Start(head.cursor, head.serial, error=error) if head else _Start(None, START_SERIAL, error=error)
+        return (
+            _Start(head.cursor, head.serial, error=error) if head else _Start(None, START_SERIAL, error=error)
+        )
 
     async def _cursor(self, serial: str) -> Cursor | None:
         try:

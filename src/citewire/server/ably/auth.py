@@ -15,15 +15,15 @@ from citewire import codec
 from citewire.channels.channels import Channels
 from citewire.channels.message import Action, Publisher
 from citewire.server.ably.errors import AblyError
-from citewire.server.ably.rates import PublishRates
-from citewire.server.capability import Capability
-from citewire.server.http import Authenticate
-from citewire.server.keys import LONGEST_TOKEN, Caller, Keyring
-from citewire.server.listing import SealedCursors
-from citewire.server.refusals import BadCredentials, BadToken, Forbidden, NoCredentials
-from citewire.server.used_names import UsedNames
+from citewire.server.ably.publish_rates import PublishRates
+from citewire.server.access.capability import Capability
+from citewire.server.access.errors import BadCredentials, BadToken, Forbidden, NoCredentials
+from citewire.server.access.keys import LONGEST_TOKEN, Caller, Keyring
+from citewire.server.access.used_names import UsedNames
+from citewire.server.http.operations import Authenticate
+from citewire.server.http.pagination import SealedCursors
 
-__all__ = ["Client", "KeyRealm", "AblyAuthenticator", "TokenDetails", "TokenRequest", "client_of"]
+__all__ = ["AblyAuthenticator", "Client", "KeyRealm", "TokenDetails", "TokenRequest", "client_of"]
 
 MS = 1000
 _TTL = 60 * 60 * MS
@@ -62,7 +62,9 @@ class Client(Struct, frozen=True):
         if not self.may(operation, channel):
             raise AblyError(40160, f"this client may not {operation} {channel}", 401)
 
-    def authorize_publish(self, channel: str, actions: Iterable[Action], **frame: str | int | None) -> Publisher:
+    def authorize_publish(
+        self, channel: str, actions: Iterable[Action], **frame: str | int | None
+    ) -> Publisher:
         """Who publishes messages with these actions. Raises `AblyError` unless it may."""
         own_only = False
         for action in set(actions):
@@ -212,7 +214,9 @@ class AblyAuthenticator:
             if caller.key != asked.key_name or caller.expires is not None:
                 raise AblyError(40101, "only the key itself gives tokens", 401)
             return door, caller
-        found = _through(lambda keyring: keyring.caller_by_signature(asked.key_name, asked.text, mac), self._doors)
+        found = _through(
+            lambda keyring: keyring.caller_by_signature(asked.key_name, asked.text, mac), self._doors
+        )
         await self._once(asked)
         return found
 

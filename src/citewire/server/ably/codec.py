@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from citewire import codec
 from citewire.channels.annotation import Annotation, AnnotationAction, AnnotationDraft
-from citewire.channels.message import Action, MessageDraft, Message, MessageOperation
+from citewire.channels.message import Action, Message, MessageDraft, MessageOperation
 from citewire.errors import DecodeError, OutputError
 from citewire.server.ably.errors import AblyError, ErrorInfo
 
 __all__ = [
-    "MODES", "FrameAction", "AuthDetails", "ConnectionDetails", "Flag", "AblyFrame", "InboundFrame", "WireReader", "PublishResult", "Wire", "read_drafts",
-    "encode_body", "read_notes", "read_connection_key", "read_frame", "sendable", "write_frame",
+    "AblyFrame", "AuthDetails", "ConnectionDetails", "Flag", "FrameAction", "InboundFrame", "MODES",
+    "PublishResult", "Wire", "WireReader", "encode_body", "read_connection_key", "read_drafts", "read_frame",
+    "read_notes", "sendable", "write_frame",
 ]  # fmt: skip
 
 Wire: TypeAlias = str | bytes

@@ -25,18 +25,27 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from citewire.channels.channels import Channels
-from citewire.channels.message import PUBLISH_BYTES, AGGREGATED_MESSAGE_BYTES
+from citewire.channels.message import AGGREGATED_MESSAGE_BYTES, PUBLISH_BYTES
 from citewire.channels.store import CursorLost, StoreError
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
-from citewire.server.ably.attaching import AttachRequest, allowed_modes, read_attach_request
+from citewire.server.ably.attach_request import AttachRequest, allowed_modes, read_attach_request
 from citewire.server.ably.attachment import ChannelAttachment, FrameFormat
-from citewire.server.ably.auth import MS, Client, AblyAuthenticator
-from citewire.server.ably.codec import FrameAction, ConnectionDetails, Flag, AblyFrame, InboundFrame, PublishResult, Wire, write_frame
+from citewire.server.ably.auth import MS, AblyAuthenticator, Client
+from citewire.server.ably.codec import (
+    AblyFrame,
+    ConnectionDetails,
+    Flag,
+    FrameAction,
+    InboundFrame,
+    PublishResult,
+    Wire,
+    write_frame,
+)
 from citewire.server.ably.delivery import DeliveryCache
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
-__all__ = ["FRAME_BYTES", "IDLE_MS", "REFUSED", "Connection", "ConnectionEnded", "resumed_id", "token_ended"]
+__all__ = ["Connection", "ConnectionEnded", "FRAME_BYTES", "IDLE_MS", "REFUSED", "resumed_id", "token_ended"]
 
 IDLE_MS = 15_000
 """After so long without anything a client is sent a heartbeat."""
@@ -176,7 +185,9 @@ class Connection:
         modes = allowed_modes(self.client, wanted.channel, wanted.modes)
         if not modes:
             raise AblyError(40160, f"this client may do nothing of what it asks for in {channel}", 401)
-        attachment = ChannelAttachment(self.client.channels, channel, wanted, modes, self._form, self._batches)
+        attachment = ChannelAttachment(
+            self.client.channels, channel, wanted, modes, self._form, self._batches
+        )
         task = asyncio.create_task(self._follow(attachment, after))
         self._attached[channel] = _ActiveAttachment(attachment, task)
 
@@ -255,12 +266,16 @@ class Connection:
             await asyncio.wait([self._waiting[0].done])
             first = self._next()
             if error := first.done.exception():
-                frame = AblyFrame(action=FrameAction.NACK, msg_serial=first.msg_serial, count=1, error=info_of(error))
+                frame = AblyFrame(
+                    action=FrameAction.NACK, msg_serial=first.msg_serial, count=1, error=info_of(error)
+                )
             else:
                 results = [PublishResult(first.done.result())]
                 while self._goes_on(first.msg_serial + len(results)):
                     results.append(PublishResult(self._next().done.result()))
-                frame = AblyFrame(action=FrameAction.ACK, msg_serial=first.msg_serial, count=len(results), res=results)
+                frame = AblyFrame(
+                    action=FrameAction.ACK, msg_serial=first.msg_serial, count=len(results), res=results
+                )
             self._room.set()
             await self.send(frame)
 
@@ -315,7 +330,9 @@ class Connection:
             max_idle_interval=IDLE_MS,
             client_id=self.client.client_id,
         )
-        return AblyFrame(action=FrameAction.CONNECTED, connection_id=self.id, connection_details=details, error=error)
+        return AblyFrame(
+            action=FrameAction.CONNECTED, connection_id=self.id, connection_details=details, error=error
+        )
 
 
 def token_ended() -> ConnectionEnded:

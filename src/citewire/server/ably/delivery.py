@@ -16,12 +16,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from citewire.channels.annotation import Annotation
-from citewire.channels.fold import ANNOTATION, MessageEvent, event_of, decode_without_summary, decode_summary
+from citewire.channels.fold import ANNOTATION, MessageEvent, decode_summary, decode_without_summary, event_of
 from citewire.channels.message import Action, Message
 from citewire.channels.store import Row
-from citewire.server.ably.codec import FrameAction, AblyFrame, Wire, sendable, write_frame
+from citewire.server.ably.codec import AblyFrame, FrameAction, Wire, sendable, write_frame
 
-__all__ = ["DeliveryCache", "AnnotationBatch", "DeliveryBatch", "MessageBatch", "channel_serial"]
+__all__ = ["AnnotationBatch", "DeliveryBatch", "DeliveryCache", "MessageBatch", "channel_serial"]
 
 _FRAME_BYTES = 128 * 1024
 """How much of what came together goes into one frame; more comes only in one message."""

@@ -6,17 +6,11 @@ import logging
 
 from msgspec import Struct
 
-from citewire.channels.refusal import ChannelError
+from citewire.channels.errors import ChannelError
 from citewire.channels.store import CursorLost, StoreError
 from citewire.error_reports import report_error, report_unexpected
 from citewire.errors import CitewireError, InputError
-from citewire.server.refusals import (
-    BadCredentials,
-    BadToken,
-    Forbidden,
-    NoCredentials,
-    TokenExpired,
-)
+from citewire.server.access.errors import BadCredentials, BadToken, Forbidden, NoCredentials, TokenExpired
 
 __all__ = ["AblyError", "ErrorInfo", "info_of"]
 

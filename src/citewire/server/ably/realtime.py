@@ -17,8 +17,15 @@ from starlette.types import Receive, Scope, Send
 from citewire.channels.channels import Channels
 from citewire.errors import CitewireError
 from citewire.server.ably.auth import AblyAuthenticator
-from citewire.server.ably.codec import FrameAction, Flag, AblyFrame, Wire, write_frame
-from citewire.server.ably.connection import IDLE_MS, REFUSED, Connection, ConnectionEnded, resumed_id, token_ended
+from citewire.server.ably.codec import AblyFrame, Flag, FrameAction, Wire, write_frame
+from citewire.server.ably.connection import (
+    IDLE_MS,
+    REFUSED,
+    Connection,
+    ConnectionEnded,
+    resumed_id,
+    token_ended,
+)
 from citewire.server.ably.delivery import DeliveryCache
 from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
@@ -141,7 +148,9 @@ class Realtime:
     told what it has missed.
     """
 
-    def __init__(self, gate: AblyAuthenticator, *, write_timeout: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, gate: AblyAuthenticator, *, write_timeout: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._gate, self._write_timeout, self._clock = gate, write_timeout, clock
         self._batches = DeliveryCache()
         self._live: dict[str, _Session] = {}
@@ -212,7 +221,9 @@ class Realtime:
         )
         return connection, error
 
-    async def _until_over(self, session: _Session, receive: Receive, params: ConnectParams) -> ConnectionEnded:
+    async def _until_over(
+        self, session: _Session, receive: Receive, params: ConnectParams
+    ) -> ConnectionEnded:
         tasks = [
             asyncio.create_task(_read(session.connection, receive)),
             asyncio.create_task(self._look_after(session, params)),

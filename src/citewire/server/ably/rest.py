@@ -19,18 +19,18 @@ from starlette.types import Receive, Scope, Send
 from citewire.channels.annotation import Annotation
 from citewire.channels.channels import Channels, HistoryQuery, ResultPage, check_limit
 from citewire.channels.fold import ChannelEvent, MessageEvent
-from citewire.channels.message import Action, MessageDraft, Message
+from citewire.channels.message import Action, Message, MessageDraft
 from citewire.channels.store import Cursor, Row
 from citewire.errors import CitewireError
 from citewire.server.ably import codec
-from citewire.server.ably.auth import Client, AblyAuthenticator, TokenRequest
+from citewire.server.ably.auth import AblyAuthenticator, Client, TokenRequest
 from citewire.server.ably.codec import WireReader, sendable
 from citewire.server.ably.connection import resumed_id
 from citewire.server.ably.errors import AblyError, info_of
-from citewire.server.listing import ListPage, list_visible
-from citewire.server.refusals import AccessRefused
+from citewire.server.access.errors import AccessRefused
+from citewire.server.http.pagination import ListPage, list_visible
 
-__all__ = ["CALLS", "AblyCall", "Handler", "ChannelStatusApi", "rest_routes"]
+__all__ = ["AblyCall", "CALLS", "ChannelStatusApi", "Handler", "rest_routes"]
 
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _MOST_BATCHES = 100
@@ -108,7 +108,10 @@ Handler: TypeAlias = Callable[[AblyCall], Awaitable[Response]]
 
 async def _publish(call: AblyCall) -> Response:
     client, body = call.client(), await call.request.body()
-    drafts, key = codec.read_drafts(body, packed=call.packed), codec.read_connection_key(body, packed=call.packed)
+    drafts, key = (
+        codec.read_drafts(body, packed=call.packed),
+        codec.read_connection_key(body, packed=call.packed),
+    )
     connection_id = key and _connection(key, client, call.gate)
     return call.answer(await _published(call, client, call.channel, drafts, connection_id), 201)
 
@@ -121,7 +124,11 @@ def _connection(key: str, client: Client, gate: AblyAuthenticator) -> str:
 
 
 async def _published(
-    call: AblyCall, client: Client, channel: str, drafts: Sequence[MessageDraft], connection_id: str | None = None
+    call: AblyCall,
+    client: Client,
+    channel: str,
+    drafts: Sequence[MessageDraft],
+    connection_id: str | None = None,
 ) -> dict[str, Any]:
     call.gate.spend(client, len(drafts))
     who = client.authorize_publish(channel, (draft.action for draft in drafts), connection_id=connection_id)
@@ -208,7 +215,9 @@ async def _annotations(call: AblyCall) -> Response:
     return await _about(call, call.allowed("history").channels.annotations)
 
 
-async def _about(call: AblyCall, pages: Callable[[str, str, int, str | None], Awaitable[ResultPage[Any]]]) -> Response:
+async def _about(
+    call: AblyCall, pages: Callable[[str, str, int, str | None], Awaitable[ResultPage[Any]]]
+) -> Response:
     page = await pages(call.channel, call.names[1], call.limit, call.query.get("cursor"))
     return call.page(call.items(page.items), page.next)
 
@@ -299,7 +308,9 @@ async def _visible_names(call: AblyCall, client: Client) -> ListPage[str]:
     def is_visible(name: str) -> bool:
         return client.may("channel-metadata", name)
 
-    return await list_visible(read, is_visible, cursors.read(call.query.get("cursor")), check_limit(call.limit))
+    return await list_visible(
+        read, is_visible, cursors.read(call.query.get("cursor")), check_limit(call.limit)
+    )
 
 
 async def _nobody(call: AblyCall) -> Response:

@@ -19,12 +19,12 @@ from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.rules import Rule, Rules
 from citewire.channels.store import ChannelStore
-from citewire.server.ably.auth import KeyRealm, AblyAuthenticator
+from citewire.server.ably.auth import AblyAuthenticator, KeyRealm
 from citewire.server.ably.codec import WireReader
 from citewire.server.ably.errors import AblyError
 from citewire.server.ably.rest import AblyCall, rest_routes
-from citewire.server.capability import FULL, Capability
-from citewire.server.keys import Keyring
+from citewire.server.access.capability import FULL, Capability
+from citewire.server.access.keys import Keyring
 
 __all__ = ["Sandbox"]
 

@@ -30,26 +30,26 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from citewire.channels.hub import Hub
-from citewire.channels.lease import SingleProcessLeases, Leases
+from citewire.channels.lease import Leases, SingleProcessLeases
 from citewire.channels.store import Row
 from citewire.documents.document import Document, DocumentKind
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error
 from citewire.errors import ShapeError
-from citewire.server.blobs import Blobs, BlobDraft
-from citewire.server.follower import ChannelFollower
-from citewire.server.holdings import clean_name, safe_name
-from citewire.server.http import NotFound
-from citewire.server.periodic import repeat
+from citewire.server.http.operations import NotFound
+from citewire.server.ops.periodic import repeat
+from citewire.server.sources.stored_sources import clean_name, safe_name
+from citewire.server.storage.blobs import BlobDraft, Blobs
+from citewire.server.storage.follower import ChannelFollower
+from citewire.verification.document_set import NO_TEXT_LAYER
 from citewire.verification.engine import Engine
-from citewire.verification.library import NO_TEXT_LAYER
-from citewire.verification.readers import run_in_thread
+from citewire.verification.reader_pool import run_in_thread
 from citewire.verification.sources import SourceContent
 
 if TYPE_CHECKING:
     from citewire.documents.fetch import FetchResult
 
-__all__ = ["DAY", "UNSAFE", "Attachment", "Attachments", "Fetch", "day_end", "iso"]
+__all__ = ["Attachment", "Attachments", "DAY", "Fetch", "UNSAFE", "day_end", "iso"]
 
 CHANNEL = "attachments"
 UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
@@ -196,7 +196,9 @@ class Attachments:
             size = len(document.text.encode("utf-8", "replace"))
             now = replace(held, kind=document.kind, pages=len(document.pages), text_bytes=size)
             if not document.text.strip():
-                now = replace(now, reason=document.problems[0].message if document.problems else NO_TEXT_LAYER)
+                now = replace(
+                    now, reason=document.problems[0].message if document.problems else NO_TEXT_LAYER
+                )
         now = replace(now, read=self._clock(), seconds=time.monotonic() - began)
         async with self._changing:
             if self._held.get((held.key, held.id)) == held:

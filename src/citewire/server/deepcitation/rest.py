@@ -18,16 +18,16 @@ from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
 from citewire.errors import InputError, ShapeError
 from citewire.extraction.prompt import format_document
-from citewire.server.checks import cancel_on_disconnect
+from citewire.server.answers.verify_api import cancel_on_disconnect
 from citewire.server.deepcitation import wire
 from citewire.server.deepcitation.attachments import DAY, Attachment, Attachments, day_end, iso
-from citewire.server.deepcitation.verifying import DeepCitationVerifier
-from citewire.server.http import ApiCall, MultipartForm, Operation, decode_as
-from citewire.server.sources import MEDIA_TYPES, read_form, read_upload, read_short_body
+from citewire.server.deepcitation.verification import DeepCitationVerifier
+from citewire.server.http.operations import ApiCall, MultipartForm, Operation, decode_as
+from citewire.server.sources.source_api import MEDIA_TYPES, read_form, read_short_body, read_upload
 from citewire.verification.engine import Engine
-from citewire.verification.readers import run_in_thread
+from citewire.verification.reader_pool import run_in_thread
 
-__all__ = ["UPLOADS", "DeepCitation"]
+__all__ = ["DeepCitation", "UPLOADS"]
 
 UPLOADS = ("/prepareAttachments", "/convertFile")
 """Paths that take files."""
@@ -49,28 +49,29 @@ class DeepCitation:
             Operation(
                 method="POST", path="/prepareAttachments",
                 summary="DeepCitation: an attachment of a file, of a URL, or by its id",
-                handle=self.prepare, needs=("add", _RESOURCE), body=bytes, takes=(MultipartForm, wire.PrepareRequest),
-                gives=wire.PreparedAttachment, errors=(404,),
+                handle=self.prepare, needs=("add", _RESOURCE), body=bytes,
+                takes=(MultipartForm, wire.PrepareRequest), gives=wire.PreparedAttachment, errors=(404,),
             ),
             Operation(
                 method="POST", path="/convertFile", summary="DeepCitation: keep a file to be prepared",
-                handle=self.convert, needs=("add", _RESOURCE), body=bytes, takes=(MultipartForm, wire.PrepareRequest),
-                gives=wire.ConvertedAttachment, errors=(404,),
+                handle=self.convert, needs=("add", _RESOURCE), body=bytes,
+                takes=(MultipartForm, wire.PrepareRequest), gives=wire.ConvertedAttachment, errors=(404,),
             ),
             Operation(
                 method="POST", path="/verifyCitations", summary="DeepCitation: check citations",
-                handle=self.verify, needs=("verify", _RESOURCE), body=wire.VerifyRequest, gives=wire.Verifications,
-                errors=(404,),
+                handle=self.verify, needs=("verify", _RESOURCE), body=wire.VerifyRequest,
+                gives=wire.Verifications, errors=(404,),
             ),
             Operation(
                 method="POST", path="/getAttachment", summary="DeepCitation: an attachment with its text",
-                handle=self.show, needs=("read", _RESOURCE), body=wire.AttachmentRef, gives=wire.AttachmentDetails,
-                errors=(404,),
+                handle=self.show, needs=("read", _RESOURCE), body=wire.AttachmentRef,
+                gives=wire.AttachmentDetails, errors=(404,),
             ),
             Operation(
                 method="POST", path="/attachments/{attachment}/extend",
                 summary="DeepCitation: keep an attachment longer",
-                handle=self.extend, needs=("extend", _RESOURCE), body=wire.ExtendRequest, gives=wire.ExtendedAttachment,
+                handle=self.extend, needs=("extend", _RESOURCE), body=wire.ExtendRequest,
+                gives=wire.ExtendedAttachment,
             ),
             Operation(
                 method="DELETE", path="/attachments/{attachment}",
@@ -204,7 +205,11 @@ def _text(value: object) -> str | None:
 
 async def _portion(held: Attachment, document: Document | None) -> str:
     """The text by which a model cites it, under the id that it has here."""
-    return "" if document is None else await run_in_thread(lambda: format_document(replace(document, name=held.id)))
+    return (
+        ""
+        if document is None
+        else await run_in_thread(lambda: format_document(replace(document, name=held.id)))
+    )
 
 
 def _url_source(held: Attachment) -> wire.UrlSource | UnsetType:

@@ -13,8 +13,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from citewire.documents.draw import ImageFormat
 
 __all__ = [
-    "CitationsToVerify", "ConvertedAttachment", "ConvertedFile", "DeletedAttachment", "AttachmentDetails", "ExtendedAttachment", "ExtendRequest", "AttachmentRef",
-    "PreparedAttachment", "PreparedFile", "PrepareRequest", "VerifyRequest", "UrlCache", "UrlSource", "Verifications",
+    "AttachmentDetails", "AttachmentRef", "CitationsToVerify", "ConvertedAttachment", "ConvertedFile",
+    "DeletedAttachment", "ExtendRequest", "ExtendedAttachment", "PrepareRequest", "PreparedAttachment",
+    "PreparedFile", "UrlCache", "UrlSource", "Verifications", "VerifyRequest",
 ]  # fmt: skip
 
 MOST_CITATIONS = 500

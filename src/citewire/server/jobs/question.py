@@ -14,12 +14,12 @@ from citewire import codec
 from citewire.agui.events import write_json
 from citewire.channels.store import Cursor
 from citewire.errors import ShapeError
-from citewire.verification.library import CheckResult
-from citewire.verification.near import ANYWHERE, ExpectedPlace
-from citewire.verification.sources import SourceUrl, SourceContent, SourceOrigin, SourceInput
+from citewire.verification.document_set import CheckResult
+from citewire.verification.expected_place import ANYWHERE, ExpectedPlace
+from citewire.verification.sources import SourceContent, SourceInput, SourceOrigin, SourceUrl
 from citewire.verification.verifier import QuoteCheck
 
-__all__ = ["LARGEST", "AttachedSource", "Manifest", "JobQuestion", "key_of", "read", "sha256_of", "write"]
+__all__ = ["AttachedSource", "JobQuestion", "LARGEST", "Manifest", "key_of", "read", "sha256_of", "write"]
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,9 @@ class AttachedSource(Struct, frozen=True, omit_defaults=True):
             return SourceUrl(self.url, self.origin)
         data = contents[self.sha256]
         content = data.decode("utf-8", "replace") if self.is_text else data
-        return SourceContent(content, self.name, self.url, self.title, self.also, self.content_type, self.origin)
+        return SourceContent(
+            content, self.name, self.url, self.title, self.also, self.content_type, self.origin
+        )
 
 
 class Manifest(Struct, frozen=True):
@@ -86,7 +88,9 @@ class JobQuestion(Struct, frozen=True, omit_defaults=True):
 
     def asked(self, name: str, scope: str | None) -> QuoteCheck:
         """For the engine of a worker, which has what the manifest names in a scope."""
-        return QuoteCheck(name, self.quote, self.source, self.near, self.likely, scope, self.claim, self.alone)
+        return QuoteCheck(
+            name, self.quote, self.source, self.near, self.likely, scope, self.claim, self.alone
+        )
 
 
 def write(value: JobQuestion | Manifest | CheckResult) -> bytes:

@@ -19,11 +19,11 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
 from procrastinate.schema import SchemaManager
 
-from citewire.channels.database import connect, translate_errors
+from citewire.channels.postgres_database import connect, translate_errors
 from citewire.channels.store import StoreError
 from citewire.server.jobs.question import LARGEST
 
-__all__ = ["QUEUE", "TASK", "JobQueue"]
+__all__ = ["JobQueue", "QUEUE", "TASK"]
 
 QUEUE, TASK = "citewire", "citewire.verify"
 BEAT, GONE = 1.0, 5.0

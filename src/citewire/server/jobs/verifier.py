@@ -15,12 +15,27 @@ from citewire.documents.document import Document
 from citewire.documents.draw import ImageFormat
 from citewire.errors import InputError
 from citewire.server.jobs.cancellation import cancel_until_done
-from citewire.server.jobs.question import AttachedSource, Manifest, JobQuestion, key_of, read, sha256_of, write
+from citewire.server.jobs.question import (
+    AttachedSource,
+    JobQuestion,
+    Manifest,
+    key_of,
+    read,
+    sha256_of,
+    write,
+)
 from citewire.server.jobs.queue import JobQueue
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
-from citewire.verification.library import CheckResult
-from citewire.verification.readers import run_in_thread
-from citewire.verification.sources import SourceUrl, SourceContent, SourceItem, SourceInput, iter_sources, read_original
+from citewire.verification.reader_pool import run_in_thread
+from citewire.verification.sources import (
+    SourceContent,
+    SourceInput,
+    SourceItem,
+    SourceUrl,
+    iter_sources,
+    read_original,
+)
 from citewire.verification.verifier import QuoteCheck, check_concurrently
 
 __all__ = ["JobVerifier"]
@@ -92,7 +107,9 @@ class JobVerifier:
             if not waiting.verdict.done():
                 waiting.verdict.set_result(write(CheckResult(None, "skipped", _CLOSED)))
 
-    async def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
+    async def check(
+        self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
+    ) -> AsyncGenerator[CheckResult]:
         """See `Verifier`."""
         async with aclosing(check_concurrently(quotes, self._checked, _WAITING)) as results:
             async for checked in results:
@@ -100,7 +117,9 @@ class JobVerifier:
 
     async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
         """See `Verifier`. Of what is to be fetched, a worker fetches it."""
-        contents = await run_in_thread(lambda: [(listed, _content(listed)) for listed in iter_sources(sources)])
+        contents = await run_in_thread(
+            lambda: [(listed, _content(listed)) for listed in iter_sources(sources)]
+        )
         along = self._scopes.setdefault(scope, _RunSources())
         for listed, content in contents:
             handed = _handed(listed, content)
@@ -265,7 +284,9 @@ def _handed(listed: SourceItem, content: bytes | None) -> AttachedSource:
     match source:
         case SourceContent():
             is_text, also, kind = isinstance(source.content, str), source.also, source.content_type
-            return AttachedSource(listed.name, sha256, is_text, source.url, source.title, also, kind, source.origin)
+            return AttachedSource(
+                listed.name, sha256, is_text, source.url, source.title, also, kind, source.origin
+            )
         case Document():
             return AttachedSource(listed.name, sha256, True, source.url, source.title)
         case str():

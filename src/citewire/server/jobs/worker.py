@@ -23,17 +23,17 @@ from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, StoreError
 from citewire.documents.cache import Cache
 from citewire.errors import InputError
-from citewire.server import nodes
-from citewire.server.blobs_postgres import PostgresBlobs
-from citewire.server.cache_sweep import CacheSweep
-from citewire.server.data_folder import keep_private, restrict_new_files
 from citewire.server.jobs.cancellation import cancel_until_done
-from citewire.server.jobs.question import Manifest, JobQuestion, read, write
+from citewire.server.jobs.question import JobQuestion, Manifest, read, write
 from citewire.server.jobs.queue import BEAT, GONE, QUEUE, TASK, JobQueue
-from citewire.server.jobs.shelf import WorkerSources
-from citewire.server.settings import Settings
+from citewire.server.jobs.worker_sources import WorkerSources
+from citewire.server.ops.settings import Settings
+from citewire.server.sources.cache_sweep import CacheSweep
+from citewire.server.storage import backend
+from citewire.server.storage.blobs_postgres import PostgresBlobs
+from citewire.server.storage.data_folder import keep_private, restrict_new_files
+from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine, EngineLimits
-from citewire.verification.library import CheckResult
 from citewire.verification.verifier import QuoteCheck
 
 __all__ = ["JobWorker", "run_worker"]
@@ -143,7 +143,9 @@ class JobWorker:
         elif questions and job.attempts + 1 < _TRIES:
             return False
         else:
-            await self._queue.write_verdicts(dict.fromkeys(questions, _skipped(f"the check failed {_TRIES} times")))
+            await self._queue.write_verdicts(
+                dict.fromkeys(questions, _skipped(f"the check failed {_TRIES} times"))
+            )
         return True
 
     async def _sweep(self) -> None:
@@ -215,8 +217,8 @@ async def run_worker(settings: Settings, dsn: str, data: Path, concurrency: int)
         reader_memory=settings.reader_memory or usual.reader_memory,
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(nodes.lock_folder(data))
-        store = await nodes.open_store(dsn)
+        stack.enter_context(backend.lock_folder(data))
+        store = await backend.open_store(dsn)
         stack.push_async_callback(store.close)
         hub = Hub(store)
         stack.callback(hub.close)

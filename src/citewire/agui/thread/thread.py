@@ -1,0 +1,286 @@
+"""A thread: one numbered log of events, and two views of it.
+
+`thread.agui` is what the AG-UI client holds, `thread.contract` what a citation front end shows. A view is
+folded when it is read, from where it was read last; what is handed out never changes. The past is read by
+number, and a thread can be forked there and go on another way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from msgspec import UNSET, Struct
+
+from citewire.agui import events as ev
+from citewire.agui.events import Json
+from citewire.agui.thread import log_entries as en
+from citewire.agui.thread.client_view import ClientView, ClientViewFold
+from citewire.agui.thread.contract_view import Contract, ContractFold
+from citewire.agui.thread.log_entries import LogEntry
+from citewire.agui.thread.persistent_list import ListSnapshot
+from citewire.errors import CitewireError
+from citewire.frozen import freeze
+from citewire.text import one_line
+
+__all__ = ["NotInLog", "Thread", "ThreadSnapshot"]
+
+# Bytes of JSON between two marks: the log holds about twice as many.
+_CHECKPOINT_BYTES = 32 * 1024 * 1024
+# Events that come by the thousand, and weigh what their text does.
+_DELTA_EVENTS = frozenset({ev.TextMessageContent, ev.ReasoningMessageContent, ev.ToolCallArgs})
+# How long an error that was thrown may be.
+_LONGEST_ERROR = 2000
+_TIMED = frozenset(
+    {ev.ReasoningMessageStart, ev.ReasoningMessageEnd, ev.ReasoningMessageChunk, ev.MalformedEvent}
+)
+
+
+class NotInLog(CitewireError):
+    """A number, or a message, that the log does not reach, or no longer."""
+
+    code = "not_in_log"
+
+
+class ThreadSnapshot(Struct, frozen=True):
+    """A thread as it was after `number` entries."""
+
+    number: int
+    agui: ClientView
+    contract: Contract
+
+
+class _Checkpoint(Struct, frozen=True):
+    """Both folds as they were after `number` entries."""
+
+    number: int
+    mirror: ClientViewFold
+    contract: ContractFold
+
+
+class Thread:
+    """The events of a conversation.
+
+    `messages` and `state` are what it starts with. With `seed_args` each fragment of tool arguments is taken
+    for the whole; with `clear_removed` a patch that removes `/citations/<id>` clears that message. The log
+    keeps the last `history` entries, and up to twice as many, or fewer where they are large; the views hold
+    what came of all of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        messages: Sequence[Json] = (),
+        state: Any = None,
+        seed_args: bool = False,
+        clear_removed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        history: int = 1 << 17,
+    ) -> None:
+        self._clock = clock
+        self._history = history
+        self._log: list[LogEntry] = []
+        self._times: dict[int, float] = {}
+        # Frozen once for both.
+        known, held = [freeze(message) for message in messages], freeze(state)
+        self._mirror = ClientViewFold(known, held)
+        self._contract = ContractFold(known, held, seed_args, clear_removed)
+        self._views: tuple[ClientView | None, Contract | None] = (None, None)
+        # How many entries were dropped from the log, how many it may hold, and the folds at its floor and
+        # where it was trimmed last.
+        self._floor = 0
+        self._room, self._weight = history, 0
+        self._marks: list[_Checkpoint] = [_Checkpoint(0, self._mirror.copy(), self._contract.copy())]
+
+    @property
+    def number(self) -> int:
+        """How many entries there have been."""
+        return self._floor + len(self._log)
+
+    def entries(self, after: int = 0) -> Sequence[LogEntry]:
+        """The entries after that number. Raises `Gone` where the log no longer has them."""
+        if after < self._floor:
+            raise NotInLog(f"the log starts after {self._floor}")
+        return self._log[after - self._floor :]
+
+    def apply(self, event: object) -> int:
+        """Take an event, in any form that `events.coerce` knows, and give it a number.
+
+        Nothing is raised for what comes from outside: what is no event is a problem of the thread. An event
+        of ours is kept as it is: who gave it must not change what is in it.
+        """
+        return self._append(_entry(event))
+
+    def extend(self, events: Iterable[object]) -> int:
+        """Take many."""
+        # As `apply`, without its calls: logs are long.
+        log, timed, weight = self._log, _TIMED, self._weight
+        append = log.append
+        entry: LogEntry
+        for event in events:
+            if type(event) is bytes:
+                weight += len(event)
+                try:
+                    entry = ev.decode_plain(event)
+                except ev.PLAIN_ERRORS:
+                    entry = _entry(event)
+                else:
+                    entry = entry if entry.extra is UNSET else _entry(event)
+            else:
+                entry = _entry(event)
+                weight += _weight(entry)
+            append(entry)
+            if type(entry) in timed:
+                self._times[self.number] = self._clock()
+            if weight >= _CHECKPOINT_BYTES or len(log) >= self._room:
+                self._trim()
+                weight = 0
+        self._weight = weight
+        return self.number
+
+    def add_message(self, message: Json) -> int:
+        """Append a message of this side."""
+        return self._append(en.MessageAdded(freeze(message)))
+
+    def set_messages(self, messages: Iterable[Json]) -> int:
+        """Go on with these messages."""
+        return self._append(en.MessagesSet(tuple(map(freeze, messages))))
+
+    def cut(self, message_id: str) -> int:
+        """Go on from this message: those after it are gone, in each view."""
+        return self._append(en.MessagesCut(message_id))
+
+    def set_state(self, state: Any) -> int:
+        """Go on with this state."""
+        return self._append(en.StateSet(freeze(state)))
+
+    def open_stream(self, goes_on: bool = False) -> int:
+        """A new response begins: the order rules start afresh, unless it goes on where one broke off."""
+        return self._append(en.StreamOpened(goes_on))
+
+    def note(self, code: str, message: str) -> int:
+        """Something was wrong with what came, though it could be read: a problem of the thread."""
+        return self._append(en.ProblemNoted(code, message))
+
+    def fail(self, error: str | BaseException, code: str = "run_failed") -> int:
+        """The run failed on its way here, with this code or that of the error itself."""
+        code = error.code if isinstance(error, CitewireError) else code
+        return self._append(en.RunFailed(code, one_line(str(error) or type(error).__name__, _LONGEST_ERROR)))
+
+    def stop(self) -> int:
+        """The run was ended from this side."""
+        return self._append(en.RunStopped())
+
+    @property
+    def agui(self) -> ClientView:
+        """What the AG-UI client holds."""
+        self._fold_mirror()
+        mirror, contract = self._views
+        if mirror is None:
+            mirror = self._mirror.value
+            self._views = (mirror, contract)
+        return mirror
+
+    @property
+    def contract(self) -> Contract:
+        """What a citation front end shows."""
+        self._fold_contract()
+        mirror, contract = self._views
+        if contract is None:
+            contract = self._contract.value
+            self._views = (mirror, contract)
+        return contract
+
+    @property
+    def state(self) -> Any:
+        """The shared state."""
+        return self.contract.state
+
+    @property
+    def problems(self) -> ListSnapshot:
+        """What was wrong with what came. What only the AG-UI client minds is in `agui.problems`."""
+        return self.contract.problems
+
+    def at(self, number: int) -> ThreadSnapshot:
+        """The thread as it was after `number` entries. Raises `Gone` where the log does not reach."""
+        mirror, contract = self._folds_at(number)
+        return ThreadSnapshot(number, mirror.value, contract.value)
+
+    def before(self, message_id: str) -> ThreadSnapshot:
+        """The thread as it was before that message came."""
+        self._fold_mirror()
+        self._fold_contract()
+        number = self._mirror.born.get(message_id, self._contract.born.get(message_id))
+        if number is None:
+            raise NotInLog(f"no message is called {one_line(message_id, 80)}")
+        return self.at(max(number - 1, 0))
+
+    def fork(self, number: int) -> Thread:
+        """Another thread with the same first `number` entries, which goes on by itself."""
+        twin = Thread(clock=self._clock, history=self._history)
+        twin._mirror, twin._contract = self._folds_at(number)
+        twin._floor, twin._log = self._floor, self._log[: number - self._floor]
+        twin._times = {at: when for at, when in self._times.items() if at <= number}
+        twin._marks = [mark for mark in self._marks if mark.number <= number]
+        return twin
+
+    def _append(self, entry: LogEntry) -> int:
+        self._log.append(entry)
+        self._weight += _weight(entry)
+        if type(entry) in _TIMED:
+            self._times[self.number] = self._clock()
+        if len(self._log) >= self._room or self._weight >= _CHECKPOINT_BYTES:
+            self._trim()
+        return self.number
+
+    def _trim(self) -> None:
+        """Mark where the log is, and drop what came before the mark that was made last."""
+        self._fold_mirror()
+        self._fold_contract()
+        mark = self._marks[-1]
+        del self._log[: mark.number - self._floor]
+        self._floor = mark.number
+        self._times = {at: when for at, when in self._times.items() if at > self._floor}
+        self._marks = [mark, _Checkpoint(self.number, self._mirror.copy(), self._contract.copy())]
+        self._room, self._weight = len(self._log) + self._history, 0
+
+    def _fold_mirror(self) -> None:
+        if self._mirror.number < self.number:
+            self._mirror.fold(self._log[self._mirror.number - self._floor :], self._times)
+            self._views = (None, self._views[1])
+
+    def _fold_contract(self) -> None:
+        if self._contract.number < self.number:
+            self._contract.fold(self._log[self._contract.number - self._floor :], self._times)
+            self._views = (self._views[0], None)
+
+    def _folds_at(self, number: int) -> tuple[ClientViewFold, ContractFold]:
+        if not self._floor <= number <= self.number:
+            raise NotInLog(f"the log has {self._floor} to {self.number}, and not {number}")
+        mark = next(mark for mark in reversed(self._marks) if mark.number <= number)
+        mirror, contract = mark.mirror.copy(), mark.contract.copy()
+        log = self._log[mark.number - self._floor : number - self._floor]
+        mirror.fold(log, self._times)
+        contract.fold(log, self._times)
+        return mirror, contract
+
+
+def _weight(entry: Any) -> int:
+    """What it takes to keep an entry, about; those that this side made are not counted."""
+    kind = cast("type[Any]", type(entry))
+    if kind in _DELTA_EVENTS and entry.raw_event is entry.metadata is entry.extra is UNSET:
+        return len(entry.delta)
+    if kind is ev.UnknownEvent or kind is ev.MalformedEvent:
+        return len(entry.raw)
+    try:
+        return len(ev.encode(entry)) if isinstance(entry, ev.Event) else 0
+    except CitewireError:
+        return 0  # it has no JSON, so it did not come from outside
+
+
+def _entry(value: object) -> LogEntry:
+    try:
+        return ev.coerce(value)
+    except CitewireError as exc:
+        return en.InvalidEventReceived(exc.code, exc.message)

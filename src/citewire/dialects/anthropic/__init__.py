@@ -1,0 +1,1 @@
+"""Anthropic: the Messages API and its stream."""

@@ -1,0 +1,1 @@
+"""Azure OpenAI On Your Data: completions with a context, and their stream."""

@@ -1,0 +1,1 @@
+"""Amazon Bedrock: Converse and RetrieveAndGenerate, and their streams."""

@@ -1,0 +1,1 @@
+"""Cohere: the Chat API and its stream."""

@@ -1,0 +1,1 @@
+"""LangChain: messages with citation annotations, and their stream."""

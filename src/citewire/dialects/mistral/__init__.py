@@ -1,0 +1,1 @@
+"""Mistral: messages with reference chunks, and their stream."""

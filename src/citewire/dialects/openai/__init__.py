@@ -1,0 +1,1 @@
+"""OpenAI: Responses, Chat Completions, Assistants and ChatGPT, and their streams."""

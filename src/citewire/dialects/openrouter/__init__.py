@@ -1,0 +1,1 @@
+"""OpenRouter: chat completions with annotations, and their stream."""

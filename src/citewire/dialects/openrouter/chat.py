@@ -1,0 +1,39 @@
+"""OpenRouter: Chat Completions with annotations as OpenAI nests them, and a `content` of the page in each.
+
+The web plugin says `0, 0` for a place it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from citewire.dialects.base import DialectOptions, Json, is_object, optional
+from citewire.dialects.common.chat_annotations import MessageReader, read_messages, write_message
+from citewire.dialects.common.completions import find_completion_dialect
+from citewire.model import Answer, Written
+
+NAME = "openrouter"
+UPSTREAM = "OpenRouter Chat Completions API, as captured in August 2026"
+READS_TOO = ("openai.chat",)
+ROOM = frozenset({"answer.id", "marker", "source.snippet", "source.title", "source.url"})
+
+
+def detect(payload: Any) -> bool:
+    return is_object(payload) and find_completion_dialect(payload) == NAME
+
+
+def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
+    return read_messages(payload, options, _Reader)
+
+
+class _Reader(MessageReader):
+    dialect = NAME
+
+    def source(self, url: str, cited: Json) -> str:
+        title = optional(cited, "title", str) or None
+        return self.sources.add("web", url, title, snippet=optional(cited, "content", str))
+
+
+def write(answer: Answer, options: DialectOptions) -> Written:
+    # Who served it is what tells these completions from OpenAI's.
+    return write_message(answer, options, NAME, ROOM, {"provider": "citewire"})

@@ -1,0 +1,1 @@
+"""Perplexity: Sonar completions with a list of sources, and their stream."""

@@ -1,0 +1,1 @@
+"""Salesforce: messaging and the Agent API."""

@@ -1,0 +1,1 @@
+"""Microsoft Teams: message activities with citations, and their stream."""

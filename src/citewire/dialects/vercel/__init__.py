@@ -1,0 +1,1 @@
+"""Vercel's AI SDK: messages with source parts, and their stream."""

@@ -1,0 +1,1 @@
+"""xAI: the Responses API with xAI's annotations, and its stream."""

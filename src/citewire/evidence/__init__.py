@@ -1,0 +1,1 @@
+"""What proves a verdict: pictures, links, report pages, notebook views."""

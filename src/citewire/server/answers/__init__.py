@@ -1,0 +1,1 @@
+"""Answers over HTTP: lists, records, checks on demand, proofs."""

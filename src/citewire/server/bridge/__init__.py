@@ -1,0 +1,1 @@
+"""The bridge between the logs of threads and their channels."""

@@ -1,0 +1,319 @@
+"""The tie between threads and channels: answers are told in channels, and what is cited there is checked.
+
+Each thread that has news has a task, beside its run and never in its way. What is told is decided by the log
+of the thread alone, and how far it is told is kept with what is told; so after a failure or a crash the log
+is read again, and it goes on where it was. Of several nodes the one that has the lease of a tie does this, as
+a rule that on which the run goes on; others wait until it has let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from msgspec import Struct, msgpack
+
+from citewire.channels.hub import Hub
+from citewire.channels.projection_mark import ProjectionMark
+from citewire.channels.serial import series_of
+from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head, StoreError
+from citewire.errors import CitewireError
+from citewire.server.bridge.channel_to_thread import ChannelToThread
+from citewire.server.bridge.projection import Projection
+from citewire.server.bridge.thread_channels import ThreadChannels, ai_channel, thread_of_ai_channel
+from citewire.server.bridge.thread_to_channel import ThreadToChannel
+from citewire.server.runs.journal import channel_of, thread_of
+from citewire.server.runs.run_manager import RunManager
+
+__all__ = ["Bridge"]
+
+_log = logging.getLogger("citewire.bridge")
+# Threads that are worked on at once, and those that are kept folded.
+_AT_ONCE, _KEPT = 8, 64
+# Seconds after which what failed is tried again, at first and at most; and what another node is at.
+_SOON, _LATER = 1.0, 60.0
+_FREED = 0.5
+# Seconds for which another node may go on with a thread that is no more.
+_PATIENCE, _SHORTLY = 5.0, 0.05
+_PAGE = 1000
+_SEEN = "seen"
+
+
+class _SeenPositions(Struct, frozen=True, array_like=True):
+    """Up to where the log of a thread, and that of its channel, leave nothing to be done."""
+
+    log: str
+    channel: str | None
+
+
+class _ThreadLink:
+    """Both ways between a thread and its channel, and what was last noted of them."""
+
+    def __init__(
+        self, outward: ThreadToChannel, inward: ChannelToThread, seen: _SeenPositions | None
+    ) -> None:
+        self.outward, self.inward, self.seen = outward, inward, seen
+
+
+class _Thread:
+    """A thread that had news. Its `tie` holds as long as nothing fails; after that there is a `timer`.
+
+    Once it `was_free`, another node may have told more.
+    """
+
+    def __init__(self, channel: str) -> None:
+        self.channel, self.ai = channel, ai_channel(thread_of(channel))
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.delay = _SOON
+        self.has_news = self.is_cited = self.was_free = False
+        self.tie: _ThreadLink | None = None
+
+    async def leave(self) -> None:
+        """Have nothing more done for it."""
+        if self.timer:
+            self.timer.cancel()
+        if self.task:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+
+class Bridge:
+    """Ties the threads of `runs` to `channels`. `agent` is the client id of what the agent says."""
+
+    def __init__(
+        self, store: ChannelStore, hub: Hub, channels: ThreadChannels, runs: RunManager, agent: str
+    ) -> None:
+        self._store, self._hub, self._channels, self._runs = store, hub, channels, runs
+        self._agent, self._leases = agent, runs.leases
+        self._threads: dict[str, _Thread] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._closed = False
+        channels.agent, channels.cited = agent, self._cited
+        runs.cited, runs.untied = self._cited_elsewhere, self._lost
+
+    def notify_log_written(self, channel: str) -> None:
+        """There is more in the log of a thread, or its run has ended."""
+        self._wake(channel)
+
+    def _cited(self, ai: str) -> None:
+        """Somebody else cites something in a channel, or takes it back."""
+        if thread_id := thread_of_ai_channel(ai):
+            self._wake(channel_of(thread_id), is_cited=True)
+
+    def _cited_elsewhere(self, channel: str) -> None:
+        """Somebody does so on another node, which leaves it to us."""
+        self._wake(channel, is_cited=True)
+
+    async def recover(self) -> None:
+        """Go through all threads, and catch up with those that a crash left behind."""
+        await self._drop_orphans()
+        after = ""
+        while heads := await self._store.heads("run:", after):
+            for head in heads:
+                if await self._is_behind(head):
+                    self._wake(head.channel)
+                    await self._idle(head.channel)
+            after = heads[-1].channel
+
+    async def forget_thread(self, thread_id: str) -> None:
+        """A thread is no more, and so is its channel."""
+        channel, ai = channel_of(thread_id), ai_channel(thread_id)
+        if thread := self._threads.pop(channel, None):
+            await thread.leave()
+        if _fits(ai):
+            await self._obtain(channel)
+            await self._channels.drop(ai)
+            await self._hub.drop(_tie_of(channel))
+            await self._release(channel)
+
+    async def wait_idle(self) -> None:
+        """Wait until all that was written is told, and all that was cited is taken in, or has failed."""
+        for channel in list(self._threads):
+            await self._idle(channel)
+
+    async def aclose(self) -> None:
+        """Leave everything as it is; it goes on after the restart."""
+        self._closed = True
+        for thread in list(self._threads.values()):
+            await thread.leave()
+            await self._let_go_of(thread)
+
+    # --- tasks --------------------------------------------------------------------------------------------
+
+    def _wake(self, channel: str, *, is_cited: bool = False) -> None:
+        thread = self._threads.pop(channel, None) or _Thread(channel)
+        if self._closed or not _fits(thread.ai):
+            return
+        self._threads[channel] = thread  # behind those that had no news for longer
+        thread.has_news = True
+        thread.is_cited |= is_cited
+        if thread.task is None and thread.timer is None:
+            thread.task = asyncio.create_task(self._work(thread))
+
+    async def _idle(self, channel: str) -> None:
+        thread = self._threads.get(channel)
+        if thread and thread.task:
+            await asyncio.wait([thread.task])
+
+    async def _work(self, thread: _Thread) -> None:
+        try:
+            while thread.has_news:
+                thread.has_news = False
+                async with self._room:
+                    if await self._leases.take(_tie_of(thread.channel)):
+                        await self._go_on(thread)
+                    else:
+                        await self._leave_to_other(thread)
+                if not thread.has_news:
+                    await self._let_go_of(thread)
+                thread.delay = _SOON
+        except Exception as exc:  # noqa: BLE001  # the root of a task: no run depends on it
+            known = isinstance(exc, CitewireError)
+            _log.warning("%s is told later: %s", thread.ai, exc, exc_info=None if known else exc)
+            thread.tie = None
+            await self._let_go_of(thread)
+            self._try_again(thread, thread.delay)
+            thread.delay = min(2 * thread.delay, _LATER)
+        finally:
+            thread.task = None
+            self._let_go()
+
+    async def _leave_to_other(self, thread: _Thread) -> None:
+        """Another node is at it. It looks at what was cited here if it is told."""
+        if thread.is_cited:
+            thread.is_cited = False
+            await self._runs.notify_cited(thread.channel)
+        self._try_again(thread, _FREED)
+
+    async def _let_go_of(self, thread: _Thread) -> None:
+        """Let another node have it, unless there will soon be more."""
+        if self._runs.is_shared and not (self._runs.is_live(thread.channel) and thread.tie):
+            thread.was_free = True
+            await self._release(thread.channel)
+
+    async def _release(self, channel: str) -> None:
+        with suppress(StoreError):  # without the database it is nobody's
+            await self._leases.release(_tie_of(channel))
+
+    async def _obtain(self, channel: str) -> None:
+        """Have a tie that is to end, though not at any price: what is then left of it is dropped later."""
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while not await self._leases.take(_tie_of(channel)):
+            if asyncio.get_running_loop().time() > until:
+                return
+            await asyncio.sleep(_SHORTLY)
+
+    def _lost(self, name: str) -> None:
+        """Another node has the lease of a tie that was ours."""
+        if thread := self._threads.get(f"run:{name.removeprefix('tie:')}"):
+            thread.tie = None
+            if thread.task:
+                thread.task.cancel()
+            self._try_again(thread, _FREED)
+
+    def _try_again(self, thread: _Thread, seconds: float) -> None:
+        if thread.timer is None and not self._closed:
+            thread.timer = asyncio.get_running_loop().call_later(seconds, self._again, thread)
+
+    def _again(self, thread: _Thread) -> None:
+        thread.timer = None
+        self._wake(thread.channel)
+
+    def _let_go(self) -> None:
+        """Keep only so many folded."""
+        resting = [name for name, each in self._threads.items() if not (each.task or each.timer)]
+        for name in resting[:-_KEPT]:
+            del self._threads[name]
+
+    async def _go_on(self, thread: _Thread) -> None:
+        head = await self._store.head(thread.channel)
+        if head is None or not self._channels.rules.of(thread.ai).mutable:
+            return
+        tie = thread.tie
+        if thread.was_free:
+            thread.was_free, thread.is_cited = False, True
+            if tie and await self._channels.projection_mark(thread.ai) != tie.outward.mark:
+                tie = None
+        if tie is None or tie.outward.mark.epoch != series_of(head.epoch):
+            tie = thread.tie = await self._tied(thread, head)
+        await tie.outward.catch_up()
+        projection, is_live = tie.outward.projection, self._runs.is_live(thread.channel)
+        if thread.is_cited or not is_live:
+            thread.is_cited = False
+            if await tie.inward.scan_channel(projection):
+                thread.has_news = True
+        if await tie.inward.offer_citations(projection):
+            thread.has_news = True
+        if not (thread.has_news or is_live) and tie.inward.is_done(projection):
+            await self._note(thread, tie)
+
+    async def _tied(self, thread: _Thread, head: Head) -> _ThreadLink:
+        """Begin with a thread."""
+        mark, seen = await self._channels.projection_mark(thread.ai), await self._seen(thread.channel)
+        series = series_of(head.epoch)
+        if mark and mark.epoch != series:  # of another thread by that name, which is no more
+            await self._channels.drop(thread.ai)
+            mark = None
+        projection = Projection(thread_of(thread.channel), series, self._agent)
+        outward = ThreadToChannel(
+            self._store, thread.channel, self._channels, thread.ai, projection, mark or ProjectionMark(series)
+        )
+        inward = ChannelToThread(self._channels, thread.ai, self._hub, thread.channel, self._runs)
+        if mark and seen and seen.channel:
+            inward.cursor = Cursor.parse(seen.channel)
+        thread.is_cited = True
+        return _ThreadLink(outward, inward, seen)
+
+    # --- what was seen ------------------------------------------------------------------------------------
+
+    async def _note(self, thread: _Thread, tie: _ThreadLink) -> None:
+        """Note that nothing is left to be done, lest the next start read all of the log to find that out."""
+        inward = tie.inward.cursor
+        seen = _SeenPositions(str(tie.outward.cursor), str(inward) if inward else None)
+        if seen != tie.seen:
+            entry = Entry(f"{seen.log} {seen.channel}", "seen", b"")
+            change = Change(None, [entry], {_SEEN: msgpack.encode(seen)})
+            await self._store.change(_tie_of(thread.channel), [], lambda values, place: change)
+            tie.seen = seen
+
+    async def _seen(self, channel: str) -> _SeenPositions | None:
+        slot = (await self._store.values(_tie_of(channel), [_SEEN]))[_SEEN]
+        return msgpack.decode(slot, type=_SeenPositions) if slot else None
+
+    async def _is_behind(self, head: Head) -> bool:
+        ai = ai_channel(thread_of(head.channel))
+        if not _fits(ai):
+            return False
+        seen, end = await self._seen(head.channel), await self._channels.head(ai)
+        return seen != _SeenPositions(str(head.cursor), str(end.cursor) if end else None)
+
+    async def _drop_orphans(self) -> None:
+        """Channels of threads that were forgotten when a crash came in between."""
+        after: str | None = None
+        while True:
+            page = await self._channels.names("ai:", _PAGE, after)
+            for ai in page.items:
+                if await self._is_orphan(ai) and (thread_id := thread_of_ai_channel(ai)):
+                    channel = channel_of(thread_id)
+                    if await self._leases.take(_tie_of(channel)) and await self._is_orphan(ai):
+                        await self._channels.drop(ai)
+                    await self._release(channel)
+            if (after := page.next) is None:
+                return
+
+    async def _is_orphan(self, ai: str) -> bool:
+        mark, thread_id = await self._channels.projection_mark(ai), thread_of_ai_channel(ai)
+        head = await self._store.head(channel_of(thread_id)) if mark and thread_id else None
+        return mark is not None and (head is None or series_of(head.epoch) != mark.epoch)
+
+
+def _tie_of(channel: str) -> str:
+    """The log that says what was seen of a thread."""
+    return f"tie:{channel.removeprefix('run:')}"
+
+
+def _fits(ai: str) -> bool:
+    """Whether a channel may have this name: threads with the longest ids have no channel."""
+    return len(ai) <= 500

@@ -1,0 +1,122 @@
+"""From a channel into its thread: what others cite there on an answer is handed on, to be checked."""
+
+from __future__ import annotations
+
+from citewire import codec
+from citewire.channels.annotation import Annotation, AnnotationAction
+from citewire.channels.channels import Channels
+from citewire.channels.errors import ChannelError
+from citewire.channels.fold import SERVER_CONNECTION_ID, AnnotationEvent, deleted_key
+from citewire.channels.hub import Hub
+from citewire.channels.offsets import is_citation
+from citewire.channels.store import Cursor, CursorLost, Entry
+from citewire.server.bridge.projection import Projection
+from citewire.server.runs.foreign_citations import ForeignCitation, read_foreign_citation
+from citewire.server.runs.run_manager import RunManager
+
+__all__ = ["ChannelToThread"]
+
+_PAGE = 1000
+# Citations that are offered at once: meanwhile nobody can start a run.
+_AT_ONCE = 100
+
+
+class ChannelToThread:
+    """The way from the channel `ai` into the log `channel` of its thread.
+
+    `cursor` is how far the channel was looked at. What is in the log of the thread is never taken in again.
+    """
+
+    def __init__(self, channels: Channels, ai: str, hub: Hub, channel: str, runs: RunManager) -> None:
+        self._channels, self._ai, self._hub, self._channel, self._runs = channels, ai, hub, channel, runs
+        self.cursor: Cursor | None = None
+        # Those that are not in the log yet; those that this run, or what is decided after it, was told of.
+        self._coming: dict[str, ForeignCitation] = {}
+        self._offered: set[str] = set()
+        self._run: tuple[str, object] | None = None
+
+    async def scan_channel(self, projection: Projection) -> bool:
+        """See what others have cited and taken back since; whether the thread has a row more for it."""
+        known, has_more = {each.annotation for each, _ in projection.foreign_citations()}, False
+        try:
+            async for row, event in self._channels.export(self._ai, self.cursor):
+                if isinstance(event, AnnotationEvent) and _is_foreign(event.annotation):
+                    has_more |= await self._take(event.annotation, projection, known)
+                self.cursor = row.cursor
+        except CursorLost:  # so far the channel was forgotten
+            self.cursor = None
+            return await self.scan_channel(projection)
+        return has_more
+
+    async def offer_citations(self, projection: Projection) -> bool:
+        """Have citations of others taken in, and whether there are more to offer.
+
+        A new run is offered all, as its client may not know of them.
+        """
+        run = projection.run_id, self._runs.stream(self._channel)
+        if run != self._run:
+            self._offered = set()
+        elif not self._coming:
+            return False
+        known = {each.annotation: each for each, _ in projection.foreign_citations()}
+        self._coming = {serial: each for serial, each in self._coming.items() if serial not in known}
+        left = [
+            each for each in (*known.values(), *self._coming.values()) if each.annotation not in self._offered
+        ]
+        if left and not await self._runs.add_foreign_citations(self._channel, left[:_AT_ONCE]):
+            return False
+        self._run = run
+        self._offered |= {each.annotation for each in left[:_AT_ONCE]}
+        return len(left) > _AT_ONCE
+
+    def is_done(self, projection: Projection) -> bool:
+        """Whether all is taken in that could be, and there is a verdict on it."""
+        return self._coming.keys() <= self._offered and all(
+            done for _, done in projection.foreign_citations()
+        )
+
+    async def _take(self, annotation: Annotation, projection: Projection, known: set[str]) -> bool:
+        try:
+            message = await self._channels.message(self._ai, annotation.message_serial)
+        except ChannelError:  # too old to be there
+            return False
+        message_id = (
+            projection.message_id(message.id or "") if message.connection_id == SERVER_CONNECTION_ID else None
+        )
+        if message_id is None:
+            return False
+        if annotation.action is AnnotationAction.DELETE:
+            return await self._take_back(annotation, message_id, known)
+        if annotation.serial not in known:
+            self._coming[annotation.serial] = read_foreign_citation(annotation, message, message_id)
+        return False
+
+    async def _take_back(self, delete: Annotation, message_id: str, known: set[str]) -> bool:
+        """A client takes back all that it cites under a name. What is nobody's stays: it may be another's."""
+        gone = await self._like(delete) if delete.client_id is not None else []
+        for serial in gone:
+            self._coming.pop(serial, None)
+        taken = [serial for serial in gone if serial in known]
+        if taken:
+            record = {"message_id": message_id, "annotations": taken, "by": delete.client_id}
+            data = codec.encode({"type": "withdrawal", **record})
+            await self._hub.append(self._channel, [Entry(f"withdrawal:{delete.serial}", "record", data)])
+        return bool(taken)
+
+    async def _like(self, delete: Annotation) -> list[str]:
+        """The serials of the annotations that a delete takes back."""
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await self._channels.annotations(self._ai, delete.message_serial, _PAGE, cursor)
+            found += (
+                each.serial
+                for each in page.items
+                if each.serial < delete.serial and deleted_key(each) == deleted_key(delete)
+            )
+            if (cursor := page.next) is None:
+                return found
+
+
+def _is_foreign(annotation: Annotation) -> bool:
+    return annotation.connection_id != SERVER_CONNECTION_ID and is_citation(annotation.type)

@@ -1,0 +1,369 @@
+"""The answers of a thread as its channel tells of them: a fold over the rows of the thread's log.
+
+It reads no clock and awaits nothing. The same rows give the same steps, so whoever knows the last step that
+was taken can fold the log again and go on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from msgspec import UNSET, Struct
+
+from citewire import codec
+from citewire.agui import events as ev
+from citewire.agui.chunks import ChunkExpander, ProtocolError, subagent_of
+from citewire.agui.citations.posted_messages import find_posted_ids, id_of, is_posted, started_message_id
+from citewire.agui.citations.records import read_record
+from citewire.agui.events import Event, Json
+from citewire.channels.annotation import AnnotationDraft
+from citewire.channels.message import Action, MessageDraft, MessageOperation
+from citewire.channels.projection_mark import ProjectionMark
+from citewire.channels.store import Row
+from citewire.dialects.base import is_object
+from citewire.server.bridge.answer_annotations import (
+    CITEWIRE,
+    make_citation_delete,
+    make_citation_note,
+    make_remaining_verdicts,
+    make_verdict_note,
+    name_of,
+)
+from citewire.server.bridge.answer_text import AnswerText
+from citewire.server.http.operations import decode_as
+from citewire.server.runs.foreign_citations import ForeignCitation
+from citewire.server.runs.journal import StartedRun
+
+__all__ = ["Projection", "ProjectionStep"]
+
+_RESPONSE = "response"
+_NAME_BYTES = 512
+
+
+class ProjectionStep(Struct, frozen=True):
+    """A draft or a note about the message `answer`; `mark` stands for it and all steps before."""
+
+    mark: ProjectionMark
+    answer: str
+    sent: MessageDraft | AnnotationDraft
+
+
+class _Citation:
+    """What an answer cites; of somebody else's, `annotation` is where that is said and `by` who says it."""
+
+    def __init__(self, record: Json) -> None:
+        self.key: str = record["key"]
+        self.cited: Json = record["citation"]
+        self.annotation: str | None = record.get("annotation")
+        self.by: str | None = record.get("by")
+        self.is_told = self.annotation is not None
+        self.verification: Json | None = None
+        self.told: str | None = None
+        """The status that the channel knows of."""
+
+
+class _Answer:
+    """An answer. It keeps the `name` of its message when the thread gives it another id."""
+
+    def __init__(self, message_id: str, name: str, run_id: str, client_id: str) -> None:
+        self.message_id, self.name = message_id, name
+        self.run_id, self.client_id = run_id, client_id
+        self.editor = MessageOperation(client_id=client_id)
+        self.text = AnswerText()
+        self.is_open = self.is_gone = False
+        self.citations: dict[str, _Citation] = {}
+        # Those of which the channel does not know all.
+        self.untold: dict[str, _Citation] = {}
+
+
+class Projection:
+    """The answers of a thread. `agent` is the client id of what no subagent said."""
+
+    def __init__(self, thread_id: str, series: str, agent: str) -> None:
+        self._thread_id, self._series, self._agent = thread_id, series, agent
+        self.run_id = ""
+        self._chunks = ChunkExpander()
+        self._subagents: dict[str, str] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._names: set[str] = set()
+        # Messages that clients posted in any run, those in the input of this one, and records of messages
+        # that have yet to begin.
+        self._earlier: set[str] = set()
+        self._listed: frozenset[str] = frozenset()
+        self._early: dict[str, list[Json]] = {}
+        self._steps: list[tuple[str, MessageDraft | AnnotationDraft]] = []
+
+    def apply_row(self, row: Row) -> list[ProjectionStep]:
+        """What the channel is to be told of a row."""
+        match row.kind:
+            case "event":
+                self._event(ev.decode(row.data))
+            case "input":
+                self._begin(decode_as(row.data, StartedRun))
+            case "record":
+                self._record(codec.decode_with_surrogates(row.data))
+            case "over":
+                for answer in self._answers.values():
+                    self._end(answer)
+            case _:
+                pass
+        if not self._steps:
+            return []
+        steps, self._steps = self._steps, []
+        return [
+            ProjectionStep(ProjectionMark(self._series, row.n, at), *step) for at, step in enumerate(steps, 1)
+        ]
+
+    def message_id(self, name: str) -> str | None:
+        """The id that the answer with the message `name` goes by in the thread; None where there is none."""
+        if (same := self._answers.get(name)) and same.name == name:
+            return name
+        return next((each.message_id for each in self._answers.values() if each.name == name), None)
+
+    def foreign_citations(self) -> Iterator[tuple[ForeignCitation, bool]]:
+        """The citations of others, and whether there is a verdict on each."""
+        for answer in self._answers.values():
+            for each in answer.citations.values():
+                cited = read_record(each.cited) if each.annotation else None
+                if cited and each.annotation:
+                    yield (
+                        ForeignCitation(answer.message_id, cited, each.by, each.annotation),
+                        each.verification is not None,
+                    )
+
+    # --- what was said ------------------------------------------------------------------------------------
+
+    def _begin(self, started: StartedRun) -> None:
+        self.run_id, self._chunks = started.input.run_id, ChunkExpander()
+        self._listed = frozenset(map(id_of, started.input.messages))
+        self._earlier |= self._listed - self._answers.keys()
+
+    def _event(self, event: ev.AnyEvent) -> None:
+        if not isinstance(event, Event):
+            return
+        try:
+            steps = self._chunks.expand(event) if self._chunks.affects(event) else [event]
+        except ProtocolError:
+            return
+        self._earlier.discard(started_message_id(event))
+        for step in steps:
+            if handler := self._HANDLERS.get(type(step)):
+                handler(self, step)
+
+    def _on_start(self, event: ev.TextMessageStart) -> None:
+        if event.role not in (UNSET, "assistant") or not _is_name(event.message_id):
+            return
+        answer = self._answers.get(event.message_id)
+        if answer is None:
+            answer = self._new(event.message_id, subagent_of(event))
+            answer.is_open = True
+            self._create(answer, "")
+        elif answer.is_gone or (answer.run_id != self.run_id and answer.message_id not in self._listed):
+            self._say_anew(answer)
+        answer.is_open = True
+
+    def _on_content(self, event: ev.TextMessageContent) -> None:
+        if (answer := self._answers.get(event.message_id)) and answer.is_open:
+            self._append(answer, event.delta)
+            if answer.untold:
+                self._tell(answer)
+
+    def _on_end(self, event: ev.TextMessageEnd) -> None:
+        if answer := self._answers.get(event.message_id):
+            self._end(answer)
+
+    def _end(self, answer: _Answer) -> None:
+        if answer.is_open:
+            answer.is_open = False
+            self._tell(answer)
+
+    def _on_subagent(self, event: ev.SubagentStarted) -> None:
+        if _is_name(event.name) and event.name not in ("*", CITEWIRE):
+            self._subagents[event.subagent_run_id] = event.name
+
+    def _on_messages(self, event: ev.MessagesSnapshot) -> None:
+        """The messages are replaced: answers may be new, changed, gone, or go by another id."""
+        said = {id_of(each): each for each in event.messages if _is_answer(each) and not is_posted(each)}
+        self._earlier |= find_posted_ids(event) - self._answers.keys()
+        new = {
+            name: message
+            for name, message in said.items()
+            if name not in self._answers
+            and name not in self._earlier
+            and _is_name(name)
+            and message["content"]
+        }
+        for answer in [each for each in self._answers.values() if each.message_id not in said]:
+            if answer.run_id == self.run_id and not (answer.is_open or answer.is_gone):
+                same = next(
+                    (name for name, each in new.items() if answer.text.matches(each["content"])), None
+                )
+                if same is None:
+                    answer.is_gone = True
+                    self._edit(answer, Action.DELETE)
+                else:
+                    del new[same]
+                    self._rename(answer, same)
+        for name, message in new.items():
+            self._create(self._new(name, message.get("subagentRunId")), message["content"])
+        for name, message in said.items():
+            if (known := self._answers.get(name)) and name not in new:
+                self._replace(known, message["content"])
+
+    def _new(self, message_id: str, subagent: str | None) -> _Answer:
+        client = self._subagents.get(subagent or "", self._agent)
+        name = message_id
+        while name in self._names:  # of an answer that goes by another id now
+            name += "#"
+        self._names.add(name)
+        answer = self._answers[message_id] = _Answer(message_id, name, self.run_id, client)
+        return answer
+
+    def _rename(self, answer: _Answer, message_id: str) -> None:
+        self._answers[message_id] = self._answers.pop(answer.message_id)
+        answer.message_id = message_id
+        self._edit(answer, Action.APPEND, "", self._extras(answer))
+
+    def _replace(self, answer: _Answer, content: str) -> None:
+        if answer.is_gone or not answer.text.matches(content):
+            answer.is_gone = False
+            self._update(answer, content)
+            self._tell(answer)
+
+    def _say_anew(self, answer: _Answer) -> None:
+        """An answer that was taken back is said once more: what it cited then does not count."""
+        answer.is_gone, answer.run_id = False, self.run_id
+        self._update(answer, "")
+        own = [each for each in answer.citations.values() if each.annotation is None]
+        for name in dict.fromkeys(name_of(each.cited, each.key) for each in own if each.is_told):
+            self._note(answer, make_citation_delete(name, answer.client_id))
+        self._drop(answer, own)
+        self._tell(answer)
+
+    # --- how the channel is told of it --------------------------------------------------------------------
+
+    def _create(self, answer: _Answer, content: str) -> None:
+        """With what was recorded of it before."""
+        first, *rest = answer.text.replace(content)
+        self._steps.append(
+            (
+                answer.name,
+                MessageDraft(
+                    id=answer.name,
+                    name=_RESPONSE,
+                    data=first,
+                    extras=self._extras(answer),
+                    client_id=answer.client_id,
+                ),
+            )
+        )
+        self._more(answer, rest)
+        for record in self._early.pop(answer.message_id, ()):
+            self._record(record)
+
+    def _update(self, answer: _Answer, content: str) -> None:
+        first, *rest = answer.text.replace(content)
+        self._edit(answer, Action.UPDATE, first, self._extras(answer))
+        self._more(answer, rest)
+
+    def _append(self, answer: _Answer, delta: str) -> None:
+        was_cut = answer.text.is_cut
+        self._more(answer, answer.text.add(delta))
+        if answer.text.is_cut and not was_cut:
+            self._edit(answer, Action.APPEND, "", self._extras(answer))
+
+    def _more(self, answer: _Answer, pieces: list[str]) -> None:
+        for piece in pieces:
+            self._edit(answer, Action.APPEND, piece)
+
+    def _edit(
+        self, answer: _Answer, action: Action, data: str | None = None, extras: Json | None = None
+    ) -> None:
+        draft = MessageDraft(action=action, data=data, extras=extras, version=answer.editor)
+        self._steps.append((answer.name, draft))
+
+    def _extras(self, answer: _Answer) -> Json:
+        headers = {"threadId": self._thread_id, "runId": answer.run_id, "messageId": answer.message_id}
+        return {"headers": {**headers, "truncated": True} if answer.text.is_cut else headers}
+
+    def _note(self, answer: _Answer, note: AnnotationDraft) -> None:
+        self._steps.append((answer.name, note))
+
+    # --- what it cites ------------------------------------------------------------------------------------
+
+    def _record(self, record: Json) -> None:
+        answer = self._answers.get(record["message_id"])
+        if answer is None:
+            self._early.setdefault(record["message_id"], []).append(record)
+            return
+        known = answer.citations.get(record.get("key", ""))
+        match record["type"]:
+            case "citation" if known is None:
+                made = _Citation(record)
+                answer.citations[made.key] = answer.untold[made.key] = made
+            case "verdict" if known is not None:
+                known.verification = record["verification"]
+                answer.untold[known.key] = known
+            case "withdrawal":
+                taken = {*record["annotations"]}
+                self._drop(answer, [each for each in answer.citations.values() if each.annotation in taken])
+            case _:
+                return
+        self._tell(answer)
+
+    def _tell(self, answer: _Answer) -> None:
+        """What is known of an answer's citations, and not told: what one supports as soon as that is said."""
+        if answer.is_gone:
+            return
+        for each in list(answer.untold.values()):
+            if not each.is_told:
+                number, is_whole = each.cited.get("citationNumber"), not answer.is_open
+                claim = answer.text.claim(number, is_whole=is_whole)
+                if not (claim or is_whole):
+                    continue
+                each.is_told = True
+                self._note(answer, make_citation_note(each.cited, each.key, claim, answer.client_id))
+            del answer.untold[each.key]
+            if each.verification:
+                self._tell_verdict(answer, each, each.verification)
+
+    def _tell_verdict(self, answer: _Answer, citation: _Citation, verification: Json) -> None:
+        before, citation.told = citation.told, verification["citewire"]["status"]
+        if before != citation.told:
+            self._tell_left(answer, [before])
+            self._note(answer, make_verdict_note(verification, citation.key, citation.annotation))
+
+    def _drop(self, answer: _Answer, citations: list[_Citation]) -> None:
+        for each in citations:
+            del answer.citations[each.key]
+            answer.untold.pop(each.key, None)
+        self._tell_left(answer, [each.told for each in citations])
+
+    def _tell_left(self, answer: _Answer, before: list[str | None]) -> None:
+        """Some verdicts are not any more what they were: those that are left are told anew."""
+        for status in dict.fromkeys(filter(None, before)):
+            left = sum(each.told == status for each in answer.citations.values())
+            for note in make_remaining_verdicts(status, left):
+                self._note(answer, note)
+
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[Projection, Any], None]]] = {
+        ev.TextMessageStart: _on_start,
+        ev.TextMessageContent: _on_content,
+        ev.TextMessageEnd: _on_end,
+        ev.SubagentStarted: _on_subagent,
+        ev.MessagesSnapshot: _on_messages,
+    }
+
+
+def _is_name(text: str) -> bool:
+    """Whether a channel takes it for an id: 1 to 512 bytes."""
+    try:
+        return 1 <= len(text.encode()) <= _NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_answer(message: Any) -> bool:
+    fields: Json = message if is_object(message) else {}
+    return fields.get("role") == "assistant" and isinstance(fields.get("content"), str)

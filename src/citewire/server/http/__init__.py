@@ -1,0 +1,1 @@
+"""What the REST API is made of: operations, event streams, pagination."""

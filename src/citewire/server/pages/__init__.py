@@ -1,0 +1,1 @@
+"""The pages for people: the chat, the console, sign-in."""

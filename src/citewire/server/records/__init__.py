@@ -1,0 +1,1 @@
+"""The server's part of the audit record: signed heads and keys."""

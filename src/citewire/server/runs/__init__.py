@@ -1,0 +1,1 @@
+"""Runs and threads: started, followed, resumed, read back."""

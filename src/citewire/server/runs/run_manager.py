@@ -1,0 +1,520 @@
+"""Runs that live on the server: they go on when a client leaves, others may join, and none is lost.
+
+What a client is sent is read from the log, so that whoever comes later, or comes again, gets the same; also
+from another node of those that share the store. A run goes on at the node that has the lease of its thread.
+The others follow the log, ask that node for what only it can do (see `asks`), and take over when it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from weakref import WeakValueDictionary
+
+from citewire.agui import events as ev
+from citewire.agui.events import AnyEvent, RunInput
+from citewire.agui.middleware import CitationStream
+from citewire.channels.actor import SERVER, Actor
+from citewire.channels.hub import Hub
+from citewire.channels.lease import Leases, SingleProcessLeases
+from citewire.channels.store import Cursor, Entry, Row, StoreError
+from citewire.errors import CitewireError
+from citewire.server.access.keys import Caller
+from citewire.server.http.operations import Conflict, NotFound, ServerOverloaded, decode_as
+from citewire.server.runs.deferred_verdicts import DeferredVerdicts, deferred_lease
+from citewire.server.runs.driver import RunDriver, RunObserver
+from citewire.server.runs.foreign_citations import ForeignCitation
+from citewire.server.runs.journal import EndedRun, StartedRun, channel_of, input_id, thread_of
+from citewire.server.runs.live_run import (
+    LiveRun,
+    follow_run,
+    insert_after_first,
+    read_ended_run,
+    read_logged_frames,
+    watch_thread,
+)
+from citewire.server.runs.node_requests import NodeRequest, NodeRequests, RequestKind
+from citewire.server.runs.unfinished_runs import cursor_before, find_unfinished_run, has_unfinished_run
+
+__all__ = ["RunManager"]
+
+_log = logging.getLogger("citewire.runs")
+_WATCHED = "a run of this thread is going on, and somebody is watching it"
+_BUSY = "another node has work to do in this thread"
+# Seconds for which another node may keep a thread that is wanted here, and between two tries to get it.
+_PATIENCE, _SHORTLY = 5.0, 0.05
+# Seconds of silence after which the node of a run may have died, where somebody watches it and where not; and
+# from one look to the next.
+_QUIET, _UNWATCHED = 2.0, 10.0
+_LOOK = 0.5
+
+
+class RunManager:
+    """The runs of a server. `resumes` says that the agent may be asked the same again after a restart.
+
+    Without `leases` no other node shares the store. `cited` is told of threads in whose channels somebody
+    cites something on another node, `untied` of leases of their ties that are lost.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        driver: RunDriver,
+        observer: RunObserver,
+        *,
+        linger: float,
+        most: int,
+        resumes: bool,
+        leases: Leases | None = None,
+    ) -> None:
+        self._hub, self._driver, self._observer = hub, driver, observer
+        self._linger, self._most, self._resumes = linger, most, resumes
+        self.leases: Leases = leases or SingleProcessLeases()
+        self.is_shared = not isinstance(self.leases, SingleProcessLeases)
+        self.cited: Callable[[str], None] = lambda _: None
+        self.untied: Callable[[str], None] = lambda _: None
+        self._live: dict[str, LiveRun] = {}
+        # Runs that go on elsewhere and are watched here; when something was last heard of other threads.
+        self._away: dict[str, LiveRun] = {}
+        self._heard: dict[str, float] = {}
+        self._asks = NodeRequests(hub, self._handle_request if self.is_shared else None)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._late = DeferredVerdicts(driver, self.leases, self._asks, self._leave)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closing = False
+        self.leases.on_lost(self._lost)
+
+    @property
+    def active_count(self) -> int:
+        """How many are going on here."""
+        return len(self._live)
+
+    @property
+    def watcher_count(self) -> int:
+        """How many streams of them, and of those elsewhere, are open."""
+        return sum(live.watchers for live in (*self._live.values(), *self._away.values()))
+
+    def is_live(self, channel: str) -> bool:
+        """Whether a run of this thread is going on here."""
+        return channel in self._live
+
+    def stream(self, channel: str) -> CitationStream | None:
+        """The stream of the run of this thread that is going on here."""
+        live = self._live.get(channel)
+        return live and live.stream
+
+    async def start(self, run_input: RunInput, caller: Caller) -> AsyncGenerator[bytes]:
+        """Start a run, or join the one of this id; the frames of its events."""
+        channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
+        other = self._live.get(channel) or self._away.get(channel)
+        if other and other.run_id != run_input.run_id:
+            await other.wait_unwatched()
+        async with self._lock_thread(channel):
+            is_ours = await self._acquire_thread(channel, "superseded", unless=name)
+            if is_ours:
+                await self._settle(channel)
+            live = self._live.get(channel) if is_ours else await self._find_live_run(channel)
+            if live is None or live.run_id != run_input.run_id:
+                if known := await self._hub.store.get(channel, name):
+                    return read_ended_run(self._hub.store, channel, cursor_before(known))
+                if not is_ours:
+                    raise Conflict("the thread is being forgotten")
+                live = await self._begin(channel, name, run_input, caller)
+            return self._frames(channel, live.after, live)
+
+    async def _begin(self, channel: str, name: str, posted: RunInput, caller: Caller) -> LiveRun:
+        if other := self._live.get(channel):
+            if other.watchers:
+                raise Conflict(_WATCHED)
+            other.end("superseded")
+            await self._ended(other)
+        if len(self._live) >= self._most or self._closing:
+            raise ServerOverloaded("the server has no room for another run")
+        # The run asks for all that is undecided, and nobody else may change the record meanwhile.
+        await self._late.stop(channel)
+        await self._late.acquire_lease(channel)
+        begun = await self._driver.prepare_run(channel, posted, caller)
+        entries = [Entry(name, "input", ev.write_json(begun.started)), *begun.reviews]
+        row, *_ = await self._hub.append(channel, entries)
+        return self._run(LiveRun(begun.started, channel, cursor_before(row), begun.news), row.cursor)
+
+    def _run(self, live: LiveRun, end: Cursor, goes_on: list[AnyEvent] | None = None) -> LiveRun:
+        """Have it go on here. What is asked after `end` is heard."""
+        self._live[live.channel] = live
+        self._away.pop(live.channel, None)
+        task = asyncio.create_task(self._drive(live, goes_on))
+        live.drive(task, self._linger, lambda: self._unwatched(live))
+        self._own(task)
+        self._asks.listen(live.channel, end)
+        return live
+
+    async def _drive(self, live: LiveRun, goes_on: list[AnyEvent] | None) -> None:
+        channel = live.channel
+        try:
+            await self._driver.drive(live, goes_on)
+        finally:
+            if self._live.get(channel) is live:
+                del self._live[channel]
+            self._observer.on_log_written(channel)
+            self._leave(channel)
+        if live.stream is None or live.stream.has_undecided_checks:
+            self._own(self._late.start(channel))
+
+    async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> bool:
+        """Have citations of others taken in: by the run that is open, or else for whoever comes back.
+
+        False where that cannot be done now: a run has not begun or is about to end, or is another node's.
+        Once each, however often.
+        """
+        async with self._lock_thread(channel):
+            if live := self._live.get(channel):
+                stream = live.stream
+                return stream is not None and all(
+                    [
+                        await stream.add_foreign_citation(
+                            each.message_id, each.cited, each.by, each.annotation
+                        )
+                        for each in citations
+                    ]
+                )
+            if (
+                self._closing
+                or not await self.leases.take(channel)
+                or not await self._late.acquire_lease(channel)
+            ):
+                return False
+            await self._late.add_citations(channel, citations)
+            self._own(self._late.start(channel))
+            return True
+
+    def _own(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def notify_cited(self, channel: str) -> None:
+        """Tell the node on which a run of this thread goes on that there are citations of others."""
+        await self._asks.send(channel, "cited")
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    async def join(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+        """The frames of a thread's events after the cursor, up to the end of the run that is going on."""
+        channel = channel_of(thread_id)
+        return self._frames(channel, after, await self._find_live_run(channel))
+
+    async def join_current_run(self, thread_id: str) -> AsyncGenerator[bytes] | None:
+        """For a client that knows nothing: only the run that is going on, and what came before it."""
+        channel = channel_of(thread_id)
+        live = await self._find_live_run(channel)
+        if live is None:
+            return None
+        return insert_after_first(self._frames(channel, live.after, live), live.started.input)
+
+    async def watch_thread(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+        """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
+        channel = channel_of(thread_id)
+        await self._find_live_run(channel)
+        async with aclosing(
+            watch_thread(channel, self._hub, after, partial(self._live_run_after, channel))
+        ) as frames:
+            async for each in frames:
+                yield each
+
+    def _frames(self, channel: str, after: Cursor | None, live: LiveRun | None) -> AsyncGenerator[bytes]:
+        return (
+            follow_run(live, self._hub, after)
+            if live
+            else read_logged_frames(self._hub.store, channel, after)
+        )
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    async def stop_run(self, thread_id: str, run_id: str) -> None:
+        """End a run at once. One that has ended already stays as it is."""
+        channel = channel_of(thread_id)
+        live = await self._find_live_run(channel)
+        if live is None or live.run_id != run_id:
+            if await self._hub.store.get(channel, input_id(run_id)) is None:
+                raise NotFound("there is no such run")
+        elif live.task:
+            live.end("stopped")
+            await self._ended(live)
+        elif not await self._asks.request_end(channel, "stopped", run_id) and await self._is_elsewhere(
+            channel
+        ):
+            raise ServerOverloaded("the node on which the run goes on does not answer")
+
+    async def delete_thread(self, thread_id: str, by: Actor = SERVER) -> None:
+        """Delete a thread, with all that was said in it."""
+        channel = channel_of(thread_id)
+        async with self._lock_thread(channel):
+            await self._acquire_thread(channel, "stopped")
+            if live := self._live.get(channel):
+                live.end("stopped")
+                await self._ended(live)
+            if await self._hub.store.head(channel) is None:
+                raise NotFound("there is no such thread")
+            if not await self._late.acquire_lease(channel):
+                raise Conflict(_BUSY)
+            await self._forget(channel, by)
+
+    async def expire_thread(self, channel: str, before_ms: int) -> None:
+        """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
+        async with self._lock_thread(channel):
+            if not (await self.leases.take(channel) and await self.leases.take(deferred_lease(channel))):
+                return
+            await self._settle(channel)
+            head = await self._hub.store.head(channel)
+            if channel not in self._live and head and head.tick < before_ms * 1000:
+                await self._forget(channel, SERVER)
+
+    async def _forget(self, channel: str, by: Actor) -> None:
+        await self._late.stop(channel)
+        await self._hub.drop(channel, by)
+        await self._observer.on_thread_deleted(thread_of(channel))
+
+    def _unwatched(self, live: LiveRun) -> None:
+        """Nobody has watched a run for long enough; not here."""
+        if self.is_shared:
+            self._own(asyncio.create_task(self._ask_whether_left(live)))
+        else:
+            live.end("abandoned")
+
+    async def _ask_whether_left(self, live: LiveRun) -> None:
+        try:
+            await self._asks.send(live.channel, "abandoned", live.run_id)
+        except CitewireError:
+            live.restart_linger()
+
+    async def wait_idle(self) -> None:
+        """Wait until no run is going on here, and nothing is being decided late."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def _ended(self, live: LiveRun) -> None:
+        if live.task:
+            await asyncio.wait([live.task])
+
+    async def aclose(self) -> None:
+        """End all. Runs that can be asked for again are left as they are, to go on after the restart."""
+        self._closing = True
+        for live in list(self._live.values()):
+            if not self._resumes:
+                live.end("interrupted")
+            elif live.task:
+                live.task.cancel()
+        await self._wait(_PATIENCE)
+        for task in self._tasks:
+            task.cancel()
+        await self._wait(_SHORTLY)  # what is left to other nodes is let go of
+        self._asks.close()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wait_idle()
+
+    # --- after a restart, and after the end of another node -----------------------------------------------
+
+    async def recover(self) -> None:
+        """Go through all threads, and end or go on with the runs that a crash cut short."""
+        after = ""
+        while heads := await self._hub.store.heads("run:", after):
+            for head in heads:
+                with suppress(CitewireError):
+                    if await self._is_elsewhere(head.channel):
+                        self.note_activity(head.channel)
+            after = heads[-1].channel
+
+    async def settle_run(self, channel: str) -> None:
+        """Have a run that was cut short ended, or gone on with.
+
+        Where there are other nodes, not at once: one that has lost its way to the database for a moment will
+        have its leases again.
+        """
+        if not self.is_shared:
+            await self._is_elsewhere(channel)
+        elif channel not in self._heard:
+            self.note_activity(channel)
+
+    async def _is_elsewhere(self, channel: str) -> bool:
+        """Whether a run goes on at another node; if it goes on nowhere, it is settled."""
+        if channel in self._live or not await has_unfinished_run(self._hub.store, channel):
+            return False
+        async with self._lock_thread(channel):
+            if not await self.leases.take(channel):
+                return True
+            await self._settle(channel)
+            return False
+
+    async def _settle(self, channel: str) -> None:
+        if channel in self._live or self._closing:
+            return
+        left = await find_unfinished_run(self._hub.store, channel)
+        if left is None:
+            return
+        if self._resumes and not left.was_stopped and not left.has_ended:
+            live = self._track_run(channel, left.started, left.after)
+            live.started = left.restarted()
+            self._run(live, left.end, left.restart_events(self._driver.state_key))
+        else:
+            await self._driver.end_unfinished_run(channel, left)
+            self._own(self._late.start(channel))
+
+    def note_activity(self, channel: str) -> None:
+        """Something has happened in a channel. If it is a thread of another node, that is looked after."""
+        if self.is_shared and channel.startswith("run:") and channel not in self._live:
+            self._heard[channel] = asyncio.get_running_loop().time()
+
+    async def watch_other_nodes(self) -> None:
+        """Again and again see whether the nodes of runs that go on elsewhere are still there."""
+        while self.is_shared:
+            await asyncio.sleep(_LOOK)
+            await self.settle_dead_nodes()
+
+    async def settle_dead_nodes(self) -> None:
+        """Settle what is left of threads that were silent for a while and whose nodes have died."""
+        for channel, heard in list(self._heard.items()):
+            live, now = self._away.get(channel), asyncio.get_running_loop().time()
+            if now - heard < (_QUIET if live and live.watchers else _UNWATCHED):
+                continue
+            try:
+                is_elsewhere = await self._is_elsewhere(channel)
+            except CitewireError:  # when the database is back, all nodes have their time to be so
+                is_elsewhere = True
+            except Exception:  # noqa: BLE001  # one thread that cannot be settled is no reason to leave others
+                _log.exception("a run that was cut short could not be settled")
+                is_elsewhere = False
+            if is_elsewhere:
+                self._heard[channel] = asyncio.get_running_loop().time()
+            else:
+                self._heard.pop(channel, None)
+                if self._away.get(channel) is live:
+                    self._away.pop(channel, None)
+
+    # --- several nodes ------------------------------------------------------------------------------------
+
+    async def _find_live_run(self, channel: str) -> LiveRun | None:
+        """The run of a thread that is going on, here or elsewhere."""
+        here = self._live.get(channel)
+        if here or not self.is_shared:
+            return here
+        left = await find_unfinished_run(self._hub.store, channel)
+        if left is None:
+            return None
+        live = self._track_run(channel, left.started, left.after)
+        self._asks.listen(channel, left.end)
+        return live
+
+    def _live_run_after(self, channel: str, rows: Sequence[Row]) -> LiveRun | None:
+        """The run of a thread that is going on after these rows, the last that there are."""
+        ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
+        if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
+            self._track_run(channel, decode_as(row.data, StartedRun), cursor_before(row))
+            self._asks.listen(channel, row.cursor)
+        return self._live.get(channel) or self._away.get(channel)
+
+    def _track_run(self, channel: str, started: StartedRun, after: Cursor) -> LiveRun:
+        """A run that has no end: the one that is known, so that all who watch it are counted together."""
+        known = self._live.get(channel) or self._away.get(channel)
+        if known is None or known.run_id != started.input.run_id:
+            known = self._away[channel] = LiveRun(started, channel, after)
+            self.note_activity(channel)
+        return known
+
+    async def _handle_request(self, channel: str, said: NodeRequest | EndedRun) -> None:
+        """Do what is asked in a thread that we have to do with."""
+        live = self._live.get(channel) or self._away.get(channel)
+        if isinstance(said, EndedRun):
+            if live and live.run_id == said.run_id:
+                self._away.pop(channel, None)
+                if live.journal and not live.journal.is_ended:  # another node had the lease meanwhile
+                    self._lost(channel)
+            self._leave(channel)
+        elif said.what == "left":
+            await self._late.stop(channel)
+        elif said.what == "cited":
+            self.cited(channel)
+        elif live and live.run_id == said.run_id:
+            await self._handle_run_request(live, said.what)
+
+    async def _handle_run_request(self, live: LiveRun, what: RequestKind) -> None:
+        if what == "superseded" and live.task:
+            await live.wait_unwatched()
+        match what:
+            case "watched":
+                live.restart_linger()
+            case "stopped" if live.task:
+                live.end("stopped")
+            case "superseded" | "abandoned" if live.watchers:
+                await self._asks.send(live.channel, "watched", live.run_id)
+            case "superseded" | "abandoned" if live.task:
+                live.end_soon(what)
+            case _:  # it is another node's
+                pass
+
+    async def _acquire_thread(self, channel: str, what: RequestKind, unless: str = "") -> bool:
+        """Have a thread to ourselves, once the run that goes on elsewhere was ended; True when it is so.
+
+        False if there is a row with the id `unless`. Raises `Conflict` where that run is watched, or the
+        other node does not let go.
+        """
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            if unless and self.is_shared and await self._hub.store.get(channel, unless):
+                return False
+            if await self.leases.take(channel):
+                return True
+            live = await self._find_live_run(channel)
+            if live and input_id(live.run_id) == unless:  # it has just begun
+                return False
+            if live is None and asyncio.get_running_loop().time() < until:
+                await asyncio.sleep(_SHORTLY)
+            elif live is None or (what == "superseded" and live.watchers):
+                raise Conflict(_WATCHED if live else _BUSY)
+            elif not await self._asks.request_end(channel, what, live.run_id):
+                raise Conflict(_WATCHED if what == "superseded" else _BUSY)
+
+    @asynccontextmanager
+    async def _lock_thread(self, channel: str) -> AsyncGenerator[None]:
+        """A thread to one task, and to one node if that takes the lease, until nothing is left to be done.
+
+        The lock is there as long as somebody has it or waits for it.
+        """
+        async with self._locks.setdefault(channel, asyncio.Lock()):
+            try:
+                yield
+            finally:
+                if self.is_shared:
+                    await self._let_go(channel)
+
+    async def _let_go(self, channel: str) -> None:
+        is_live, is_late = channel in self._live, self._late.is_deciding(channel)
+        for name, is_held in ((channel, is_live), (deferred_lease(channel), is_late)):
+            if not is_held:
+                with suppress(StoreError):  # without the database it is nobody's
+                    await self.leases.release(name)
+        if not (is_live or is_late or channel in self._away):
+            self._asks.stop_listening(channel)
+
+    def _leave(self, channel: str) -> None:
+        """Let go of a thread in its turn."""
+        if self.is_shared:
+            self.note_activity(channel)
+            self._own(asyncio.create_task(self._left(channel)))
+
+    async def _left(self, channel: str) -> None:
+        async with self._lock_thread(channel):
+            pass
+
+    def _lost(self, name: str) -> None:
+        """Another node has a lease that was ours."""
+        if name.startswith("late:"):
+            self._late.cancel(f"run:{name.removeprefix('late:')}")
+        elif name.startswith("tie:"):
+            self.untied(name)
+        elif live := self._live.pop(name, None):
+            live.hand_over()

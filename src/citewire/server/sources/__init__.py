@@ -1,0 +1,1 @@
+"""The sources of a server: stored, read, searched, watched."""

@@ -1,0 +1,199 @@
+"""The bytes of sources, each kept once, under their sha256.
+
+Bytes are written aside, and put in their place whole: what is there under a name is all of it, also after a
+crash. What is aside when the server starts was never finished, and goes. Where several servers share what
+they keep, see `PostgresBlobs`, the folder has copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, TypeVar
+
+from citewire.channels.store import StoreError
+from citewire.documents.errors import DocumentError
+
+__all__ = ["BlobDraft", "Blobs", "NOT_KEPT"]
+
+_log = logging.getLogger("citewire.sources")
+
+_T = TypeVar("_T")
+
+_ASIDE = ".aside-"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+NOT_KEPT = "the source is not kept any more"
+# Seconds after which a store that failed is asked again.
+_AGAIN = 1.0
+# Bytes that come in pieces are written so many at a time, which is worth the way to a thread.
+_PIECE = 1 << 20
+
+
+class BlobDraft:
+    """Bytes on their way in: written aside, hashed and counted as they come."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file, self.path = file, path
+        self.size = 0
+        self._hash = hashlib.sha256()
+        self._piece = bytearray()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, once it is `done`."""
+        return self._hash.hexdigest()
+
+    async def write(self, data: bytes) -> None:
+        """Add to it. Raises `StoreError`."""
+        self._piece += data
+        if len(self._piece) >= _PIECE:
+            await self._flush()
+
+    async def finish(self) -> None:
+        """See that all of it is on the disk. Raises `StoreError`."""
+        await self._flush()
+        await _in_thread(lambda: os.fsync(self._file.fileno()))
+
+    async def _flush(self) -> None:
+        piece, self._piece = bytes(self._piece), bytearray()
+        self.size += len(piece)
+
+        def write() -> None:
+            self._hash.update(piece)
+            self._file.write(piece)
+            self._file.flush()
+
+        await _in_thread(write)
+
+
+class Blobs:
+    """Bytes in `folder`, for its owner only: sources may be confidential."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def open(self) -> None:
+        """Make the folder, and clean it of what was never finished. Raises `StoreError`."""
+        await _in_thread(self._open)
+
+    def path(self, sha256: str) -> Path:
+        """Where these bytes are, once they are here."""
+        if not _SHA256.fullmatch(sha256):
+            raise ValueError(f"not a sha256: {sha256!r}")
+        return self._folder / sha256[:2] / sha256
+
+    @asynccontextmanager
+    async def draft(self) -> AsyncGenerator[BlobDraft]:
+        """Room for bytes that come; unless they are kept, nothing is left of them. Raises `StoreError`."""
+        made = partial(tempfile.NamedTemporaryFile, prefix=_ASIDE, dir=self._folder, delete=False)
+        file = await _in_thread(made)
+        try:
+            with file:
+                yield BlobDraft(file, Path(file.name))
+        finally:
+            # Where it was kept it has another name by now.
+            await _in_thread(lambda: Path(file.name).unlink(missing_ok=True))
+
+    async def share(self, draft: BlobDraft) -> None:
+        """Have other servers have bytes that are `done`, which may take a while. Raises `StoreError`."""
+
+    async def keep(self, draft: BlobDraft) -> None:
+        """Put bytes that are `done`, and shared, in their place, for good. Raises `StoreError`."""
+        path = self.path(draft.sha256)
+
+        def put() -> None:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            draft.path.replace(path)
+            for folder in (path.parent, self._folder):
+                _sync(folder)
+
+        await _in_thread(put)
+
+    async def fetch(self, sha256: str) -> Path | None:
+        """Where these bytes are, brought if need be; None where they are not kept. Raises `StoreError`."""
+        path = self.path(sha256)
+        return path if await asyncio.to_thread(path.is_file) else None
+
+    async def is_intact(self, sha256: str) -> bool:
+        """Whether the bytes that are here still have this sha256. Raises `StoreError`."""
+        return await _in_thread(partial(_has_hash, self.path(sha256), sha256))
+
+    async def ensure_local(self, sha256: str) -> None:
+        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
+        while True:
+            try:
+                if await self.fetch(sha256):
+                    return
+            except StoreError as exc:
+                _log.warning("the bytes of a source cannot be had now: %s", exc)
+                await asyncio.sleep(_AGAIN)
+            else:
+                raise DocumentError(NOT_KEPT)
+
+    async def touch(self, sha256s: Collection[str]) -> set[str]:
+        """Those of these bytes that are kept, and stay for a while: somebody is about to refer to them.
+
+        Raises `StoreError`.
+        """
+        paths = {sha256: self.path(sha256) for sha256 in sha256s}
+        return await asyncio.to_thread(lambda: {sha256 for sha256, path in paths.items() if path.is_file()})
+
+    async def delete(self, sha256s: Collection[str]) -> set[str]:
+        """Forget these bytes, but for those that somebody has just touched, which it gives.
+
+        Raises `StoreError`.
+        """
+        paths = [self.path(each) for each in sha256s]
+        await _in_thread(lambda: [path.unlink(missing_ok=True) for path in paths])
+        return set()
+
+    async def drop_copies(self, is_needed: Callable[[str], bool]) -> None:
+        """Delete the bytes that are here and not needed here, whoever else has them. Raises `StoreError`."""
+        await _in_thread(
+            lambda: [self.path(each).unlink(missing_ok=True) for each in self._names() if not is_needed(each)]
+        )
+
+    async def list_hashes(self) -> set[str]:
+        """All that is there, here or elsewhere. Raises `StoreError`."""
+        return await asyncio.to_thread(lambda: set(self._names()))
+
+    def _open(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in self._folder.glob(f"{_ASIDE}*"):
+            each.unlink(missing_ok=True)
+
+    def _names(self) -> Iterator[str]:
+        for path in self._folder.glob("??/*"):
+            if _SHA256.fullmatch(path.name):
+                yield path.name
+
+
+def _has_hash(path: Path, sha256: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except FileNotFoundError:
+        return False
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as exc:
+        raise StoreError("the bytes of sources cannot be kept", detail=exc) from exc

@@ -19,9 +19,8 @@ from citewire.agui.agents import RunRequest
 from citewire.agui.citations.records import ProofUrls
 from citewire.agui.middleware import Citing
 from citewire.channels.store import Cursor
-from citewire.errors import CitewireError, UnknownDialect
+from citewire.errors import CitewireError, NotFound, UnknownDialect
 from citewire.model import Answer, Pages, Verification
-from citewire.server.http.operations import NotFound
 from citewire.server.runs.answer_dialects import read_answer, write_answer
 from citewire.server.runs.history import ThreadAtCursor
 from citewire.verification.document_set import CheckResult

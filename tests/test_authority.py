@@ -17,8 +17,8 @@ from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Cursor, Row
 from citewire.dialects import write
+from citewire.errors import NotFound
 from citewire.server.bridge.projection import Projection
-from citewire.server.http.operations import NotFound
 from citewire.server.runs.answer_dialects import read_answer, write_answer
 from citewire.server.runs.authority import OwnRecord, accept_input
 from citewire.server.runs.history import ThreadAtCursor

@@ -29,11 +29,11 @@ from citewire.documents.cache import Cache
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.documents.fetch import FetchResult
-from citewire.errors import InputError
+from citewire.errors import Conflict, InputError, NotFound
 from citewire.librarian import PassageIndex
 from citewire.server.access.capability import Capability
 from citewire.server.access.keys import Caller
-from citewire.server.http.operations import Conflict, NotFound, openapi, routes
+from citewire.server.http.operations import openapi, routes
 from citewire.server.ops.limits import RequestLimits
 from citewire.server.ops.settings import Settings
 from citewire.server.runs.journal import channel_of

@@ -23,11 +23,12 @@ from citewire.channels.hub import Hub
 from citewire.channels.sqlite import SqliteStore
 from citewire.documents.cache import Cache
 from citewire.documents.fetch import AddressRefused, FetchError, FetchResult
+from citewire.errors import NotFound
 from citewire.server.access.capability import FULL, Capability
 from citewire.server.access.keys import Caller
 from citewire.server.deepcitation.attachments import DAY, LIFETIME, Attachments
 from citewire.server.deepcitation.rest import DeepCitation as Contract
-from citewire.server.http.operations import NotFound, routes
+from citewire.server.http.operations import routes
 from citewire.server.storage.blobs import Blobs
 from citewire.verification.engine import Engine
 from deepcitation_client import (

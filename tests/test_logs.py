@@ -23,7 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from citewire.redaction import redact
 from citewire.server.access.capability import FULL
 from citewire.server.access.keys import Caller
-from citewire.server.ops.logs import AccessLog, AccessRecord, Formatter, configure
+from citewire.server.http.access_log import AccessLog
+from citewire.server.ops.logs import AccessRecord, Formatter, configure
 from citewire.server.ops.metrics import Metrics
 
 SECRET = "s3cr3t-Zq9_xWv8uT7rS6pO5nM4lK3jI2hG1fE0dC"

@@ -34,12 +34,13 @@ from citewire.documents.document import Box, Document
 from citewire.documents.draw import Crop, draw_all_in_child
 from citewire.documents.errors import DocumentError
 from citewire.documents.load import load
+from citewire.errors import NotFound
 from citewire.model import Answer, Citation, Part, Point, Source, SourceRef
 from citewire.server.access.capability import Capability
 from citewire.server.access.keys import Caller, Keyring
 from citewire.server.answers.proof_api import ProofApi
 from citewire.server.answers.proof_links import ProofLinks
-from citewire.server.http.operations import NotFound, openapi, routes
+from citewire.server.http.operations import openapi, routes
 from citewire.server.runs.journal import RunJournal, channel_of, encode_frame, proof_id
 from citewire.server.sources.versions import CheckedVersion, VersionState
 from citewire.verification.document_set import CheckResult, DocumentSet

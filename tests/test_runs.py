@@ -21,10 +21,9 @@ from citewire.agui.sse import SseParser
 from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.store import ChannelStore, Cursor, Entry, Row
-from citewire.errors import InputError
+from citewire.errors import Conflict, InputError, NotFound, ServerOverloaded
 from citewire.server.access.capability import FULL
 from citewire.server.access.keys import Caller
-from citewire.server.http.operations import Conflict, NotFound, ServerOverloaded
 from citewire.server.runs.agents import wrap_agent
 from citewire.server.runs.driver import RunDriver
 from citewire.server.runs.history import ThreadHistory

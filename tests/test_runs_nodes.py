@@ -17,8 +17,8 @@ from citewire.channels.message import Message
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.postgres_writer import LeaseLost
 from citewire.channels.store import Cursor, Entry, Row
+from citewire.errors import Conflict, NotFound
 from citewire.server.bridge.projection import Projection
-from citewire.server.http.operations import Conflict, NotFound
 from citewire.server.runs.journal import TERMINAL, encode_frames
 from clock import LONG, clock, on_clock
 from nodes import Memory, Node, Postgres, World, nodes

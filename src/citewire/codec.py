@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from citewire.errors import DecodeError, OutputError
+from citewire.errors import DecodeError, OutputError, ShapeError
 
-__all__ = ["decode", "decode_with_surrogates", "encode", "prepare_types", "pretty"]
+__all__ = ["decode", "decode_as", "decode_with_surrogates", "encode", "prepare_types", "pretty"]
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
@@ -29,6 +29,16 @@ def decode(data: bytes | str) -> Any:
         raise DecodeError(f"not UTF-8, or a lone surrogate{_at(data)}") from exc
     except (msgspec.DecodeError, msgspec.ValidationError) as exc:
         raise _decode_error(str(exc)) from exc
+
+
+def decode_as(data: bytes, kind: type[Any]) -> Any:
+    """The JSON in `data` as a value of that kind. Raises `InputError`."""
+    value = decode(data)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:
+        message, _, path = str(exc).partition(" - at `")
+        raise ShapeError(message, path.rstrip("`") or "$") from exc
 
 
 def decode_with_surrogates(data: bytes) -> Any:

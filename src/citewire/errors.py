@@ -120,3 +120,27 @@ class OutputError(CitewireError):
     """A value that has no JSON form: a lone surrogate, a foreign object, nesting without end."""
 
     code = "unwritable"
+
+
+class NotFound(CitewireError):
+    """There is nothing of this name."""
+
+    code = "not_found"
+
+
+class Conflict(CitewireError):
+    """It cannot be done now, because of something else that is going on."""
+
+    code = "conflict"
+
+
+class ServerBusy(CitewireError):
+    """Too much is going on already."""
+
+    code = "busy"
+
+
+class ServerOverloaded(ServerBusy):
+    """The server has no room for more of this."""
+
+    code = "overloaded"

@@ -28,7 +28,7 @@ from citewire.channels.rules import seconds_of
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore
 from citewire.documents.cache import Cache
-from citewire.errors import CitewireError
+from citewire.errors import CitewireError, NotFound, ServerOverloaded
 from citewire.librarian import Librarian, PassageIndex
 from citewire.server.ably.auth import AblyAuthenticator, KeyRealm
 from citewire.server.ably.publish_rates import PublishRates
@@ -52,14 +52,13 @@ from citewire.server.bridge.rule_api import RuleApi
 from citewire.server.bridge.thread_channels import ThreadChannels
 from citewire.server.deepcitation.attachments import Attachments
 from citewire.server.deepcitation.rest import UPLOADS, DeepCitation
+from citewire.server.http.access_log import AccessLog
 from citewire.server.http.operations import (
     CALLER,
     CHECK_KEY,
     ApiCall,
     NoSuchMethod,
-    NotFound,
     Operation,
-    ServerOverloaded,
     error_response,
     keep_escaped_slashes,
     openapi,
@@ -67,7 +66,6 @@ from citewire.server.http.operations import (
 )
 from citewire.server.http.pagination import SealedCursors
 from citewire.server.ops.limits import RequestLimits, client_address
-from citewire.server.ops.logs import AccessLog
 from citewire.server.ops.metrics import CONTENT_TYPE, Metrics
 from citewire.server.ops.proxies import TrustedProxies
 from citewire.server.ops.readiness import Readiness

@@ -21,11 +21,11 @@ from starlette.responses import Response
 from citewire import codec
 from citewire.channels.store import Store
 from citewire.documents.draw import QUOTE_MARGIN, Crop, ImageFormat
-from citewire.errors import CitewireError, InputError
+from citewire.errors import CitewireError, InputError, NotFound
 from citewire.server.answers.proof_links import ProofLinks
 from citewire.server.answers.proof_page import VerdictPlace, VerdictRecord, has_picture, render_proof
 from citewire.server.answers.proof_refusal import refuse
-from citewire.server.http.operations import ApiCall, Authenticate, HtmlPage, ImageFile, NotFound, Operation
+from citewire.server.http.operations import ApiCall, Authenticate, HtmlPage, ImageFile, Operation
 from citewire.server.pages.site import SECURITY_HEADERS
 from citewire.server.runs.journal import channel_of, proof_id
 from citewire.server.sources.versions import CheckedVersion

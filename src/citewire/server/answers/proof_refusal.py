@@ -9,10 +9,10 @@ from string import Template
 
 from starlette.responses import Response
 
-from citewire.errors import CitewireError
+from citewire.errors import CitewireError, NotFound
 from citewire.rendering.safety import clean_text
 from citewire.server.access.errors import BadLink, LinkExpired, NoCredentials
-from citewire.server.http.operations import ApiCall, NotFound, error_response
+from citewire.server.http.operations import ApiCall, error_response
 from citewire.server.pages.site import SECURITY_HEADERS
 
 __all__ = ["refuse"]

@@ -24,8 +24,9 @@ from citewire.audit.thread_fold import AGENT, ThreadFold, date_of
 from citewire.channels.store import CursorLost, Log, Row
 from citewire.documents.document import Box
 from citewire.documents.errors import DocumentError
+from citewire.errors import Conflict, NotFound
 from citewire.server.answers.proof_page import VerdictRecord
-from citewire.server.http.operations import ApiCall, Conflict, HtmlPage, NotFound, Operation
+from citewire.server.http.operations import ApiCall, HtmlPage, Operation
 from citewire.server.records.audit_trail import AuditTrail
 from citewire.server.runs.journal import channel_of
 from citewire.server.sources.catalog import Catalog

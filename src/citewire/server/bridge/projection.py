@@ -21,6 +21,7 @@ from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.message import Action, MessageDraft, MessageOperation
 from citewire.channels.projection_mark import ProjectionMark
 from citewire.channels.store import Row
+from citewire.codec import decode_as
 from citewire.dialects.base import is_object
 from citewire.server.bridge.answer_annotations import (
     CITEWIRE,
@@ -31,7 +32,6 @@ from citewire.server.bridge.answer_annotations import (
     name_of,
 )
 from citewire.server.bridge.answer_text import AnswerText
-from citewire.server.http.operations import decode_as
 from citewire.server.runs.foreign_citations import ForeignCitation
 from citewire.server.runs.journal import StartedRun
 

@@ -15,8 +15,9 @@ from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
 from citewire.channels.rules import BUILT_IN_RULES, Rule, Rules, is_pattern
 from citewire.channels.store import Row
-from citewire.errors import InputError
-from citewire.server.http.operations import ApiCall, NotFound, Operation, decode_as
+from citewire.codec import decode_as
+from citewire.errors import InputError, NotFound
+from citewire.server.http.operations import ApiCall, Operation
 from citewire.server.ops.settings import PatternRule
 from citewire.server.storage.follower import ChannelFollower
 

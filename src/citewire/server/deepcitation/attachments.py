@@ -35,8 +35,7 @@ from citewire.channels.store import Row
 from citewire.documents.document import Document, DocumentKind
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error
-from citewire.errors import ShapeError
-from citewire.server.http.operations import NotFound
+from citewire.errors import NotFound, ShapeError
 from citewire.server.ops.periodic import repeat
 from citewire.server.sources.stored_sources import clean_name, safe_name
 from citewire.server.storage.blobs import BlobDraft, Blobs

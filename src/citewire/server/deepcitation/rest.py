@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.datastructures import UploadFile
 
+from citewire.codec import decode_as
 from citewire.documents.document import Document
 from citewire.documents.errors import DocumentError
 from citewire.errors import InputError, ShapeError
@@ -22,7 +23,7 @@ from citewire.server.answers.verify_api import cancel_on_disconnect
 from citewire.server.deepcitation import wire
 from citewire.server.deepcitation.attachments import DAY, Attachment, Attachments, day_end, iso
 from citewire.server.deepcitation.verification import DeepCitationVerifier
-from citewire.server.http.operations import ApiCall, MultipartForm, Operation, decode_as
+from citewire.server.http.operations import ApiCall, MultipartForm, Operation
 from citewire.server.sources.source_api import MEDIA_TYPES, read_form, read_short_body, read_upload
 from citewire.verification.engine import Engine
 from citewire.verification.reader_pool import run_in_thread

@@ -19,13 +19,12 @@ from citewire.dialects.deepcitation import canonicalize
 from citewire.documents.document import Document
 from citewire.documents.draw import ImageFormat
 from citewire.documents.errors import DocumentError
-from citewire.errors import ShapeError
+from citewire.errors import NotFound, ShapeError
 from citewire.model import Source, SourceRef
 from citewire.server.access.keys import Caller
 from citewire.server.answers.verify_api import check_with_deadline
 from citewire.server.deepcitation.attachments import UNSAFE, Attachment, Attachments
 from citewire.server.deepcitation.wire import CitationsToVerify
-from citewire.server.http.operations import NotFound
 from citewire.server.sources.stored_sources import now_iso
 from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine

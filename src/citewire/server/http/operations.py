@@ -26,15 +26,23 @@ from citewire.agui.transport import TransportError
 from citewire.channels.store import CursorLost, StoreError
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import ErrorReport, report_detail, report_unexpected
-from citewire.errors import CitewireError, DialectError, InputError, ShapeError
+from citewire.errors import (
+    CitewireError,
+    Conflict,
+    DialectError,
+    InputError,
+    NotFound,
+    ServerBusy,
+    ShapeError,
+)
 from citewire.server.access.capability import Capability
 from citewire.server.access.keys import Caller
 from citewire.verification.reader_pool import TooManyReads
 
 __all__ = [
-    "ApiCall", "Authenticate", "Bytes", "CALLER", "CHECK_KEY", "Conflict", "EventStream", "HtmlPage",
-    "ImageFile", "MultipartForm", "NoSuchMethod", "NotFound", "Operation", "ServerBusy", "ServerOverloaded",
-    "decode_as", "error_response", "json_response", "keep_escaped_slashes", "openapi", "routes",
+    "ApiCall", "Authenticate", "Bytes", "CALLER", "CHECK_KEY", "EventStream", "HtmlPage", "ImageFile",
+    "MultipartForm", "NoSuchMethod", "Operation", "error_response", "json_response", "keep_escaped_slashes",
+    "openapi", "routes",
 ]  # fmt: skip
 
 CALLER = "citewire.caller"
@@ -50,34 +58,10 @@ _SLASH, _ESCAPED = "\udc2f", re.compile("%2f", re.IGNORECASE)
 _log = logging.getLogger("citewire.server")
 
 
-class NotFound(CitewireError):
-    """There is nothing of this name."""
-
-    code = "not_found"
-
-
 class NoSuchMethod(CitewireError):
     """This path has other methods."""
 
     code = "method_not_allowed"
-
-
-class Conflict(CitewireError):
-    """It cannot be done now, because of something else that is going on."""
-
-    code = "conflict"
-
-
-class ServerBusy(CitewireError):
-    """Too much is going on already."""
-
-    code = "busy"
-
-
-class ServerOverloaded(ServerBusy):
-    """The server has no room for more of this."""
-
-    code = "overloaded"
 
 
 # The first that fits counts.
@@ -345,17 +329,7 @@ async def _read_body(request: Request, kind: type[Any] | None, *, is_session: bo
     content = request.headers.get("content-type", unsaid).partition(";")[0].strip().lower()
     if content != "application/json":
         raise InputError("the body is to be application/json")
-    return decode_as(await request.body(), kind)
-
-
-def decode_as(data: bytes, kind: type[Any]) -> Any:
-    """The JSON in `data` as a value of that kind. Raises `InputError`."""
-    value = codec.decode(data)
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as exc:
-        message, _, path = str(exc).partition(" - at `")
-        raise ShapeError(message, path.rstrip("`") or "$") from exc
+    return codec.decode_as(await request.body(), kind)
 
 
 def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from citewire.channels.store import StoreError
-from citewire.server.http.operations import ServerBusy
+from citewire.errors import ServerBusy
 
 __all__ = ["Disk", "DiskFull", "Readiness", "read_disk"]
 

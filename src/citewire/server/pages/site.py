@@ -15,11 +15,12 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from citewire.errors import NotFound
 from citewire.server.access.errors import AccessRefused, Forbidden, NoCredentials
 from citewire.server.access.keys import Caller
 from citewire.server.access.sessions import PageName, Sessions
 from citewire.server.access.sign_in import SignInLinks
-from citewire.server.http.operations import ApiCall, Authenticate, Bytes, HtmlPage, NotFound, Operation
+from citewire.server.http.operations import ApiCall, Authenticate, Bytes, HtmlPage, Operation
 from citewire.text import one_line
 
 __all__ = ["SECURITY_HEADERS", "Site"]

@@ -15,9 +15,9 @@ from citewire.agui.citations.posted_messages import is_posted
 from citewire.dialects import dialects, read, write
 from citewire.dialects.base import Json, SourceRegistry, is_list, is_object
 from citewire.dialects.common.marker_records import UniqueIds
+from citewire.errors import NotFound
 from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Loss, Source, Span, Written
-from citewire.server.http.operations import NotFound
 from citewire.server.runs.history import ThreadAtCursor
 
 __all__ = ["read_answer", "write_answer"]

@@ -26,10 +26,10 @@ from citewire.agui.citations.unfinished_messages import unfinished_message_patch
 from citewire.agui.events import Json
 from citewire.agui.thread.thread import Thread
 from citewire.channels.store import Cursor, Row, Store
+from citewire.codec import decode_as
 from citewire.dialects.base import is_object
 from citewire.errors import InputError
 from citewire.patch import PatchError, apply_patch
-from citewire.server.http.operations import decode_as
 from citewire.server.runs.authority import OwnRecord, accept_input, keep_own_lists, withdraw_citations
 from citewire.server.runs.journal import EndedRun, StartedRun
 from citewire.server.runs.reviews import ReviewsByCitation, add_reviews

@@ -17,8 +17,8 @@ from citewire.agui.shapes import filter_sendable
 from citewire.agui.sse import PING
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Row, Store
+from citewire.codec import decode_as
 from citewire.errors import CitewireError
-from citewire.server.http.operations import decode_as
 from citewire.server.runs.journal import (
     EndedRun,
     Outcome,

@@ -26,8 +26,8 @@ from msgspec import Struct
 from citewire import codec
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, CursorLost, Entry, Row, StoreError
+from citewire.codec import decode_as
 from citewire.errors import CitewireError
-from citewire.server.http.operations import decode_as
 from citewire.server.runs.journal import EndedRun
 
 __all__ = ["NodeRequest", "NodeRequests", "RequestKind", "read_request"]

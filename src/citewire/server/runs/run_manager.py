@@ -21,9 +21,9 @@ from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Leases, SingleProcessLeases
 from citewire.channels.store import Cursor, Entry, Row, StoreError
-from citewire.errors import CitewireError
+from citewire.codec import decode_as
+from citewire.errors import CitewireError, Conflict, NotFound, ServerOverloaded
 from citewire.server.access.keys import Caller
-from citewire.server.http.operations import Conflict, NotFound, ServerOverloaded, decode_as
 from citewire.server.runs.deferred_verdicts import DeferredVerdicts, deferred_lease
 from citewire.server.runs.driver import RunDriver, RunObserver
 from citewire.server.runs.foreign_citations import ForeignCitation

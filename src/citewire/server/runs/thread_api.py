@@ -16,8 +16,9 @@ from citewire.agui.inputs import check_input
 from citewire.agui.shapes import filter_sendable
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Head, is_last_page
+from citewire.errors import NotFound
 from citewire.server.http.event_stream import EventStreamResponse
-from citewire.server.http.operations import ApiCall, EventStream, NotFound, Operation
+from citewire.server.http.operations import ApiCall, EventStream, Operation
 from citewire.server.http.pagination import SealedCursors, list_visible
 from citewire.server.runs.answer_dialects import write_answer
 from citewire.server.runs.history import ThreadAtCursor, ThreadHistory

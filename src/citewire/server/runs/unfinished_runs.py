@@ -16,8 +16,8 @@ from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
 from citewire.agui.shapes import filter_sendable
 from citewire.channels.store import Cursor, Row, Store
+from citewire.codec import decode_as
 from citewire.dialects.base import is_object
-from citewire.server.http.operations import decode_as
 from citewire.server.runs.journal import TERMINAL, StartedRun
 from citewire.server.runs.node_requests import read_request
 

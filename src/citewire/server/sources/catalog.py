@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
+from citewire.audit.thread_fold import channel_of
 from citewire.channels.actor import Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Leases, SingleProcessLeases
@@ -26,13 +27,11 @@ from citewire.documents.document import Document
 from citewire.documents.draw import Crop
 from citewire.documents.errors import DocumentError
 from citewire.error_reports import report_error
-from citewire.errors import CitewireError
+from citewire.errors import CitewireError, Conflict, NotFound
 from citewire.librarian import PassageIndex
 from citewire.server.access.keys import Caller
 from citewire.server.http.feed import Feed
-from citewire.server.http.operations import Conflict, NotFound
 from citewire.server.ops.settings import Settings
-from citewire.server.runs.journal import channel_of
 from citewire.server.sources.index_queue import IndexQueue
 from citewire.server.sources.source import LiveSource, SourceChange, SourceRecord
 from citewire.server.sources.source_watcher import SourceWatcher

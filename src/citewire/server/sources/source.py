@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from citewire.documents.document import DocumentKind
 from citewire.documents.errors import DocumentError
-from citewire.server.http.operations import Conflict
+from citewire.errors import Conflict
 from citewire.server.sources.stored_sources import Origin, StoredSource
 from citewire.verification.document_set import NO_TEXT_LAYER
 from citewire.verification.source_reading import SourceReading

@@ -17,9 +17,10 @@ from starlette.types import ASGIApp
 
 from citewire import codec
 from citewire.agui.sse import PING
+from citewire.codec import decode_as
 from citewire.documents.document import Document, Page
 from citewire.documents.draw import Crop, ImageFormat
-from citewire.errors import InputError
+from citewire.errors import InputError, NotFound
 from citewire.server.access.keys import Caller
 from citewire.server.http.event_stream import EventStreamResponse
 from citewire.server.http.operations import (
@@ -28,9 +29,7 @@ from citewire.server.http.operations import (
     EventStream,
     ImageFile,
     MultipartForm,
-    NotFound,
     Operation,
-    decode_as,
     json_response,
 )
 from citewire.server.sources.catalog import Catalog

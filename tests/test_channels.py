@@ -846,16 +846,16 @@ def test_who_is_not_sure_may_ask_again() -> None:
 _LANES = 4
 _PUBLISHER = """
 import asyncio, pathlib, sys
-from citewire.channels.annotation import Note
+from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
 from citewire.channels.hub import Hub
-from citewire.channels.message import Draft, Who
+from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.sqlite import SqliteStore
 
 async def lane(channels, serial, lane, k):
     while True:
-        who = Who(client_id=f"client {lane}")
-        notes = [Note(message_serial=serial, type="citations:multiple.v1", name="a", id=f"{lane}.{k}")]
+        who = Publisher(client_id=f"client {lane}")
+        notes = [AnnotationDraft(message_serial=serial, type="citations:multiple.v1", name="a", id=f"{lane}.{k}")]
         [kept] = await channels.annotate("ai:x", who, notes)
         print(lane, k, kept, flush=True)
         k += 1
@@ -863,7 +863,7 @@ async def lane(channels, serial, lane, k):
 async def main():
     store = SqliteStore(pathlib.Path(sys.argv[1]))
     channels = Channels(store, Hub(store), shown=2)
-    [serial] = await channels.publish("ai:x", Who(), [Draft(id="answer", data="text")])
+    [serial] = await channels.publish("ai:x", Publisher(), [MessageDraft(id="answer", data="text")])
     await asyncio.gather(*(lane(channels, serial, i, int(k)) for i, k in enumerate(sys.argv[2:])))
 
 asyncio.run(main())

@@ -41,10 +41,10 @@ SOURCES = [
 ]
 POISONED = """
 import faulthandler, os, time
-from citewire.verification.document_search import Shelf
+from citewire.verification.document_search import DocumentSearcher
 from citewire.verification.search_worker import serve
 
-search, watch = Shelf.search, faulthandler.dump_traceback_later
+search, watch = DocumentSearcher.search, faulthandler.dump_traceback_later
 
 def watched(seconds, exit):
     global given
@@ -64,7 +64,7 @@ def poisoned(self, asked):
     if "leave" in asked.quote: os._exit(3)
     return search(self, asked)
 
-Shelf.search, faulthandler.dump_traceback_later = poisoned, watched
+DocumentSearcher.search, faulthandler.dump_traceback_later = poisoned, watched
 serve()
 """
 

@@ -296,13 +296,13 @@ import asyncio, sys
 from pathlib import Path
 from citewire.documents.cache import Cache
 from citewire.verification.engine import Engine
-from citewire.verification.sources import Given
-from citewire.verification.verifier import Asked
+from citewire.verification.sources import SourceContent
+from citewire.verification.verifier import QuoteCheck
 
 async def main():
     async with Engine(cache=Cache(Path(sys.argv[1])), workers=1) as engine:
-        await engine.add(Given(sys.argv[2], "once.txt"), scope="s")
-        async for checked in engine.check([Asked("q", sys.argv[2], scope="s")]):
+        await engine.add(SourceContent(sys.argv[2], "once.txt"), scope="s")
+        async for checked in engine.check([QuoteCheck("q", sys.argv[2], scope="s")]):
             print(checked.status, flush=True)
         await asyncio.sleep(60)
 

@@ -205,7 +205,7 @@ READERS = """
 import os, signal, subprocess, sys, time
 import numpy as np
 from citewire.documents.document import Document, Page
-from citewire.documents.errors import DocumentError, Encrypted
+from citewire.documents.errors import DocumentError, EncryptedDocument
 
 def made(text):
     return Document("0", "text", text, (Page(1, 0, len(text)),), np.zeros(0, np.int32))
@@ -232,7 +232,7 @@ def fail(data, **options):
     raise ZeroDivisionError("of this file")
 
 def refuse(data, **options):
-    raise Encrypted("it needs a password")
+    raise EncryptedDocument("it needs a password")
 
 def stray(data, **options):
     return made(str(subprocess.Popen(["sleep", "60"]).pid))

@@ -175,11 +175,11 @@ def test_a_read_only_folder() -> None:
         code = """
             import asyncio, os, pathlib, sys
             from citewire.channels.sqlite import SqliteStore
-            from citewire.channels.sqlite_log import SqliteLog, steps
+            from citewire.channels.sqlite_log import SqliteLog, load_sqlite_migrations
             from citewire.channels.store import StoreError
 
             async def main():
-                steps()
+                load_sqlite_migrations()
                 if os.geteuid() == 0:
                     os.seteuid(65534)
                 for folder in sys.argv[1:]:

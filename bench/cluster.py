@@ -32,7 +32,7 @@ from citewire.channels.hub import Hub
 from citewire.channels.postgres import PostgresStore
 
 sys.path.append(str(ROOT / "tests"))
-from postgres import Postgres  # a real one, for the time of a block
+from support.postgres import Postgres  # a real one, for the time of a block
 
 PUBLISHERS, ROUNDS, SECONDS, GOAL = (1, 10, 100), 5, 0.7, 0.8
 CHANNELS = 20

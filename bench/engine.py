@@ -25,7 +25,7 @@ from citewire.verification.engine import Engine
 from citewire.verification.verifier import QuoteCheck
 
 sys.path.append(str(ROOT / "tests"))
-from pdfs import Line, Sheet, make_pdf  # small PDFs, made where they are needed
+from support.pdfs import Line, Sheet, make_pdf  # small PDFs, made where they are needed
 
 PDFS, PAGES, QUOTES = 50, 8, 1000
 # What pdfplumber and rapidfuzz are given of it: the rest is extrapolated.

@@ -33,9 +33,9 @@ from citewire.server.ably.codec import Flag, FrameAction
 from citewire.verification.verifier import QuoteCheck, Verifier
 
 sys.path.append(str(ROOT / "tests"))
-from postgres import Postgres
-from serving import Serving
-from working import MADE, Node, Working, node
+from support.postgres import Postgres
+from support.serving import Serving
+from support.working import MADE, Node, Working, node
 
 UNANSWERED, WIRE_ROUNDS, WIRE_SECONDS = 64, 3, 1.5
 PACE, PACED_SECONDS, P99_GOAL = 300, 5, 25

@@ -27,10 +27,10 @@ from bench.table import show
 from bench.verify import ROOT
 
 sys.path.append(str(ROOT / "tests"))
-from agents import fifty, said, serve
-from app import in_thread
-from browser import WEB, site
 from citewire.agui.events import RunInput
+from support.agents import fifty, said, serve
+from support.app import in_thread
+from support.browser import WEB, site
 
 DELTAS, CITATIONS, FIFTHS, ROUNDS = 5_000, 100, 5, 3
 GOAL_KB = 150

@@ -40,8 +40,8 @@ from citewire.channels.postgres import PostgresStore
 from citewire.channels.store import Cursor
 
 sys.path.append(str(ROOT / "tests"))
-from postgres import Postgres  # a real one, for the time of a block
-from serving import descendants
+from support.postgres import Postgres  # a real one, for the time of a block
+from support.serving import descendants
 
 # What does not grow while something else does.
 CHANNELS, PUBLISHERS = 1000, 100

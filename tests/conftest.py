@@ -4,8 +4,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import Phase, settings
 
-from cases import need_cases
-from postgres import Postgres, need_postgres
+from support.cases import need_cases
+from support.postgres import Postgres, need_postgres
 
 # Explaining a failure traces every line, which on Python 3.11 takes longer than finding it.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ably_load import MOST_STEPS, Kept, Listener, Server, Writer, say_the_end, seed
 from citewire.channels.postgres import PostgresStore
-from postgres import Postgres, need_postgres
-from soak import scaled
+from support.ably_load import MOST_STEPS, Kept, Listener, Server, Writer, say_the_end, seed
+from support.postgres import Postgres, need_postgres
+from support.soak import scaled
 
 NODES = 2
 KILLS = scaled(10, 50)

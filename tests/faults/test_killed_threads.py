@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ably_load import Server, seed
-from postgres import Postgres, need_postgres
-from serving import SCRIPT, environment
-from soak import scaled
-from thread_load import Asker
+from support.ably_load import Server, seed
+from support.postgres import Postgres, need_postgres
+from support.serving import SCRIPT, environment
+from support.soak import scaled
+from support.thread_load import Asker
 
 POLICY = "Refunds are available within 30 days of purchase. They are not available for gift cards.\n"
 # Steps of clients between a start and a kill, at most.

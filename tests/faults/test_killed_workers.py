@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ably_load import seed
 from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.verifier import QuoteCheck
-from postgres import Postgres, need_postgres
-from soak import scaled
-from working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
+from support.ably_load import seed
+from support.postgres import Postgres, need_postgres
+from support.soak import scaled
+from support.working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
 
 KILLS = scaled(4, 16)
 CRASHES = scaled(1, 4)

@@ -1,7 +1,7 @@
-"""Citation shapes on the wire: read any, write any, and be told what was lost.
+"""Read and write citations in every supported provider format, with a report of what was lost.
 
 Each provider has a folder with its dialects and their stream readers. To add a dialect, add a module; `base`
-says what it must have.
+lists what the module must define.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ __all__ = [
 
 @cache
 def dialects() -> dict[str, Dialect]:
-    """Every dialect by its name."""
+    """Return all dialects by name."""
     return _by_name(each for each in _modules() if hasattr(each, "UPSTREAM") and hasattr(each, "read_all"))
 
 
 @cache
 def stream_dialects() -> dict[str, StreamDialect]:
-    """What reads the streams of the dialects that have some."""
+    """Return the stream modules of the dialects that can stream, by dialect name."""
     return _by_name(each for each in _modules() if hasattr(each, "STREAM"))
 
 
 @cache
 def _modules() -> list[Any]:
-    """Every module of this package."""
+    """Import and return every module of this package."""
     return [importlib.import_module(info.name) for info in pkgutil.walk_packages(__path__, f"{__name__}.")]
 
 
@@ -71,9 +71,9 @@ def _get_dialect(name: str) -> Dialect:
 
 
 def detect(payload: Any) -> str:
-    """The name of the one dialect that recognises `payload`, by its envelope.
+    """Return the name of the only dialect that recognises `payload`, judged by its envelope.
 
-    Raises `AmbiguousDialect` naming the candidates when two do, `UndetectedDialect` when none does.
+    Raises `AmbiguousDialect`, naming the candidates, if several match, `UndetectedDialect` if none does.
     """
     fitting = _matching_dialects(payload)
     if len(fitting) > 1:
@@ -84,14 +84,14 @@ def detect(payload: Any) -> str:
 
 
 def _matching_dialects(payload: Any) -> tuple[str, ...]:
-    """The dialects that recognise a payload."""
+    """Return the names of all dialects that recognise a payload."""
     whole = tuple(name for name, dialect in dialects().items() if dialect.detect(payload))
     return whole + tuple(name for name, stream in stream_dialects().items() if stream.detect(payload))
 
 
 def _reject_foreign_payload(name: str, payload: Any) -> None:
-    """Raise `WrongDialect` where `name` does not recognise the payload, and others do: they share words
-    that mean different things. What a dialect reads of others is read where nothing is lost by that."""
+    """Raise `WrongDialect` when only other dialects recognise the payload: dialects use the same field names
+    for different things. Payloads of the dialects in `READS_TOO` are accepted if no citation is lost."""
     dialect = _get_dialect(name)
     if dialect.detect(payload):
         return
@@ -104,7 +104,7 @@ def _reject_foreign_payload(name: str, payload: Any) -> None:
 
 
 def _is_all_read(name: str, others: tuple[str, ...], payload: Any) -> bool:
-    """Whether a dialect finds no fewer citations than those whose payload it is."""
+    """Check that a dialect finds at least as many citations as the dialects that recognise the payload."""
     theirs = max(_count(other, payload) for other in others)
     try:
         return _count(name, payload) >= theirs
@@ -119,9 +119,9 @@ def _count(name: str, payload: Any) -> int:
 def read(
     payload: Any, dialect: str | None = None, *, text: str | None = None, unit: Unit | None = None
 ) -> Answer:
-    """The first answer of `payload`; `read_all` gives all of them, and says what the arguments mean.
+    """Read the first answer of `payload`. For the arguments, and for all answers, see `read_all`.
 
-    Raises `ShapeError` also when there is no answer in it.
+    Raises `ShapeError` also when the payload contains no answer.
     """
     answers = read_all(payload, dialect, text=text, unit=unit)
     if not answers:
@@ -132,11 +132,11 @@ def read(
 def read_all(
     payload: Any, dialect: str | None = None, *, text: str | None = None, unit: Unit | None = None
 ) -> tuple[Answer, ...]:
-    """The answers of `payload`, which is JSON (as bytes, text or decoded) or the text of a text dialect.
+    """Read all answers of `payload`, which is JSON (bytes, text or decoded) or the text of a text dialect.
 
-    Without `dialect` it is detected. `text` is the answer's text where the payload has citations alone;
-    `unit` overrides the unit that the dialect counts in. What cannot be read is in `Answer.problems`;
-    a payload that cannot be read at all raises `InputError`.
+    Without `dialect`, the dialect is detected. `text` is the answer's text, for payloads that contain only
+    citations; `unit` overrides the dialect's offset unit. Pieces that cannot be read are listed in
+    `Answer.problems`; a payload that cannot be read at all raises `InputError`.
     """
     with _garbage_collection_paused():
         value = _decode_payload(payload, dialect)
@@ -154,8 +154,8 @@ def _answers(name: str, value: Any, options: DialectOptions) -> tuple[Answer, ..
 
 @contextmanager
 def _garbage_collection_paused() -> Generator[None]:
-    """No garbage collection meanwhile. All that is made here are trees, in which the collector finds nothing;
-    but with many citations it looks again and again, and the cost grows faster than the payload."""
+    """Pause garbage collection. Readers and writers build only trees, where the collector finds nothing, but
+    with many citations it runs again and again, and its cost grows faster than the payload."""
     was_running = gc.isenabled()
     gc.disable()
     try:
@@ -175,7 +175,7 @@ def _read_events(stream: DialectStream, events: list[Any]) -> Answer:
 
 
 def _decode_payload(payload: Any, dialect: str | None) -> Any:
-    """Bytes and text as JSON, except where the dialect is text itself."""
+    """Decode bytes and text as JSON, unless the dialect is a text dialect."""
     if isinstance(payload, (bytes, bytearray, memoryview)):
         data = bytes(cast("bytes", payload))
         return _text_or_json(data, dialect)
@@ -192,7 +192,7 @@ def _text_or_json(data: bytes | str, dialect: str | None) -> Any:
     opening = data.lstrip()[:1]
     if opening in (b"{", "{"):
         return decode(data)
-    # Text may start with a bracket, too: a link, a footnote.
+    # Markdown text can also start with a bracket: a link or a footnote.
     try:
         return decode(data) if opening in (b"[", "[") else _as_text(data)
     except DecodeError:
@@ -207,10 +207,10 @@ def _as_text(data: bytes | str) -> str:
 
 
 def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
-    """`answer` in `dialect`, with what that dialect could not say in `losses`.
+    """Write `answer` in `dialect`. `losses` lists what the dialect cannot express.
 
-    An unchanged answer gives back the payload it was read from. Raises `ShapeError` for an answer
-    whose citations point outside its text or to sources it does not have.
+    An unchanged answer gives the payload it was read from. Raises `ShapeError` for an answer whose citations
+    point outside its text or to sources it does not have.
     """
     module = _get_dialect(dialect)
     check_answer(answer)
@@ -219,7 +219,7 @@ def write(answer: Answer, dialect: str, *, unit: Unit | None = None) -> Written:
 
 
 def check_answer(answer: Answer) -> None:
-    """Refuse an answer that contradicts itself: ids given twice, refs to nothing, places outside the text."""
+    """Raise `ShapeError` for an inconsistent answer: duplicate ids, missing sources, bad spans."""
     lengths = [len(part.text) for part in answer.parts]
     sources = {source.id for source in answer.sources}
     if len(sources) != len(answer.sources):
@@ -248,7 +248,7 @@ def _fits(part: int, start: int, end: int, lengths: list[int]) -> bool:
 
 
 def open_stream(dialect: str, *, unit: Unit | None = None) -> DialectStream:
-    """A reader for a stream in `dialect`, to be fed its events one at a time."""
+    """Return a reader for one stream in `dialect`. Feed it the stream's events one at a time."""
     _get_dialect(dialect)
     if dialect not in stream_dialects():
         raise DialectError(f"{dialect} does not stream; {', '.join(stream_dialects())} do")

@@ -1,8 +1,8 @@
 """Ably: a message, and annotations of type `citations:multiple.v1` on it.
 
-`data` of an annotation is free, so almost nothing is lost; offsets are UTF-16 units of the message's
-text, under either of the two spellings. Annotations alone do not carry that text: without it the offsets
-are kept as they are. A summary counts annotations by name and is read into one source per name.
+An annotation's `data` is free-form, so almost nothing is lost. Offsets are UTF-16 units of the message's
+text, in either of two spellings. Annotations alone do not carry that text; without it, the offsets stay
+unchanged. A summary counts annotations by name and is read as one source per name.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def detect(payload: Any) -> bool:
 
 
 def _is_annotation(value: Any) -> bool:
-    """An annotation says of what type it is, in a way nothing else does."""
+    """Whether a value is an annotation. Only annotations have a type with a colon."""
     return is_object(value) and isinstance(kind := value.get("type"), str) and ":" in kind
 
 
@@ -87,7 +87,7 @@ def _summary(message: Any) -> Json | None:
 
 
 class _Form(NamedTuple):
-    """The parts of a payload: its message and its annotations, and where they stand."""
+    """A payload's message and annotations, and the form of its envelope."""
 
     message: Json
     annotations: list[Any]
@@ -121,9 +121,9 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def _by_message(form: _Form) -> dict[str | None, list[int]]:
-    """The places of the annotations of each message: of the one that is there, else of each they name.
+    """Group annotation indexes by message: the payload's own message, else the one each annotation names.
 
-    What is not even an object belongs to the first.
+    Entries that are not objects go to the first group.
     """
     whole = _serial(form.message)
     groups: dict[str | None, list[int]] = {}
@@ -167,8 +167,8 @@ def _read(
 
 
 def _deleted(annotations: list[Any]) -> set[int]:
-    """Creates that a later delete of the same client, name and message takes back: all of them, or, where
-    nobody says who the client is, as many as the delete counts."""
+    """Return the creates that a later delete of the same client, name and message revokes: all of them, or,
+    without a client id, as many as the delete's `count`."""
     gone: set[int] = set()
     live: dict[Any, list[int]] = {}
     for at, annotation in enumerate(annotations):
@@ -206,7 +206,7 @@ class _Reader:
         self.kept: list[tuple[int, Any]] = []
 
     def read(self, at: int, annotation: Any, serial: str | None) -> None:
-        """The citation of an annotation; what is none is kept as it is."""
+        """Read the citation of an annotation; other annotations are preserved."""
         if is_object(annotation) and (
             annotation.get("type", ANNOTATION_TYPE) != ANNOTATION_TYPE or _is_delete(annotation)
         ):
@@ -260,7 +260,7 @@ class _Reader:
 
 
 def _checked(annotation: Any, serial: str | None) -> Json:
-    """An annotation that creates a citation on this message, with what is around `data` in order."""
+    """Check the fields around `data` of an annotation that creates a citation on this message."""
     if not is_object(annotation):
         raise ShapeError("an annotation is not an object", "")
     action = annotation.get("action")
@@ -307,7 +307,7 @@ def _locator(data: Json, beyond: ExtensionFields) -> Locator | None:
 
 
 def _read_summary(message: Json, text: str | None) -> Answer:
-    """A source for each name that was counted, with its counts, and a citation without a place."""
+    """Read a summary: one source per counted name, with its counts, and one citation without a position."""
     sources, citations = SourceRegistry(), list[Citation]()
     problems, kept = ProblemList(), list[tuple[str, Any]]()
     for name, counts in (_summary(message) or {}).items():
@@ -356,7 +356,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _kept_annotations(native: Native | None) -> list[tuple[int, Any]]:
-    """What stays as it was: what could not be read, and what belongs to other messages."""
+    """Return the annotations to preserve: unreadable ones and those of other messages."""
     if native is None or native.at == "summary":
         return []
     kept, ours = native.kept
@@ -366,7 +366,7 @@ def _kept_annotations(native: Native | None) -> list[tuple[int, Any]]:
 
 
 def _name_sources(fitting: Adaptation) -> None:
-    """An annotation has a name, and where it says nothing else of its source, that is read as the title."""
+    """Set missing titles: an annotation always has a name, which is read as the title if nothing else is."""
     named = {c.refs[0].source_id for c in fitting.answer.citations if not _is_nameless(c)}
     for source in fitting.cited_sources():
         if source.id in named and source.url is None and source.title is None:
@@ -377,7 +377,7 @@ def _name_sources(fitting: Adaptation) -> None:
 
 
 def _is_nameless(citation: Citation) -> bool:
-    """Whether a citation was read from an annotation that said nothing of its source, and says no more."""
+    """Whether a citation was read from an annotation that says nothing about its source, not even a name."""
     native = native_for(citation.native, NAME)
     if native is None or _is_count(citation):
         return False
@@ -400,7 +400,7 @@ def _is_count(citation: Citation) -> bool:
 
 
 def _are_only_counts(answer: Answer, sources: dict[str, Source]) -> bool:
-    """Whether a summary can say it all: names, each once, and how often they were counted."""
+    """Whether a summary can express the whole answer: unique names and their counts."""
     names: set[str | None] = set()
     for citation in answer.citations:
         ref = citation.refs[0]
@@ -416,7 +416,7 @@ def _are_only_counts(answer: Answer, sources: dict[str, Source]) -> bool:
 
 
 def _with_summary(native: Native, answer: Answer, sources: dict[str, Source]) -> Json:
-    """The message with the counts that its sources have now."""
+    """Return the message with the current counts of its sources."""
     message: Json = native.raw
     counted = dict(native.kept[0])
     for citation in answer.citations:
@@ -474,11 +474,11 @@ class _Writer:
         }
         native = native_for(citation.native, NAME)
         if native is not None and not _is_count(citation) and native.was[:2] == (source.url, source.title):
-            # Where the title was only the annotation's name, it stays only that.
+            # If the title came only from the annotation's name, do not write it as a title.
             fields["title"] = raw.get("title")
         ours = raw.get(EXTENSION_KEY)
         if page is None and is_object(ours) and ours.get("locator") is not None:
-            # A page beside our own locator does not count, and so does not change.
+            # Readers ignore `page` if our own locator is there, so leave it unchanged.
             fields["page"] = raw.get("page")
         if raw.get("metadata") == {} and not source.metadata:
             fields["metadata"] = {}
@@ -504,7 +504,7 @@ def _is_one_page(locator: Locator | None) -> TypeGuard[Pages]:
 
 
 def name_of(source: Source) -> str:
-    """What annotations of a source are grouped by: its host, else its title, else its file name."""
+    """Return the name that annotations of a source are grouped by: host, else title, else file name."""
     try:
         host = urlsplit(source.url or "").hostname
     except ValueError:
@@ -513,7 +513,7 @@ def name_of(source: Source) -> str:
 
 
 def _message_fields(message: Json, native: Native, answer: Answer) -> Json:
-    """What an answer changes of the message it was read from."""
+    """Return the fields of the original message that the answer changes."""
     fields: Json = {}
     if isinstance(message.get("data"), str):
         fields["data"] = answer.text if answer.parts else None

@@ -1,17 +1,17 @@
-"""What the dialects share: careful field access, a source register, and writing over what was kept.
+"""The interface of a dialect, and helpers for field access, source ids and merging with the original.
 
-A dialect is one module beside this one. It has
+Each dialect is one module, which defines
 
-* `NAME`, and `UPSTREAM`, the version of the shape it follows;
-* `ROOM`, what the shape has a place for;
-* `detect(payload)`, whether a payload looks like this dialect, by its envelope;
-* `read_all(payload, options)`, every answer in it;
-* `write(answer, options)`, the payload and what it could not say.
+* `NAME`, and `UPSTREAM`, the version of the provider's format that it follows;
+* `ROOM`, the fields that the format can express;
+* `detect(payload)`, whether the payload's envelope looks like this dialect;
+* `read_all(payload, options)`, which returns every answer in the payload;
+* `write(answer, options)`, which returns the payload and what it could not express.
 
-A dialect that streams has a second module of the same name in `streams`.
+A dialect that streams has a second module with the same `NAME` and a `STREAM`.
 
-Readers raise `ShapeError` when the payload as a whole is unusable, and otherwise leave out just the
-citation that is, with a `Problem`.
+Readers raise `ShapeError` when the payload as a whole is unusable. Otherwise they omit only the unreadable
+citation and report a `Problem`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ T = TypeVar("T")
 
 
 class DialectOptions(Struct, frozen=True):
-    """What the caller knows that the payload does not say.
+    """Facts that the caller knows and the payload does not contain.
 
-    `text` is the answer's text where a payload carries citations alone; `unit` overrides the unit that
-    the dialect is known to count in.
+    `text` is the answer's text, for payloads that contain only citations; `unit` overrides the dialect's
+    usual offset unit.
     """
 
     text: str | None = None
@@ -66,22 +66,22 @@ class DialectStream(Protocol):
     """Reads a provider's stream, event by event."""
 
     def feed(self, event: Any) -> tuple[Citation, ...]:
-        """The citations this event made known or complete; one with an id seen before replaces it."""
+        """Read an event and return the new and changed citations; a known id replaces the earlier one."""
         ...
 
     def answer(self) -> Answer:
-        """The answer so far."""
+        """Return the answer so far."""
         ...
 
 
 class Dialect(Protocol):
-    """The module of a dialect, as the package sees it."""
+    """The interface of a dialect's module."""
 
     NAME: str
     UPSTREAM: str
     ROOM: SupportedFields
-    # And, where payloads of other dialects are read as well: `READS_TOO`, their names (in the module of the
-    # stream, for events alone). Where it has a place for files, but none without an address: `NEEDS_URL`.
+    # Optional constants: `READS_TOO` names other dialects whose payloads this one can read as well (in the
+    # stream module, for events only). `NEEDS_URL` says that files can be cited only if they have a URL.
 
     def detect(self, payload: Any) -> bool: ...
 
@@ -91,7 +91,7 @@ class Dialect(Protocol):
 
 
 class StreamDialect(Protocol):
-    """The module of a dialect's stream, as the package sees it."""
+    """The interface of a dialect's stream module."""
 
     NAME: str
 
@@ -99,7 +99,7 @@ class StreamDialect(Protocol):
 
     @property
     def STREAM(self) -> Callable[[DialectOptions], DialectStream]:  # noqa: N802  a constant of the module
-        """Makes a reader of one stream."""
+        """Create a reader for one stream."""
         ...
 
 
@@ -127,7 +127,7 @@ def require(raw: Json, key: str, kind: type[list[Any]], at: str = "") -> list[An
 @overload
 def require(raw: Json, key: str, kind: type[T], at: str = "") -> T: ...
 def require(raw: Json, key: str, kind: type[Any], at: str = "") -> Any:
-    """`raw[key]`, of that type. Raises `ShapeError` with the path `at.key`."""
+    """Return `raw[key]`. Raises `ShapeError` with the path `at.key` if it is missing or of another type."""
     value = raw.get(key)
     if type(value) is kind:
         return value
@@ -142,7 +142,7 @@ def optional(raw: Json, key: str, kind: type[list[Any]], at: str = "") -> list[A
 @overload
 def optional(raw: Json, key: str, kind: type[T], at: str = "") -> T | None: ...
 def optional(raw: Json, key: str, kind: type[Any], at: str = "") -> Any:
-    """`raw[key]`, or None where it is absent or null. Raises `ShapeError` for another type."""
+    """Return `raw[key]`, or None if it is absent or null. Raises `ShapeError` if it is of another type."""
     value = raw.get(key)
     if value is None or type(value) is kind:
         return value
@@ -150,13 +150,13 @@ def optional(raw: Json, key: str, kind: type[Any], at: str = "") -> Any:
 
 
 class ProblemList:
-    """Pieces of a payload that could not be read."""
+    """The pieces of a payload that could not be read."""
 
     def __init__(self) -> None:
         self._found: list[Problem] = []
 
     def try_read(self, path: Callable[[], str], read: Callable[..., T], *args: Any) -> T | None:
-        """What `read` gives, or None and a problem noted. `path` is only made when it is needed."""
+        """Return the result of `read`, or None after recording its `InputError`, at `path`."""
         try:
             return read(*args)
         except InputError as exc:
@@ -164,7 +164,7 @@ class ProblemList:
             return None
 
     def add(self, path: str, error: InputError) -> None:
-        """Note what `error` says, at the place below `path` that it names."""
+        """Record `error` as a problem. Its path is relative to `path`."""
         self._found.append(Problem(error.code, path + error.path, error.message))
 
     def __iter__(self) -> Iterator[Problem]:
@@ -172,7 +172,7 @@ class ProblemList:
 
 
 class SourceRegistry:
-    """The sources of an answer, each once, under ids `s1`, `s2`, … in the order of first use."""
+    """The distinct sources of an answer, with ids `s1`, `s2`, … in the order of first use."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[Any, ...], str] = {}
@@ -192,7 +192,7 @@ class SourceRegistry:
         snippet: str | None = None,
         metadata: Json | None = None,
     ) -> str:
-        """The id of this source."""
+        """Register a source and return its id. The same source gets the same id."""
         fields = (kind, url, title, filename, file_id, record_id, index, domain, snippet)
         identity = (*fields, to_hashable(metadata)) if metadata else fields
         name = self._ids.get(identity)
@@ -205,7 +205,7 @@ class SourceRegistry:
         return len(self._sources)
 
     def truncate(self, size: int) -> None:
-        """Drop what was added after there were `size` sources: nothing readable points to it."""
+        """Drop all sources after the first `size`, because no readable citation refers to them."""
         del self._sources[size:]
         self._ids = dict(list(self._ids.items())[:size])
 
@@ -214,14 +214,14 @@ class SourceRegistry:
 
 
 def native_for(native: Native | None, dialect: str) -> Native | None:
-    """What was kept, if it was kept by this dialect."""
+    """Return `native` if this dialect created it, else None."""
     return native if native is not None and native.dialect == dialect else None
 
 
 def overlay(raw: Json | None, fields: Json) -> Json:
-    """`fields` written over what was kept: the model decides, the rest stays.
+    """Return the original object `raw` updated with `fields`; other fields stay unchanged.
 
-    None takes a field away, except where the payload itself said null.
+    A value of None removes the field, except where the original says null.
     """
     out = dict(raw) if raw else {}
     for key, value in fields.items():
@@ -233,9 +233,9 @@ def overlay(raw: Json | None, fields: Json) -> Json:
 
 
 def interleave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any | None, Any]]) -> list[Any]:
-    """What is written, in its order, with what could not be read back in its old places between.
+    """Merge written items with the unreadable originals in `kept`, which return to their old positions.
 
-    Each comes with the place it had; what is new has none, and stands behind what was kept at the end.
+    Each item comes with its old position, None for a new item. New items at the end follow all originals.
     """
     waiting = deque(sorted(kept or (), key=lambda item: item[0]))
     if not waiting:
@@ -250,19 +250,19 @@ def interleave(kept: Iterable[tuple[Any, Any]] | None, written: list[tuple[Any |
 
 
 def get_at(root: Any, path: tuple[str | int, ...]) -> Any:
-    """The value at `path`."""
+    """Return the value at `path`."""
     for step in path:
         root = root[step]
     return root
 
 
 def path_text(path: tuple[str | int, ...]) -> str:
-    """`path` as people write it: `$.messages[0].text`."""
+    """Format `path` for people: `$.messages[0].text`."""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 def put_at(root: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """`root` with `value` at `path`; only the containers on the way are copied."""
+    """Return `root` with `value` at `path`; only the containers along the path are copied."""
     if not path:
         return value
     copy: Any = dict(cast("Json", root)) if isinstance(root, dict) else list(root)

@@ -1,8 +1,8 @@
-"""CSL-JSON: bibliographic items, and clusters that cite them, as citation processors take them.
+"""CSL-JSON: bibliographic items, and clusters that cite them, as citation processors accept them.
 
-Read are a list of items and an object of `items` and `citationClusters`; an item that no cluster names is a
-citation of its own. There is no place for the text of an answer: of its places only the number of the note
-is left.
+The payload is a list of items or an object with `items` and `citationClusters`; an item that no cluster cites
+is a citation itself. The format has no place for the answer's text: of a citation's position only the note
+number remains.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TYPE = re.compile(
     r"|personal_communication|post(-weblog)?|regulation|report|review(-book)?|software|song|speech|standard"
     r"|thesis|treaty|webpage"
 )
-# Numbers beyond this are no ids, nor pages.
+# Larger numbers are neither ids nor pages.
 _LARGEST = 10**18
 _PAGES = re.compile(r"(\d{1,9})(?:[-–](\d{1,9}))?")
 
@@ -70,7 +70,7 @@ def _is_item(value: Any) -> bool:
 
 
 def _items(payload: Any) -> list[Any]:
-    """The items of a payload, which may also be keyed by their ids."""
+    """Return the items of a payload, which can be a list or an object keyed by id."""
     if is_list(payload) and (not payload or any(map(is_object, payload))):
         return payload
     items = payload.get("items") if is_object(payload) else None
@@ -106,7 +106,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 class _OriginalItem(NamedTuple):
-    """What was kept of a reference: its item and the place of that, and the citation item."""
+    """The original of a reference: its item, the item's index, and the citation item."""
 
     item: Json
     at: int
@@ -135,7 +135,7 @@ class _Reader:
                 self.kept_items.append((at, item))
 
     def cluster(self, raw: Any, at: int) -> Citation:
-        """The citation of a cluster. Raises `ShapeError` where it cites nothing that is there."""
+        """Read the citation of a cluster. Raises `ShapeError` if it cites no existing item."""
         if not is_object(raw):
             raise ShapeError("a cluster is not an object", "")
         refs: list[SourceRef] = []
@@ -170,7 +170,7 @@ class _Reader:
         return self._source_ids[at]
 
     def cite_the_rest(self) -> None:
-        """A citation for every item that no cluster names."""
+        """Add a citation for every item that no cluster cites."""
         for at in self._unnamed:
             kept = _OriginalItem(self._items[at], at, {})
             ref = SourceRef(self._source(at), native=Native(NAME, kept))
@@ -186,7 +186,7 @@ _ItemFields = tuple[str | None, str | None, str | None, Json | None]
 
 
 def _checked_item(item: Any) -> tuple[str, _ItemFields]:
-    """The id of an item, and what it says, where that can be read."""
+    """Check an item and return its id and its fields."""
     if not is_object(item):
         raise ShapeError("an item is not an object", "")
     title, url = optional(item, "title", str), optional(item, "URL", str)
@@ -198,7 +198,7 @@ def _checked_item(item: Any) -> tuple[str, _ItemFields]:
 
 
 def _id_text(name: Any) -> str:
-    """An id to compare by: a number is the same as its digits."""
+    """Return an id for comparison: a number equals its digits."""
     if type(name) is int:
         return str(name) if abs(name) < _LARGEST else ""
     return name if isinstance(name, str) else ""
@@ -224,7 +224,7 @@ def _pages(cite: Json) -> Pages | None:
 
 
 def write(answer: Answer, options: DialectOptions) -> Written:
-    del options  # nothing in this dialect is counted
+    del options  # this dialect has no offsets
     fitting = Adaptation(answer, NAME)
     fitting.require_refs()
     _drop_text(fitting)
@@ -241,7 +241,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _drop_text(fitting: Adaptation) -> None:
-    """Neither the text nor a place in it can be said; of a text of markers alone, those are all there is."""
+    """Drop the text and all positions. A text that consists of markers only loses nothing else."""
     if not fitting.answer.parts:
         return
     fitting.record_loss("parts", "CSL has no place for the text of an answer")
@@ -252,7 +252,7 @@ def _drop_text(fitting: Adaptation) -> None:
 
 
 def _fit(citation: Citation, fitting: Adaptation) -> Citation:
-    """Notes are counted from one, and pages must be such."""
+    """Drop note numbers below one and pages that cannot be written."""
     if citation.ordinal is not None and citation.ordinal < 1:
         fitting.record_loss("ordinal", "notes are counted from one", citation=citation.id)
         citation = replace(citation, ordinal=None)
@@ -269,7 +269,7 @@ def _fit_ref(ref: SourceRef, citation: Citation, fitting: Adaptation) -> SourceR
 
 
 def _in_clusters(answer: Answer) -> list[list[Citation]]:
-    """The citations that need a cluster, and those that an item alone says."""
+    """Split the citations into those that need a cluster and those that an item alone expresses."""
     found: tuple[list[Citation], list[Citation]] = ([], [])
     alone = {citation.id for citation in answer.citations if _is_alone(citation, answer)}
     homes = _homes(answer) if alone else {}
@@ -283,7 +283,7 @@ def _in_clusters(answer: Answer) -> list[list[Citation]]:
 
 
 def _homes(answer: Answer) -> dict[str, _OriginalItem]:
-    """What was kept of the first item of each source that came with one."""
+    """Return the first original item of each source that has one."""
     homes: dict[str, _OriginalItem] = {}
     for citation in answer.citations:
         for ref in citation.refs:
@@ -293,25 +293,25 @@ def _homes(answer: Answer) -> dict[str, _OriginalItem]:
 
 
 def _home(ref: SourceRef, homes: dict[str, _OriginalItem]) -> _OriginalItem | None:
-    """What was kept of the item of a reference."""
+    """Return the original item of a reference."""
     native = native_for(ref.native, NAME)
     return native.raw if native else homes.get(ref.source_id)
 
 
 def _item_at(ref: SourceRef, homes: dict[str, _OriginalItem]) -> tuple[str, int | None]:
-    """The item of a reference: its source, and where it stood if it was there."""
+    """Return the key of a reference's item: its source, and its old index if it has one."""
     home = _home(ref, homes)
     return ref.source_id, home.at if home else None
 
 
 def _item_place(citation: Citation) -> float:
-    """Where the item of a citation stood; new ones come last."""
+    """Return the old index of a citation's item; new items come last."""
     native = native_for(citation.refs[0].native, NAME)
     return native.raw.at if native else inf
 
 
 def _is_alone(citation: Citation, answer: Answer) -> bool:
-    """Whether an item says all of a citation: it came so, or is new in a list of items."""
+    """Whether an item alone expresses a citation: it was read that way, or is new in a list of items."""
     payload, native = native_for(answer.native, NAME), native_for(citation.native, NAME)
     has_place = citation.ordinal is not None or citation.refs[0].locator is not None
     if payload is None or has_place or len(citation.refs) > 1:
@@ -369,7 +369,7 @@ class _Writer:
         return native and native.at, overlay(cite, fields)
 
     def _item(self, ref: SourceRef) -> Json:
-        """The item of a reference, made or changed when it is first asked for."""
+        """Return the item of a reference; it is created or updated on first use."""
         home = _home(ref, self._homes)
         key = ref.source_id, home.at if home else None
         made = self._items.get(key)

@@ -1,8 +1,8 @@
-"""Markdown: text with markers, and definitions of what they point to.
+"""Markdown: text with markers, and the definitions that they point to.
 
-`[^1]: [Title](https://…), p. 3: "quote"` is what we write; read are footnote definitions with any text
-and link definitions (`[1]: https://… "Title"`). A marker `[1]` or `[^1]` means the definition of that
-label. Definitions keep their words and their place while nothing in them changes.
+The writer produces `[^1]: [Title](https://…), p. 3: "quote"`. The reader accepts footnote definitions with
+any text, and link definitions (`[1]: https://… "Title"`). A marker `[1]` or `[^1]` means the definition with
+that label. A definition keeps its wording and position while its content is unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _GENERATED = re.compile(r"c([1-9]\d{0,5})")
 
 
 class _Reference(NamedTuple):
-    """What a definition says."""
+    """The content of a definition."""
 
     url: str | None = None
     title: str | None = None
@@ -124,7 +124,7 @@ def _ordinal_of(label: str) -> int | None:
 
 
 def _labels(labels: list[str]) -> MarkerLabels:
-    """The first definition of a label is the one that counts."""
+    """Map labels to definitions; the first definition of a label counts."""
     table: dict[str, int] = {}
     for number, label in enumerate(labels):
         table.setdefault(label, number)
@@ -132,7 +132,7 @@ def _labels(labels: list[str]) -> MarkerLabels:
 
 
 def _definitions(payload: str) -> list[_Definition]:
-    """The definitions outside code, with their continuation lines."""
+    """Find the definitions outside code, with their continuation lines."""
     found: list[_Definition] = []
     code = list(code_ranges(payload))
     at, passed = 0, 0
@@ -151,7 +151,7 @@ def _definitions(payload: str) -> list[_Definition]:
 
 
 def _without(payload: str, definitions: list[_Definition]) -> tuple[str, list[int]]:
-    """The text between the definitions, and where in it each of them stood."""
+    """Return the text without the definitions, and the offset of each definition in it."""
     pieces: list[str] = []
     places: list[int] = []
     at = length = 0
@@ -176,7 +176,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def _cited(match: re.Match[str], body: str) -> _Reference | None:
-    """What a definition points to; a link definition must be nothing but a link."""
+    """Read what a definition points to; a link definition must contain only a link."""
     body = body.removesuffix("\n").replace("\n    ", "\n")
     if match[1]:
         return _cited_by_footnote(body)
@@ -243,7 +243,7 @@ def _content(citation: Citation) -> Any:
 def _fit_definition(
     citation: Citation, fitting: Adaptation, read_back: dict[_Reference, _Reference]
 ) -> Citation:
-    """What a definition can say of a citation, checked by reading it; many citations may share one."""
+    """Fit a citation to what a definition can express. `read_back` caches the result of reading it."""
     ref = citation.refs[0]
     source = fitting.sources[ref.source_id]
     pages = ref.locator if isinstance(ref.locator, Pages) else None
@@ -268,7 +268,7 @@ def _fit_definition(
 
 
 def _labelled(records: list[MarkedRecord], fitting: Adaptation) -> tuple[list[MarkedRecord], list[str]]:
-    """Records with the ids and numbers that a reader takes from their labels, and those."""
+    """Return the labels, and the records with the ids and numbers that a reader derives from them."""
     labels: list[str] = []
     names = UniqueIds()
     loose = () if all(map(_kept_label, records)) else find_unowned_markers(fitting.answer)
@@ -299,7 +299,7 @@ def _kept_label(record: MarkedRecord) -> str | None:
 
 
 def _free_label(record: MarkedRecord, taken: set[str]) -> str:
-    """The printed number, else the number of a generated id, else the id, if a marker can hold it."""
+    """Choose a label: the printed number, else the number of a generated id, else the id made valid."""
     if record.ordinal is not None and record.ordinal >= 0:
         wanted = str(record.ordinal)
     else:
@@ -315,7 +315,7 @@ def _free_label(record: MarkedRecord, taken: set[str]) -> str:
 
 
 def _definition(label: str, citation: Citation, source: Source) -> tuple[int | None, str]:
-    """A definition, in the words it came in while it says the same."""
+    """Write a definition; one whose content is unchanged keeps its wording."""
     ref, native = citation.refs[0], native_for(citation.native, NAME)
     pages = ref.locator if isinstance(ref.locator, Pages) else None
     cited = _Reference(source.url, source.title, ref.quote, pages)
@@ -329,7 +329,7 @@ _PLAIN_URL = re.compile(r"[^\s()<>\\]+")
 
 
 def _body(cited: _Reference) -> str:
-    """The text of a definition."""
+    """Return the text of a definition."""
     title = _TO_ESCAPE.sub(r"\\\1", cited.title or "")
     place = f"[{title}]({_destination(cited.url)})"
     if cited.title is None and cited.url and _PLAIN_URL.fullmatch(cited.url):
@@ -376,7 +376,7 @@ def _payload(answer: Answer, definitions: list[tuple[int | None, str]], fitting:
 
 
 def _put_back(text: str, definitions: list[tuple[int | None, str]]) -> str:
-    """Each definition where it stood; new ones at the end, on lines of their own."""
+    """Insert each definition at its old position; new ones go at the end, on their own lines."""
     pieces: list[str] = []
     at = 0
     for place, definition in definitions:

@@ -1,8 +1,8 @@
 """@ngaf/ag-ui: `state.citations`, lists of entries keyed by message id.
 
-The text stands in the messages beside the state, with `[^id]` markers (`[n]`, by index, is read too).
-Read are a thread `{messages, state}`, a state alone, a message that carries its citations, and a list of
-AG-UI events. Entries have many spellings; each keeps the one it came in.
+The text is in the thread's messages, with `[^id]` markers (`[n]`, by index, is read too). A payload is a
+thread `{messages, state}`, a state, a message with its citations, or a list of AG-UI events. Entries have
+many spellings; each entry keeps its own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _Path = tuple[str | int, ...]
 
 
 class _Slot(NamedTuple):
-    """A message with citations: its id, and where its text and its entries stand."""
+    """A message with citations: its id, and the paths of its text and entries."""
 
     id: str | None
     text: _Path | None
@@ -119,7 +119,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def _fold(events: list[Any]) -> Json:
-    """The thread after a list of events: the text of its messages and the state."""
+    """Apply a list of events and return the thread: its messages' text and its state."""
     texts: dict[str, list[str]] = {}
     others: list[Json] = []
     state: Any = {}
@@ -174,7 +174,7 @@ def _message_slots(thread: Json, at: _Path, lists: Json) -> Iterator[_Slot]:
         if not isinstance(name, str) or not isinstance(content, str):
             continue
         here: _Path = ("messages", number)
-        # Of messages with the same id the first has the list: read with each, it would have no end.
+        # Only the first message with an id gets the list: one copy per message would have no bound.
         is_listed = name in lists and name not in listed
         listed.add(name)
         entries = (*at, name) if is_listed else (*here, "citations") if "citations" in message else None
@@ -280,7 +280,7 @@ class _Reader:
 
 
 def _labels(records: list[tuple[str, int]]) -> MarkerLabels:
-    """The first record of an id or a number is the one that a marker means."""
+    """Map labels to records; the first record with an id or number counts."""
     footnotes: dict[str, int] = {}
     numbers: dict[str, int] = {}
     for number, (name, ordinal) in enumerate(records):
@@ -290,7 +290,7 @@ def _labels(records: list[tuple[str, int]]) -> MarkerLabels:
 
 
 def _first(raw: Json, keys: tuple[str, ...]) -> str | None:
-    """The first of these fields that is a string; an empty one ends the search too."""
+    """Return the first of these fields that is a string, even if it is empty."""
     for key in keys:
         if key in raw and isinstance(value := raw[key], str):
             return value
@@ -344,7 +344,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _content(citation: Citation) -> Any:
-    """What makes two citations the same entry."""
+    """Return the key by which citations share an entry."""
     ref, verdict, native = citation.refs[0], citation.verification, native_for(citation.native, NAME)
     return (
         (ref.source_id, ref.locator, ref.quote, ref.anchor, ref.score),
@@ -355,7 +355,7 @@ def _content(citation: Citation) -> Any:
 
 
 def _loose_labels(answer: Answer) -> MarkerLabels:
-    """What the text itself seems to point to. An entry that is called as it came is not among it."""
+    """Find the labels in the text that belong to no citation; none if all ids and numbers are unchanged."""
     footnotes: dict[str, int] = {}
     numbers: dict[str, int] = {}
     if all(map(_is_as_it_came, answer.citations)):
@@ -375,7 +375,7 @@ def _is_as_it_came(citation: Citation) -> bool:
 
 
 def _named(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
-    """Records under ids of their own that a marker can name, citations under what a reader calls them."""
+    """Give records unique ids that a marker can contain, and citations the ids a reader derives."""
     names = UniqueIds()
     for label in loose.footnotes:
         names.assign(label)
@@ -393,8 +393,8 @@ def _has_place(record: MarkedRecord) -> bool:
 
 
 def _numbered(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
-    """Every entry has an index, one without a number that of its place in the list; what the text itself
-    seems to point to is left free."""
+    """Give every entry an index, by default its position in the list; labels that the text itself seems to
+    use are avoided."""
     used = {record.ordinal for record in records}
     free = (one for one in count(len(records) + 1) if one not in used and str(one) not in loose.numbers)
     numbered: list[MarkedRecord] = []
@@ -417,7 +417,7 @@ _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
 
 
 def _answer_id(fitting: Adaptation) -> str:
-    """The key of the list; a message without an id, or with one no object should have, gets one."""
+    """Return the key of the list; a message with a missing or unsafe id gets the id `message`."""
     name = fitting.answer.id
     if name is not None and name not in _UNSAFE:
         return name
@@ -429,7 +429,7 @@ def _answer_id(fitting: Adaptation) -> str:
 
 
 class _NamedEntry(NamedTuple):
-    """An entry to be written, what it must be called and numbered as, and how many citations it is."""
+    """An entry to write, with the id and number it must be read with, and its number of citations."""
 
     raw: Any
     name: str
@@ -439,7 +439,7 @@ class _NamedEntry(NamedTuple):
 
 
 def _named_by_place(entries: list[Any]) -> list[Any]:
-    """Entries with their id and index written out where a reader would not take them from their place."""
+    """Write out id and index of entries for which a reader would infer others from the position."""
     names = UniqueIds()
     return [
         _at_place(entry, place, names) if isinstance(entry, _NamedEntry) else entry
@@ -451,7 +451,7 @@ def _at_place(entry: _NamedEntry, place: int, names: UniqueIds) -> Any:
     raw: Json = {"url": entry.raw} if isinstance(entry.raw, str) else entry.raw
     label = _first(raw, _ID)
     label = f"c{place}" if label is None else label
-    # A new entry is what markers name; an old one may share its id with another, as it came.
+    # Markers use the id of a new entry; an old one can share its id with another, as it was read.
     if names.preview(label) != entry.name or (entry.is_new and label != entry.name):
         raw = dict(raw)
         _spell(raw, _ID, label := entry.name)
@@ -476,7 +476,7 @@ def _place(citation: Citation) -> int | None:
 
 
 def _is_new(name: str, citation: Citation) -> bool:
-    """Whether an entry is under another id than the one it was read under."""
+    """Whether an entry has another id than when it was read."""
     native = native_for(citation.native, NAME)
     return native is None or native.was != name
 
@@ -499,7 +499,7 @@ def _entry(citation: Citation, source: Source) -> Any:
 
 
 def _spell(raw: Json, keys: tuple[str, ...], value: str | None) -> None:
-    """`value` under the spelling the entry uses, else under ours."""
+    """Write `value` in the spelling that the entry uses, else in our own."""
     for key in keys:
         if key in raw and isinstance(raw[key], str):
             if value is not None:
@@ -537,7 +537,7 @@ def _envelope(
 
 
 def _under_new_id(thread: Json, slot: _Slot, name: str) -> tuple[Json, _Slot]:
-    """The thread with a message, and its list of citations, under another id."""
+    """Change the id of a message and the key of its list of citations."""
     if slot.text:
         thread = put_at(thread, (*slot.text[:-1], "id"), name)
     if slot.entries and slot.entries[-1] == slot.id:
@@ -549,7 +549,7 @@ def _under_new_id(thread: Json, slot: _Slot, name: str) -> tuple[Json, _Slot]:
 
 
 def _with_list(thread: Json, name: str, entries: list[Any]) -> Json:
-    """A thread that gets its first citations for a message."""
+    """Add the first citations of a message to a thread."""
     state = thread.get("state")
     state = state if is_object(state) else {}
     lists = state.get("citations")

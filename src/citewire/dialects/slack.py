@@ -1,7 +1,7 @@
 """Slack: `citation` elements among the elements of a rich text block.
 
-A citation stands where its place in the list is. It must have a URL, a text, a number and details, of which
-those of a web page have a snippet and those of a file its id. Each section of rich text is a part.
+A citation's position is its place in the list. It must have a URL, a text, a number and details; the details
+of a web page have a snippet, those of a file its id. Each section of rich text is a part.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def detect(payload: Any) -> bool:
 
 
 def _message_at(payload: Any) -> _Path | None:
-    """Where the message is: alone, in an answer of the API, or in an event."""
+    """Return the path of the message: the payload itself, `message` of an API response, or `event`."""
     for path in ((), ("message",), ("event",)):
         message = payload.get(path[0]) if path and is_object(payload) else payload
         blocks = message.get("blocks") if is_object(message) else None
@@ -100,7 +100,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def _sections(message: Json) -> Iterator[_Path]:
-    """Where the lists of elements stand that make up the sections, those of lists one by one."""
+    """Yield the paths of the element lists of all sections; each item of a list is a section."""
     for number, block in enumerate(message["blocks"]):
         if _is_rich_text(block):
             yield from _sections_in(block["elements"], ("blocks", number, "elements"))
@@ -125,7 +125,7 @@ class _Reader:
         self.problems = ProblemList()
 
     def read_section(self, elements: list[Any], path: _Path) -> None:
-        """A part for the text of a section, and the citations that stand in it."""
+        """Read the text of a section as a part, with the citations in it."""
         items: list[InlineItem] = []
         length = 0
         for at, element in enumerate(elements):
@@ -155,7 +155,7 @@ class _Reader:
 
 
 def _shown(element: Any) -> str | None:
-    """The text that people see of an element; None where it is not text."""
+    """Return the visible text of an element, None if it has none."""
     if not is_object(element):
         return None
     match element.get("type"):
@@ -171,7 +171,7 @@ def _shown(element: Any) -> str | None:
 
 
 def _emoji(unicode: Any) -> str | None:
-    """The characters of `1f1e9-1f1ea`."""
+    """Return the characters of a code such as `1f1e9-1f1ea`."""
     if not isinstance(unicode, str):
         return None
     try:
@@ -181,7 +181,7 @@ def _emoji(unicode: Any) -> str | None:
 
 
 def write(answer: Answer, options: DialectOptions) -> Written:
-    del options  # nothing in this dialect is counted
+    del options  # this dialect has no offsets
     fitting = Adaptation(answer, NAME)
     fitting.require_text()
     fitting.require_refs()
@@ -212,8 +212,8 @@ def _why_not(citation: Citation, source: Source) -> str | None:
 
 
 def _kinds(fitting: Adaptation) -> Callable[[Source], SourceKind]:
-    """What a source will be written as, and so read: a page, unless there is a type for what it is, or it
-    came as something that we have no word for."""
+    """Return a function for the kind that a source is written as, and therefore read as: a web page, unless
+    Slack has a type for its kind, or it was read from an unknown type."""
     unknown = {
         citation.refs[0].source_id
         for citation in fitting.answer.citations
@@ -228,7 +228,7 @@ def _kinds(fitting: Adaptation) -> Callable[[Source], SourceKind]:
 
 
 def _fit_sources(fitting: Adaptation, kind: Callable[[Source], SourceKind]) -> None:
-    """Every source has a text to show, and only files have a file id; what came without stays so."""
+    """Give every source a text, unless it was read without, and drop file ids of other kinds."""
     as_they_came = {
         (citation.refs[0].source_id, native.was[1])
         for citation in fitting.answer.citations
@@ -255,7 +255,7 @@ def _fit_quote(citation: Citation, fitting: Adaptation, kind: Callable[[Source],
 
 
 def _number(fitting: Adaptation) -> None:
-    """Every citation has a number; those of one source that have none share one."""
+    """Give every citation a number; unnumbered citations of one source share one."""
     taken = {citation.ordinal for citation in fitting.answer.citations}
     free = (number for number in count(1) if number not in taken)
     given: dict[str, int] = {}
@@ -299,7 +299,7 @@ def _section(part: Part, cited: list[tuple[int, int | None, Json]]) -> tuple[_Pa
 
 
 def _text_element(raw: Any, text: str) -> Json:
-    """An element that shows `text`: the one that did, else one like it."""
+    """Return an element with `text`: the original if its text is the same, else a copy with the new text."""
     if raw is not None and _shown(raw) == text:
         return raw
     if raw is not None and raw.get("type") in ("text", "link"):
@@ -324,7 +324,7 @@ def _envelope(native: Native | None, answer: Answer, sections: list[tuple[_Path 
 
 
 def _in_place(blocks: list[Any], sections: Iterator[list[Any]]) -> list[Any]:
-    """The blocks with the elements of each section replaced, in the order of `_sections`."""
+    """Replace the elements of each section in the blocks, in the order of `_sections`."""
 
     def replaced(elements: list[Any], depth: int) -> list[Any]:
         return [rebuilt(element, depth) for element in elements]
@@ -344,7 +344,7 @@ def _in_place(blocks: list[Any], sections: Iterator[list[Any]]) -> list[Any]:
 
 
 def _with_sections(blocks: list[Any], sections: list[Json]) -> list[Any]:
-    """The blocks with all rich text in the first that has any."""
+    """Put all sections into the first rich text block and drop the others."""
     first = next(at for at, block in enumerate(blocks) if _is_rich_text(block))
     others = [block for block in blocks[first + 1 :] if not _is_rich_text(block)]
     return [*blocks[:first], {**blocks[first], "elements": sections}, *others]

@@ -1,8 +1,8 @@
 """Anthropic Messages: citations on text blocks.
 
-A citation supports its whole block, and there are no offsets into the answer: we count them by joining
-neighbouring text blocks into one part, and write by cutting a part at its claims. Page ends are
-exclusive on the wire.
+A citation supports its whole block, and the format has no offsets into the answer. The reader computes them
+by joining adjacent text blocks into one part; the writer cuts a part at its claims. Page ends are exclusive
+in the payload.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_message(message: Json) -> Answer:
-    """The answer in a message."""
+    """Read the answer in a message."""
     reader = _Reader(NAME, read_ref)
     for number, block in enumerate(require(message, "content", list, "$")):
         reader.read_block(number, block)
@@ -112,7 +112,7 @@ def read_message(message: Json) -> Answer:
 
 
 class _Reader(BlockReader):
-    """Reads blocks of text, each with what supports it."""
+    """Reads text blocks and their citations."""
 
     def read_block(self, number: int, block: Any) -> None:
         where = f"$.content[{number}]"
@@ -129,7 +129,7 @@ class _Reader(BlockReader):
 
 
 def read_ref(entry: Any, at: int, sources: SourceRegistry) -> SourceRef:
-    """One citation of a block. Raises `ShapeError` for a type we do not know, too."""
+    """Read one citation of a block. Raises `ShapeError`, also for an unknown type."""
     if not is_object(entry):
         raise ShapeError("a citation is not an object", "")
     kind = require(entry, "type", str)
@@ -161,7 +161,7 @@ def read_ref(entry: Any, at: int, sources: SourceRegistry) -> SourceRef:
 def _locator(kind: str, entry: Json) -> Locator | None:
     if kind == "char_location":
         start, end = _range(entry, "start_char_index", "end_char_index")
-        # A document cited without a place is written as an empty range at its start.
+        # A document cited without a location is written as an empty range at its start.
         return Chars(start, end) if end else None
     if kind == "page_location":
         first, end = _range(entry, "start_page_number", "end_page_number")
@@ -196,7 +196,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _with_claim(citation: Citation, fitting: Adaptation) -> Citation | None:
-    """Only a block can be cited: what has no claim, or an empty one, has no place to stand."""
+    """Drop a citation without a claim, or with an empty one: only a block can be cited."""
     if citation.claim and citation.claim.start < citation.claim.end:
         return citation
     fitting.record_loss("citation", "supports no text, and Anthropic cites text blocks", citation=citation.id)
@@ -204,7 +204,7 @@ def _with_claim(citation: Citation, fitting: Adaptation) -> Citation | None:
 
 
 def _kind(source: Source) -> SourceKind:
-    """How the source will be written, and so read: as a search result or as a document."""
+    """Return the kind that a source is written as, and therefore read as: search result or document."""
     if source.url is None or source.kind in ("document", "file"):
         return "document"
     return "tool" if source.kind == "tool" else "web"
@@ -215,7 +215,7 @@ def _origin(citation: Citation) -> SpanOrigin:
 
 
 def _fit_sources(fitting: Adaptation) -> None:
-    """What each type of location has a place for, and what it demands."""
+    """Fit the sources to the fields that each location type supports and requires."""
     taken = {source.index for source in fitting.sources.values()}
     free = (number for number in count() if number not in taken)
     for source in fitting.cited_sources():
@@ -244,7 +244,7 @@ def _fit_source(source: Source, free: Iterator[int], fitting: Adaptation) -> Sou
 
 
 def _fit_refs(fitting: Adaptation) -> None:
-    """Locators that the type of location cannot hold, and what it demands."""
+    """Fit the locators to what each location type supports and requires."""
 
     def fitted(citation: Citation) -> Citation:
         refs = tuple(_fit_ref(ref, fitting, citation.id) for ref in citation.refs)
@@ -299,7 +299,7 @@ class _Writer:
         return overlay(raw, {"id": self.answer.id, "content": self._content(raw["content"])})
 
     def _content(self, kept: list[Any]) -> list[Any]:
-        """The blocks of every part, with what was kept between them in its place."""
+        """Return the blocks of every part, with the other original blocks at their old positions."""
         content: list[Any] = []
         at = 0
         for number, part in enumerate(self.answer.parts):
@@ -323,11 +323,11 @@ class _Writer:
         ]
 
     def _block(self, text: str, citation: Citation | None, old: Block) -> Json:
-        # An empty text is not a claim: two blocks can have the same empty place.
+        # Empty text is not a claim: two blocks can have the same empty span.
         refs = citation.refs if citation and text else ()
         entries = interleave(old.kept, [self._entry(ref) for ref in refs])
         fields: Json = {"type": "text", "text": text}
-        # A block that had an empty list keeps it; null and absent stay what they were.
+        # An originally empty list stays; null and absent stay as they were.
         kept = old.raw.get("citations")
         if entries or (is_list(kept) and kept):
             fields["citations"] = entries or None
@@ -344,7 +344,7 @@ class _Writer:
 
 
 def _not_text(blocks: list[Any]) -> list[Any]:
-    """The blocks that no part was read from."""
+    """Return the blocks that do not belong to any part."""
     return [block for block in blocks if not _is_text(block)]
 
 
@@ -390,7 +390,7 @@ def _place(locator: Locator | None) -> Json:
 
 
 def _over_location(raw: Json, fields: Json) -> Json:
-    """`fields` over a kept citation; nothing, null and absent stay as the payload had them."""
+    """Update an original citation with `fields`; empty, null and absent values stay as in the payload."""
     out = dict(raw)
     if "file_id" not in fields and out.get("file_id") is not None:
         del out["file_id"]

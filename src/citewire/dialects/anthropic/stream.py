@@ -23,14 +23,14 @@ __all__ = ["AnthropicStream", "NAME", "STREAM", "detect"]
 
 _ENVELOPE = frozenset({"message_start", "content_block_start", "content_block_delta", "message_stop"})
 
-# A block cited more often than this gives the rest of its citations when it is complete.
+# A block with more citations than this returns the rest when it is complete.
 _EARLY_REFS = 32
-# Where the pieces of a delta go; `partial_json` is decoded into `input` when the block is read.
+# The field that each delta type appends to; `partial_json` is decoded into `input` when the block is read.
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 def detect(payload: Any) -> bool:
-    """Events, some of which only this stream has: others come and go between versions."""
+    """Whether these are events, some of them unique to this stream. Other events vary between versions."""
     if not is_list(payload) or not all(map(is_object, payload)):
         return False
     return any(isinstance(kind := event.get("type"), str) and kind in _ENVELOPE for event in payload)
@@ -55,7 +55,7 @@ class _OpenBlock:
         return (self.raw.get("text") or "") + "".join(self.pieces.get("text", ()))
 
     def content(self) -> Json:
-        """The block so far, as a message has it."""
+        """Return the block so far, in the form it has in a message."""
         content = dict(self.raw)
         for key, pieces in self.pieces.items():
             joined = "".join(pieces)
@@ -72,15 +72,15 @@ def _decoded(partial_json: str) -> Any:
     try:
         return decode(partial_json) if partial_json else {}
     except DecodeError:
-        return partial_json  # cut off in the middle: kept as it came
+        return partial_json  # truncated JSON: return it unchanged
 
 
 class AnthropicStream:
-    """Reads Messages stream events. A citation is given when it arrives, and again, under the same id,
-    when the block it supports is complete."""
+    """Reads Messages stream events. A citation is returned when it arrives, and again, with the same id, when
+    the block it supports is complete."""
 
     def __init__(self, options: DialectOptions) -> None:
-        del options  # nothing in this dialect is counted
+        del options  # this dialect has no offsets
         self._message: Json = {"type": "message", "role": "assistant"}
         self._blocks: dict[int, _OpenBlock] = {}
         self._names: dict[int, str] = {}
@@ -147,7 +147,7 @@ class AnthropicStream:
         return self._given(index, block, Span(self._part, start, self._length))
 
     def _read_refs(self, block: _OpenBlock, first: int) -> None:
-        """What cannot be read is left for the problems of the whole answer."""
+        """Read the citations of a block. Unreadable ones are reported later as problems of the answer."""
         unread = ProblemList()
         for at in range(first, len(block.entries)):
             ref = unread.try_read(str, read_ref, block.entries[at], at, self._sources)

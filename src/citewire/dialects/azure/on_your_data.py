@@ -1,7 +1,7 @@
-"""Azure OpenAI On Your Data: `message.context.citations`, which `[doc1]` in the text counts from one.
+"""Azure OpenAI On Your Data: `message.context.citations`; `[doc1]` in the text means the first one.
 
-A message comes in a completion or alone. Its context is an object, or that as JSON in a string; before
-February 2024 the citations were JSON in the content of a tool message within the context.
+A message comes in a completion or alone. Its context is an object or a JSON string of one. Before February
+2024, the citations were JSON in the content of a tool message inside the context.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _is_lone_message(payload: Json) -> bool:
 
 
 def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
-    del options  # nothing in this dialect is counted
+    del options  # this dialect has no offsets
     is_lone = is_object(payload) and "context" in payload and "choices" not in payload
     found: list[CompletionMessage] = [((), payload)] if is_lone else list_messages(payload)
     return tuple(_read(payload, path, message) for path, message in found)
@@ -116,7 +116,7 @@ def _docs_in(text: str, labels: Mapping[str, int]) -> MarkerTargets:
 
 
 def _path_to_citations(message: Json) -> JsonPath:
-    """Where the citations of a message are, or belong; steps may lead into JSON in a string."""
+    """Return the path of a message's citations; steps may lead into JSON strings."""
     context = _inside(message.get("context"))
     if "citations" not in context and is_list(said := context.get("messages")):
         for at, tool in enumerate(said):
@@ -126,7 +126,7 @@ def _path_to_citations(message: Json) -> JsonPath:
 
 
 def _inside(value: Any) -> Json:
-    """The object that `value` is, or has as JSON; an empty one for null."""
+    """Return the object that `value` is or contains as a JSON string; an empty one for null."""
     if isinstance(value, str):
         try:
             value = decode(value)
@@ -147,7 +147,7 @@ def _citations(message: Json) -> list[Any]:
 
 
 def _put(value: Any, path: JsonPath, new: Any) -> Any:
-    """`value` with `new` at `path`; what was JSON in a string is so again."""
+    """Return `value` with `new` at `path`; JSON strings along the path are encoded again."""
     if not path:
         return new
     step, rest = path[0], path[1:]
@@ -201,7 +201,7 @@ def _content(citation: Citation) -> Any:
 
 
 def _fit_quote(citation: Citation, fitting: Adaptation) -> Citation:
-    """The content is required, so an empty one is none."""
+    """Drop an empty quote: the content is required, so an empty one means that there is no quote."""
     ref = citation.refs[0]
     if ref.quote != "":
         return citation
@@ -226,13 +226,13 @@ def _entry(citation: Citation, sources: dict[str, Source]) -> Json:
 
 
 def _message(raw: Json, answer: Answer, citations: list[Any]) -> Json:
-    """A message without text, or without a list, stays so while there is nothing to say."""
+    """Update a message; a missing text or list stays missing while it would be empty."""
     message = raw or {"content": "", "context": {"citations": []}}
     if answer.parts and (answer.parts[0].text or message.get("content") is not None):
         message = {**message, "content": answer.parts[0].text}
     try:
         same = _citations(message) == citations
     except ShapeError:
-        # What could not be read stays until there is something to say.
+        # Leave an unreadable context unchanged until there are citations to write.
         return {**message, "context": {"citations": citations}} if citations else message
     return message if same else _put(message, _path_to_citations(message), citations)

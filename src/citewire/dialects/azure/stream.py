@@ -1,4 +1,4 @@
-"""Azure's stream: chunks, of which the first has the context."""
+"""Azure's chat stream. The first chunk contains the context."""
 
 from __future__ import annotations
 

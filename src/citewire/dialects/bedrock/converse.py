@@ -1,7 +1,7 @@
 """Bedrock Converse: `citationsContent` blocks among the text blocks of a message.
 
-A citation supports the content of its block; one without content (Nova's web grounding) stands at the end
-of the text before it. Page ends are exclusive on the wire.
+A citation supports the content of its block. A block without content (Nova's web grounding) is a point at the
+end of the text before it. Page ends are exclusive in the payload.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_response(response: Json) -> Answer:
-    """The answer in a response."""
+    """Read the answer in a response."""
     message = require(require(response, "output", dict, "$"), "message", dict, "$.output")
     reader = _Reader(NAME, read_ref)
     for number, block in enumerate(require(message, "content", list, "$.output.message")):
@@ -114,12 +114,12 @@ def read_response(response: Json) -> Answer:
 
 
 def _is_text(block: Any) -> bool:
-    """Whether a block is part of what is read: a text, or cited content."""
+    """Whether a block has answer text: a text block or cited content."""
     return is_object(block) and (isinstance(block.get("text"), str) or is_object(block.get(_CITED)))
 
 
 def text_of(block: Json) -> str:
-    """The text of a block of either kind."""
+    """Return the text of a text block or of cited content."""
     if isinstance(text := block.get("text"), str):
         return text
     contents = block[_CITED].get("content")
@@ -128,7 +128,7 @@ def text_of(block: Json) -> str:
 
 
 class _Reader(BlockReader):
-    """Reads texts, and content with what supports it."""
+    """Reads text blocks, and cited content with its citations."""
 
     def read_block(self, number: int, block: Any) -> None:
         if not _is_text(block):
@@ -145,7 +145,7 @@ class _Reader(BlockReader):
 def make_block_citation(
     name: str, refs: tuple[SourceRef, ...], span: Span, native: Native | None = None
 ) -> Citation:
-    """The citation of a block: of its text, else at the point where it stands."""
+    """Make the citation of a block: it covers the block's text, or is a point if the block is empty."""
     if span.start < span.end:
         return Citation(name, refs, claim=span, span_origin="block", native=native)
     point = Point(span.part, span.start)
@@ -153,7 +153,7 @@ def make_block_citation(
 
 
 class _Content(NamedTuple):
-    """What an entry of `citations` says."""
+    """The fields of one entry of `citations`."""
 
     kind: SourceKind
     url: str | None
@@ -165,7 +165,7 @@ class _Content(NamedTuple):
 
 
 def read_ref(entry: Any, at: int, sources: SourceRegistry) -> SourceRef:
-    """One citation of a block. Raises `ShapeError` for a location we do not know, too."""
+    """Read one citation of a block. Raises `ShapeError`, also for an unknown location."""
     content = _read_entry(entry)
     source_id = sources.add(
         content.kind, content.url, content.title, index=content.number, domain=content.domain
@@ -243,7 +243,7 @@ def _origin(citation: Citation) -> SpanOrigin:
 
 
 def _place_of(citation: Citation) -> tuple[int, ...]:
-    """Where a citation will be read: a point before what starts there, those that stood there first."""
+    """Return a key for reading order: points come before claims that start there, old points first."""
     if citation.claim:
         return citation.claim.part, citation.claim.start, 1
     point, native = citation.insert_at or Point(0, 0), native_for(citation.native, NAME)
@@ -251,7 +251,7 @@ def _place_of(citation: Citation) -> tuple[int, ...]:
 
 
 def _fit_place(citation: Citation, fitting: Adaptation) -> Citation:
-    """A claim or a point, never both: what has neither stands at the end."""
+    """Give a citation a claim or a point, never both; one without either gets a point at the end."""
     claim, point = citation.claim, citation.insert_at
     if claim and claim.start < claim.end:
         if point:
@@ -267,7 +267,7 @@ def _fit_place(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _move_points_out(fitting: Adaptation) -> None:
-    """A point within the text of a block goes to its end."""
+    """Move each point inside a claim to the end of that claim."""
     claims = sorted(
         (claim.part, claim.start, claim.end) for c in fitting.answer.citations if (claim := c.claim)
     )
@@ -287,7 +287,7 @@ def _move_points_out(fitting: Adaptation) -> None:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """As a document, a search result or a web page, without what that has no place for."""
+    """Make the source a document, search result or web page, and drop fields that type does not support."""
     kind = source.kind
     if kind not in ("document", "tool", "web"):
         kind = "web" if source.url is not None and kind != "file" else "document"
@@ -304,7 +304,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
-    """A web page has no place within, a search result only blocks."""
+    """Drop locators of web pages, and all but block locators of search results."""
 
     def fitted(ref: SourceRef) -> SourceRef:
         kind = fitting.sources[ref.source_id].kind
@@ -335,7 +335,7 @@ class _Writer:
         return put_at(self.native.raw, (*_MESSAGE, "content"), self._content(old))
 
     def _content(self, kept: list[Any]) -> list[Any]:
-        """The blocks of every part, with what was kept between them in its place."""
+        """Return the blocks of every part, with the other original blocks at their old positions."""
         content: list[Any] = []
         at = 0
         for part, citations in zip(self.answer.parts, self.citations, strict=True):
@@ -369,7 +369,7 @@ class _Writer:
         return written
 
     def _block(self, text: str, citation: Citation | None, old: Block) -> list[Json]:
-        """The block in a list, which is empty where nothing is left of it."""
+        """Return the block as a list, which is empty if nothing remains of the block."""
         entries = interleave(old.kept, [self._entry(ref) for ref in citation.refs] if citation else [])
         held = old.raw.get(_CITED)
         cited = held if is_object(held) else None
@@ -383,7 +383,7 @@ class _Writer:
         return [{**(old.raw if cited is not None else {}), _CITED: overlay(cited, fields)}]
 
     def _entry(self, ref: SourceRef) -> tuple[int | None, Json]:
-        """An entry, as it came while it says the same."""
+        """Write an entry; one whose content is unchanged stays as it was read."""
         source, native = self.sources[ref.source_id], native_for(ref.native, NAME)
         content = _Content(
             source.kind, source.url, source.title, source.index, source.domain, ref.locator, ref.quote
@@ -403,7 +403,7 @@ _NEW = Block(0, 0, {})
 
 
 def _number(citation: Citation) -> int | None:
-    """The number of the block that a citation was read from."""
+    """Return the number of the block that a citation was read from."""
     native = native_for(citation.native, NAME)
     return native.at if native else None
 
@@ -411,7 +411,7 @@ def _number(citation: Citation) -> int | None:
 def _arranged(
     part: Part, native: Native | None, claims: Set[tuple[int, int]], points: set[int]
 ) -> list[Block]:
-    """The blocks of a part: as they were while they fit, else cut anew around what stands at a point."""
+    """Return the blocks of a part: the old ones if they still fit, else cut anew, also at every point."""
     old = find_unchanged_blocks(part, native, text_of)
     spans = {(block.start, block.end) for block in old}
     edges = {edge for span in spans for edge in span}

@@ -25,12 +25,12 @@ _EVENTS = frozenset(
     {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
 )
 
-# A block cited more often than this gives the rest of its citations when it is complete.
+# A block with more citations than this returns the rest when it is complete.
 _EARLY_REFS = 32
 
 
 def detect(payload: Any) -> bool:
-    """Events of one member each, some of which only this stream has."""
+    """Whether these are events with one member each, some of them unique to this stream."""
     if not is_list(payload) or not all(is_object(event) and len(event) == 1 for event in payload):
         return False
     return any(is_object(event[key]) for event in payload for key in event.keys() & _EVENTS - {"metadata"})
@@ -54,7 +54,7 @@ class _OpenBlock:
         return bool(self.texts or self.entries) or not (self.start or self.thought)
 
     def add(self, delta: Json, where: str) -> None:
-        """Take in a piece of anything but a citation."""
+        """Add a delta that is not a citation."""
         if (text := optional(delta, "text", str, where)) is not None:
             self.texts.append(text)
         if tool := optional(delta, "toolUse", dict, where):
@@ -64,7 +64,7 @@ class _OpenBlock:
             self.thought |= thought
 
     def content(self) -> Json:
-        """The block so far, as a message has it."""
+        """Return the block so far, in the form it has in a message."""
         text = "".join(self.texts)
         if self.entries:
             content: Json = {"content": [{"text": text}]} if text else {}
@@ -80,15 +80,15 @@ def _decoded(partial_json: str) -> Any:
     try:
         return decode(partial_json) if partial_json else {}
     except DecodeError:
-        return partial_json  # cut off in the middle: kept as it came
+        return partial_json  # truncated JSON: return it unchanged
 
 
 class ConverseStream:
-    """Reads ConverseStream events. A citation is given when it arrives, without a place, and again, under
-    the same id, when the block it belongs to is complete."""
+    """Reads ConverseStream events. A citation is returned when it arrives, without a position, and again,
+    with the same id, when its block is complete."""
 
     def __init__(self, options: DialectOptions) -> None:
-        del options  # nothing in this dialect is counted
+        del options  # this dialect has no offsets
         self._response: Json = {}
         self._message: Json = {"role": "assistant"}
         self._blocks: dict[int, _OpenBlock] = {}
@@ -122,7 +122,7 @@ class ConverseStream:
         return ()
 
     def _block(self, index: int) -> _OpenBlock:
-        """Blocks of text are not announced: they start with their first piece."""
+        """Return the block at `index`. Text blocks have no start event: they begin with their first delta."""
         return self._blocks.setdefault(index, _OpenBlock())
 
     def _delta(self, index: int, delta: Json, where: str) -> tuple[Citation, ...]:
@@ -131,7 +131,7 @@ class ConverseStream:
             block.add(delta, where)
             return ()
         block.entries.append(delta["citation"])
-        # What cannot be read is left for the problems of the whole answer.
+        # Unreadable citations are reported later as problems of the answer.
         at = len(block.entries) - 1
         ref = ProblemList().try_read(str, read_ref, delta["citation"], at, self._sources)
         if ref is None:

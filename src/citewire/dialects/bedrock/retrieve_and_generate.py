@@ -1,8 +1,8 @@
-"""Bedrock RetrieveAndGenerate: `citations` beside `output.text`.
+"""Bedrock RetrieveAndGenerate: a list `citations`, separate from `output.text`.
 
-A citation is a claim with the passages retrieved for it, none where the model said it by itself. The unit
-of `span` and whether its end is included are not documented: code points and an exclusive end are assumed,
-and the cited words are the check. Title, page and chunk are entries of a passage's metadata.
+A citation is a claim with the passages retrieved for it, or none if the model used its own knowledge. The
+unit of `span` and whether its end is inclusive are undocumented: code points and an exclusive end are
+assumed, and the cited words confirm them. Title, page and chunk are entries of a passage's metadata.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ ROOM = frozenset(
 UNIT: Unit = "codepoints"
 _PAGE = "x-amz-bedrock-kb-document-page-number"
 _CHUNK = "x-amz-bedrock-kb-chunk-id"
-# Entries of the metadata that have a place of their own in the model.
+# Metadata entries that the model has its own fields for.
 _NAMED = frozenset({"title", _PAGE, _CHUNK})
-# Far more pages than there are, and still whole as a float.
+# More pages than any document has, and still exact as a float.
 _MANY = 2**53
 _PART, _REFERENCES = "generatedResponsePart", "retrievedReferences"
 
@@ -95,7 +95,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_response(response: Json, unit: Unit) -> Answer:
-    """The answer in a response."""
+    """Read the answer in a response."""
     text = require(require(response, "output", dict, "$"), "text", str, "$.output")
     reader = _Reader(text, unit)
     for at, entry in enumerate(optional(response, "citations", list, "$") or ()):
@@ -121,7 +121,7 @@ class _Reader:
 
     def read(self, at: int, entry: Any) -> None:
         if is_object(entry) and entry.get(_REFERENCES) == []:
-            self.kept.append((at, entry))  # says of some words that nothing is cited for them
+            self.kept.append((at, entry))  # states that these words have no citation
             return
         try:
             self.citations.append(self._citation(at, entry))
@@ -161,7 +161,7 @@ class _Reader:
 
 
 class _Content(NamedTuple):
-    """What a retrieved reference says."""
+    """The fields of a retrieved reference."""
 
     kind: SourceKind
     metadata: Json
@@ -196,7 +196,7 @@ def _words(raw: Json, key: str) -> str | None:
 
 
 def _locator(metadata: Json) -> Locator | None:
-    """The page, which comes as a number of any kind, else the chunk."""
+    """Return the page, which can be any kind of number, else the chunk."""
     page = metadata.get(_PAGE)
     if isinstance(page, (int, float)) and 1 <= page < _MANY and page == int(page):
         return Pages(int(page), int(page))
@@ -226,7 +226,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _moved_sources(fitting: Adaptation) -> set[str]:
-    """The sources that need a location: all but those whose references have the one they came with."""
+    """Return the sources that need a new location: those with a reference whose location has changed."""
     moved: set[str] = set()
     for citation in fitting.answer.citations:
         for ref in citation.refs:
@@ -237,7 +237,7 @@ def _moved_sources(fitting: Adaptation) -> set[str]:
 
 
 def _fit_source(source: Source, fitting: Adaptation, *, has_moved: bool) -> Source:
-    """One location: an address, else the id of a document of one's own."""
+    """Give the source one location: a URL, else the id of a custom document."""
     changes: dict[str, Any] = {}
 
     def change(field: str, value: Any, reason: str) -> None:
@@ -259,12 +259,12 @@ def _fit_source(source: Source, fitting: Adaptation, *, has_moved: bool) -> Sour
 
 
 def _kind(source: Source) -> SourceKind:
-    """What a reader will make of it: an address that is not one of S3 is that of a web page."""
+    """Return the kind that a reader infers: a URL that is not `s3://` is a web page."""
     return "web" if source.url and not source.url.startswith("s3://") else "document"
 
 
 def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
-    """Of pages, a reference has room for one."""
+    """Reduce page ranges to the first page: a reference holds only one."""
     refs: list[SourceRef] = []
     for ref in citation.refs:
         locator = ref.locator
@@ -303,7 +303,7 @@ class _Writer:
 
 
 def _reference(ref: SourceRef, source: Source) -> Json:
-    """A reference, as it came while it says the same."""
+    """Write a reference; one whose content is unchanged stays as it was read."""
     content = _Content(
         source.kind, source.metadata, source.url, source.title, source.file_id, ref.locator, ref.quote
     )

@@ -1,4 +1,4 @@
-"""Bedrock's RetrieveAndGenerateStream: pieces of text, and the citations of what they say so far."""
+"""Bedrock's RetrieveAndGenerateStream: pieces of text, and citations of the text so far."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _EVENTS = frozenset({"citation", "guardrail", "output", "sessionId"})
 
 
 def detect(payload: Any) -> bool:
-    """Events, one member each; the text alone could be anybody's."""
+    """Whether these are events of this stream, with one member each. Text alone could be any stream's."""
     if not is_list(payload) or not all(is_object(event) and event.keys() <= _EVENTS for event in payload):
         return False
     return any(is_citation(_citation_of(event)) for event in payload)
 
 
 def _citation_of(event: Json) -> Any:
-    """The citation of an event: it may stand in a wrapper of the same name, which is going away."""
+    """Return the citation of an event. It may be in a wrapper of the same name, which is deprecated."""
     citation = event.get("citation")
     if is_object(citation) and not is_citation(citation) and "citation" in citation:
         return citation["citation"]
@@ -32,7 +32,7 @@ def _citation_of(event: Json) -> Any:
 
 
 class RetrieveAndGenerateStream:
-    """Reads the events. A citation is given when it comes and its text is there, else when it is."""
+    """Reads the events. A citation is returned as soon as it and its text have arrived."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT

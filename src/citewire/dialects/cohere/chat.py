@@ -1,8 +1,8 @@
 """Cohere Chat v2: `message.citations`.
 
-A citation is a claim in one of the text contents, with the documents or tool outputs behind it; what these
-hold is free. Whether offsets are code points or UTF-16 units nobody has shown: code points are assumed,
-and the cited words are the check. Citations of a plan or of thinking have no place in the answer.
+A citation is a claim in one of the text contents, with the free-form documents or tool outputs that support
+it. Whether offsets are code points or UTF-16 units is unknown: code points are assumed, and the cited words
+confirm them. Citations of a plan or of thinking have no position in the answer.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ ROOM = frozenset(
 )
 
 UNIT: Unit = "codepoints"
-# What a source holds, by its type.
+# The field with a source's content, by source type.
 _BODIES: dict[SourceKind, str] = {"document": "document", "tool": "tool_output"}
 _NAMED = frozenset({"snippet", "text", "title", "url"})
 _IN_TEXT = frozenset({None, "TEXT_CONTENT"})
-# In so many texts the words are looked for that no index places; no answer has as many.
+# Words without a content index are searched in at most this many texts, more than any answer has.
 _MOST_TEXTS = 32
 
 
@@ -85,7 +85,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_response(response: Json, unit: Unit) -> Answer:
-    """The answer in a response."""
+    """Read the answer in a response."""
     message = require(response, "message", dict, "$")
     contents = optional(message, "content", list, "$.message") or []
     reader = _Reader([(at, content) for at, content in enumerate(contents) if _is_text(content)], unit)
@@ -150,7 +150,7 @@ class _Reader:
         return read_claim(self._offsets[part], start or 0, end or 0, self.unit, words, part)
 
     def _part(self, start: int, end: int, words: str | None, index: int | None) -> int:
-        """The part that a citation speaks of: the one it names, else the first that has its words there."""
+        """Return a citation's part: the one it names, else the first with its words at the offsets."""
         if not self.parts:
             raise ShapeError("there is no text to cite", "")
         if index is not None:
@@ -171,7 +171,7 @@ class _Reader:
 
 
 class _Content(NamedTuple):
-    """What an entry of `sources` says."""
+    """The fields of one entry of `sources`."""
 
     kind: SourceKind
     metadata: Json
@@ -198,12 +198,12 @@ def _words(body: Json, key: str) -> str | None:
 
 
 def _quote_key(body: Json) -> str:
-    """A document's text is under one of two names."""
+    """Return the name of the document's text field, which is one of two."""
     return "snippet" if isinstance(body.get("snippet"), str) and "text" not in body else "text"
 
 
 def _is_own(key: str, body: Json, name: str | None) -> bool:
-    """Whether a key of a document has a place of its own in the model."""
+    """Whether the model has its own field for a document's key."""
     return key in _NAMED or (key == "id" and name is not None and body["id"] == name)
 
 
@@ -222,7 +222,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """A document or a tool output; metadata lies beside title, address and text, and cannot be named so."""
+    """Make the source a document or tool output; metadata must not use the keys of title, URL and text."""
     kind: SourceKind = source.kind if source.kind in _BODIES else "document"
     held = source.metadata
     metadata = {key: value for key, value in held.items() if not _is_own(key, held, source.file_id)}
@@ -234,7 +234,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 class _Writer:
-    """Texts in the contents they came in, citations with their sources."""
+    """Writes texts into their original contents, and citations with their sources."""
 
     def __init__(self, answer: Answer, response: Json, unit: Unit) -> None:
         self._unit: Unit = unit
@@ -254,7 +254,7 @@ class _Writer:
         return (native.at if native else None), (content, number)
 
     def same_parts(self) -> set[int]:
-        """The parts that are as they were read, and where."""
+        """Return the parts whose text and position are unchanged since reading."""
         same: set[int] = set()
         for number, part in enumerate(self._parts):
             native = native_for(part.native, NAME)
@@ -296,7 +296,7 @@ class _Writer:
 
 
 def _written_source(ref: SourceRef, source: Source) -> Json:
-    """An entry of `sources`, as it came while it says the same."""
+    """Write an entry of `sources`; one whose content is unchanged stays as it was read."""
     content = _Content(source.kind, source.metadata, source.file_id, source.url, source.title, ref.quote)
     native = native_for(ref.native, NAME)
     if native is not None and native.was == content:

@@ -1,4 +1,4 @@
-"""Cohere's v2 stream. Citations come between the pieces of text or behind them, whatever the mode."""
+"""Cohere's v2 stream. Citations come between or after the pieces of text, in every mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECES = ("text", "thinking")
 
 
 def detect(payload: Any) -> bool:
-    """Events, some of which only this stream has."""
+    """Whether these are events, some of them unique to this stream."""
     if not is_list(payload) or not all(map(is_object, payload)):
         return False
     return any(
@@ -32,8 +32,8 @@ def _is_one_of(names: frozenset[str], kind: Any) -> bool:
 
 
 class CohereStream:
-    """Reads chat stream events. A citation is given when it comes, or when the content ends that has its
-    text."""
+    """Reads chat stream events. A citation is returned when it arrives, or when the content with its text
+    ends."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
@@ -76,7 +76,7 @@ class CohereStream:
         self._contents[index] = self._contents.get(index, {}) | content
 
     def _cite(self, index: int, citation: Any) -> None:
-        """Note a citation: one object, whatever the name says; some gateways send a list of one."""
+        """Add a citation. It is one object, despite the field's name; some gateways send a list of one."""
         entry = citation[0] if is_list(citation) and len(citation) == 1 else citation
         self._citations[index] = entry
 

@@ -1,1 +1,1 @@
-"""What several dialects share."""
+"""Code that several dialects share."""

@@ -1,6 +1,6 @@
-"""What the shapes share whose texts carry annotations, each on a link or marker that the model wrote.
+"""Shared code for formats with annotations on the text, each covering a link or marker that the model wrote.
 
-Such a span is not what the link supports. Most of these shapes say `0, 0` where the text names no source.
+The span is the link itself, not the claim it supports. Most formats use `0, 0` if the text names no source.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ AnnotationPath = tuple[Any, ...]
 
 
 class AnnotationReader:
-    """Reads texts and their annotations one by one; a dialect says what `annotation` makes of an entry."""
+    """Reads texts and their annotations one by one. Each dialect implements `annotation` for one entry."""
 
     dialect: str
 
@@ -64,11 +64,11 @@ class AnnotationReader:
         self.problems = ProblemList()
 
     def annotation(self, entry: Json, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
-        """The citation of one annotation. Raises `ShapeError` for a type we do not know, too."""
+        """Return the citation of one annotation. Raises `ShapeError`, also for an unknown type."""
         raise NotImplementedError
 
     def read_text(self, text: str, raw: Json, at: AnnotationPath, where: str) -> None:
-        """The text in `raw`, which is at `at` and has the annotations; what cannot be read is kept."""
+        """Read a text and the annotations in `raw`, found at path `at`. Unreadable entries are preserved."""
         entries = self.problems.try_read(lambda: where, optional, raw, "annotations", list) or []
         offsets = Offsets(text)
         kept: list[tuple[int, Any]] = []
@@ -81,7 +81,7 @@ class AnnotationReader:
         self.parts.append(Part(text, Native(self.dialect, raw, at, tuple(kept), text)))
 
     def read(self, entry: Any, at: AnnotationPath, offsets: Offsets, part: int) -> Citation:
-        """As `annotation`, of anything at all."""
+        """Read one annotation, which may be any JSON value. Raises `ShapeError` if it is not an object."""
         if not is_object(entry):
             raise ShapeError("an annotation is not an object", "")
         return self.annotation(entry, at, offsets, part)
@@ -91,7 +91,7 @@ class AnnotationReader:
         return f"c{len(self.citations) + 1}"
 
     def answer(self, name: str | None, native: Native) -> Answer:
-        """What has been read."""
+        """Return everything read so far as an answer."""
         return Answer(
             parts=tuple(self.parts),
             citations=tuple(self.citations),
@@ -103,7 +103,7 @@ class AnnotationReader:
 
 
 def find_link(entry: Json, offsets: Offsets, unit: Unit, url: str | None) -> ResolvedSpan | None:
-    """The marker's span; None for `0, 0`, which says that the text does not name the source."""
+    """Return the marker's span, or None for `0, 0`, which means that the text does not name the source."""
     start, end = require(entry, "start_index", int), require(entry, "end_index", int)
     if start == end == 0:
         return None
@@ -116,7 +116,7 @@ def find_link(entry: Json, offsets: Offsets, unit: Unit, url: str | None) -> Res
 
 
 def _repaired(offsets: Offsets, start: int, end: int, unit: Unit, url: str) -> ResolvedSpan | None:
-    """The link the offsets meant: in another unit, else the nearest one to that address."""
+    """Find the link that the offsets meant: try the other units, then the nearest link to that URL."""
     for other in UNITS:
         found = offsets.span(start, end, other)
         if found and _looks_like_link(link := offsets.text[found.start : found.end]) and url in link:
@@ -126,12 +126,12 @@ def _repaired(offsets: Offsets, start: int, end: int, unit: Unit, url: str) -> R
     return None if at is None else _link_around(offsets.text, at)
 
 
-# How any marker starts: most words are not worth a search for one.
+# The first character of every marker, to skip the search for most words.
 _OPENINGS = ("[", "【", "\ue200")
 
 
 def is_marker(text: str) -> bool:
-    """Whether a span can be what these annotations cover: a link, an address, or a marker of any kind."""
+    """Whether an annotation may cover this text: a link, a URL or any kind of marker."""
     if _looks_like_link(text) or text.startswith(("http://", "https://")):
         return True
     if not text.startswith(_OPENINGS):
@@ -151,7 +151,7 @@ def _looks_like_link(text: str) -> bool:
     return text.startswith(("[", "([")) and text.endswith(")")
 
 
-# How far from the middle of a link its ends are looked for.
+# How far from the middle of a link to search for its ends.
 _LONGEST_LINK = 4096
 
 
@@ -171,12 +171,12 @@ def _link_around(text: str, middle: int) -> ResolvedSpan | None:
 def make_link_citation(
     name: str, ref: SourceRef, found: ResolvedSpan | None, part: int, text: str, native: Native
 ) -> Citation:
-    """The citation of an annotation: of a marker, or of words where the span covers no marker."""
+    """Make the citation of an annotation. Its span is a marker, or a claim if it covers no marker."""
     if found is None:
         return Citation(name, (ref,), native=native)
     span = Span(part, found.start, found.end)
     if not is_marker(text[found.start : found.end]):
-        # Words, not a link: to treat them as a marker would take them out of the answer.
+        # These are words, not a link: treating them as a marker would remove them from the answer.
         return Citation(name, (ref,), claim=span, native=replace(native, was=span))
     origin: SpanOrigin = "repaired" if found.repaired else "exact"
     native = replace(native, was=span if found.repaired else None)
@@ -184,7 +184,7 @@ def make_link_citation(
 
 
 def require_web_sources(answer: Answer, dialect: str) -> Adaptation:
-    """An answer with its text, every citation with one source that has a URL."""
+    """Adapt an answer so that it has a text and every citation has one source, with a URL."""
     fitting = Adaptation(answer, dialect)
     if answer.citations or native_for(answer.native, dialect) is None:
         fitting.require_text()
@@ -204,8 +204,8 @@ def fit_links(
     label: Callable[[Citation], str | None],
     fit_place: Callable[[Citation], Citation],
 ) -> None:
-    """A marker for every citation with a place, by `label` where it has none that `stays`; what else it
-    has of a place is for `fit_place`. Words that an annotation was read to cover stay as they are."""
+    """Give every citation with a position a marker: its own if it `stays`, else a new one from `label`.
+    `fit_place` handles its other positions. Claims read from annotations that cover words stay unchanged."""
     kept = {citation.id for citation in fitting.answer.citations if _is_kept_claim(citation, fitting.dialect)}
     fitting.remove_markers(stays)
     fitting.insert_markers(lambda citation: None if citation.id in kept else label(citation), padded=True)
@@ -213,27 +213,27 @@ def fit_links(
 
 
 def _is_kept_claim(citation: Citation, dialect: str) -> bool:
-    """Whether an annotation was read to cover these words, to be given back as it came."""
+    """Whether this claim was read from an annotation that covers words and is written back unchanged."""
     native = native_for(citation.native, dialect)
     return native is not None and citation.claim is not None and native.was == citation.claim
 
 
 def drop_claim(citation: Citation, fitting: Adaptation) -> Citation:
-    """`citation` without its claim, which the dialect cannot say."""
+    """Return `citation` without its claim, which the dialect cannot express."""
     if citation.claim is not None:
         fitting.record_loss("claim", f"{fitting.dialect} has no place for it", citation=citation.id)
     return replace(citation, claim=None)
 
 
 def drop_claim_and_point(citation: Citation, fitting: Adaptation) -> Citation:
-    """`citation` with its marker alone."""
+    """Return `citation` without its claim and point; only the marker stays."""
     if citation.insert_at is not None:
         fitting.record_loss("insert_at", f"{fitting.dialect} has no place for it here", citation=citation.id)
     return drop_claim(replace(citation, insert_at=None), fitting)
 
 
 def format_link(source: Source) -> str | None:
-    """A link as OpenAI writes them; what would end it early is encoded."""
+    """Format a link as OpenAI does; characters that would end it early are encoded."""
     if source.url is None:
         return None
     title = (source.title or source.domain or source.url).translate(_IN_TITLE)
@@ -241,7 +241,7 @@ def format_link(source: Source) -> str | None:
 
 
 def encode_link_url(url: str) -> str:
-    """`url` with what would end a link early encoded."""
+    """Percent-encode the characters of `url` that would end a link early."""
     return url.translate(_IN_URL)
 
 
@@ -250,7 +250,7 @@ _IN_TITLE = {ord(char): " " for char in "[]\n\r\t"}
 
 
 def origin_of(answer: Answer, dialect: str) -> Callable[[Citation], SpanOrigin]:
-    """What a reader will make of a place: a repaired one in a text that has not changed is repaired again."""
+    """Return a function for the new span origin: a repaired span in unchanged text is repaired again."""
     same = {number for number, part in enumerate(answer.parts) if _is_same_text(part, dialect)}
 
     def origin(citation: Citation) -> SpanOrigin:
@@ -268,7 +268,7 @@ def _is_same_text(part: Part, dialect: str) -> bool:
 
 
 def unit_of(answer: Answer, dialect: str, wanted: Unit | None, usual: Unit) -> Unit:
-    """The unit to write in: as wanted, else as the answer was read, else the usual one."""
+    """Return the offset unit to write: `wanted`, else the one the answer was read in, else `usual`."""
     native = native_for(answer.native, dialect)
     return wanted or (native.was if native else usual)
 
@@ -280,7 +280,7 @@ AnnotationWriter = Callable[[Citation, Offsets, Json, bool], Json]
 def write_annotations(
     part: Part, citations: tuple[Citation, ...], dialect: str, entry: AnnotationWriter
 ) -> Json:
-    """The `annotations` of a text, or nothing where it had none and has none."""
+    """Return the `annotations` field of a text, or no field if the text had none and has none."""
     native = native_for(part.native, dialect)
     offsets = Offsets(part.text)
     same_text = _is_same_text(part, dialect)
@@ -300,12 +300,12 @@ def write_annotations(
 
 
 def overlay_nonempty(raw: Json, fields: Json) -> Json:
-    """`fields` over what was kept; an empty title or file name stays as the payload had it."""
+    """Update `raw` with `fields`; an empty title or file name stays as it was in the payload."""
     return raw | {key: value for key, value in fields.items() if value != "" or raw.get(key)}
 
 
 def span_fields(citation: Citation, offsets: Offsets, unit: Unit) -> Json:
-    """The offsets of an annotation; `0, 0` where the text does not name the source."""
+    """Return the offsets of an annotation, `0, 0` if the text does not name the source."""
     marker = citation.marker or citation.claim
     return {
         "start_index": offsets.to_unit(marker.start, unit) if marker else 0,

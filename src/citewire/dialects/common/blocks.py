@@ -1,8 +1,8 @@
-"""What the shapes share whose citations support whole blocks of text.
+"""Shared code for formats whose citations support whole blocks of text.
 
-Blocks of text that touch are one part, and a claim is what one of them covers; writing is cutting a part at
-its claims. The blocks that a part was read from are its `Native.raw`, with the place of the first in `at`
-and, by number, what could not be read of them in `kept`.
+Adjacent text blocks form one part, and a claim covers one block; the writer cuts a part at its claims.
+`Native.raw` of a part holds its original blocks, `at` the index of the first one, and `kept` their unreadable
+citations by block number.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = [
 
 
 class BlockReader:
-    """Blocks one after the other; those with text that touch become one part. `read_ref` reads one citation
-    of a block."""
+    """Reads blocks in order and joins adjacent text blocks into one part. `read_ref` reads one citation of a
+    block."""
 
     def __init__(self, dialect: str, read_ref: Callable[[Any, int, SourceRegistry], SourceRef]) -> None:
         self.parts: list[Part] = []
@@ -51,7 +51,7 @@ class BlockReader:
         self._length = 0
 
     def _add(self, number: int, block: Json, text: str) -> Span:
-        """A block goes on with the part; what it covers of it."""
+        """Append a block to the current part and return the span it covers."""
         if not self._blocks:
             self._first = number
         start = self._length
@@ -61,7 +61,7 @@ class BlockReader:
         return Span(len(self.parts), start, self._length)
 
     def _refs(self, cited: Json, where: str) -> tuple[SourceRef, ...]:
-        """What the last block cites. What cannot be read is kept."""
+        """Read the citations of the last block. Unreadable ones are preserved."""
         refs: list[SourceRef] = []
         kept: list[tuple[int, Any]] = []
         for at, entry in enumerate(
@@ -77,7 +77,7 @@ class BlockReader:
         return tuple(refs)
 
     def close_part(self) -> None:
-        """What comes next does not touch what came before."""
+        """End the current part: the next block is not adjacent to the previous ones."""
         if self._blocks:
             native = Native(self._dialect, self._blocks, self._first, self._kept or None)
             self.parts.append(Part("".join(self._texts), native))
@@ -85,7 +85,7 @@ class BlockReader:
 
 
 def join_adjacent_parts(fitting: Adaptation) -> None:
-    """Text blocks that touch read as one part, so parts need something kept between them."""
+    """Join the parts unless other blocks separate all of them: adjacent text blocks are read as one part."""
     parts = fitting.answer.parts
     kept = [native_for(part.native, fitting.dialect) for part in parts]
     apart = all(left and right and left.at + len(left.raw) < right.at for left, right in pairwise(kept))
@@ -100,7 +100,7 @@ class _Piece(NamedTuple):
 
 
 def flatten_claims(fitting: Adaptation) -> None:
-    """Claims made disjoint: where some overlap, each piece is cited by all that cover it."""
+    """Make claims disjoint: where claims overlap, each piece is cited by all claims that cover it."""
     claimed = tuple(citation for citation in fitting.answer.citations if citation.claim)
     if _are_disjoint(claimed):
         return
@@ -115,7 +115,7 @@ def flatten_claims(fitting: Adaptation) -> None:
 
 
 def _are_disjoint(citations: tuple[Citation, ...]) -> bool:
-    """Whether every claim starts after the one before it has ended."""
+    """Whether every claim starts at or after the end of the previous one."""
     last = (-1, 0)
     for citation in citations:
         claim = citation.claim
@@ -125,13 +125,13 @@ def _are_disjoint(citations: tuple[Citation, ...]) -> bool:
     return True
 
 
-# More claims than this over the same words are not told apart: the innermost are cited, and the output
-# stays in proportion to the answer.
+# At most this many claims over the same words are cited, the innermost ones, to keep the size of the output
+# in proportion to the answer.
 _DEEPEST = 16
 
 
 def _pieces(citations: list[Citation]) -> list[_Piece]:
-    """Stretches between the edges of claims, each with the innermost claims that cover it."""
+    """Cut the text at the edges of all claims; each piece has the innermost claims that cover it."""
     claims: dict[tuple[int, int], list[Citation]] = {}
     for citation in citations:
         claims.setdefault((claim_start(citation), claim_end(citation)), []).append(citation)
@@ -152,7 +152,7 @@ def _pieces(citations: list[Citation]) -> list[_Piece]:
 
 
 def _innermost(active: list[tuple[int, int]], start: int) -> list[tuple[int, int]]:
-    """The open claims that started last; those that have ended are let go on the way."""
+    """Return the open claims that started last, and drop those that have ended."""
     found: list[tuple[int, int]] = []
     while active and len(found) < _DEEPEST:
         begun, end = heappop(active)
@@ -183,7 +183,7 @@ def _piece_citation(piece: _Piece, part: int) -> Citation:
 def _report_moved_claims(
     fitting: Adaptation, claimed: tuple[Citation, ...], flat: tuple[Citation, ...]
 ) -> None:
-    """Which citations no longer stand alone on their own claim, in their own place in the list."""
+    """Report the citations that lost their own claim or their position in the list."""
     before = {citation.id: citation for citation in claimed}
     whole = {citation.id for citation in flat if before[citation.id] is citation}
     for citation in claimed:
@@ -196,7 +196,7 @@ def _report_moved_claims(
 
 
 class Block(NamedTuple):
-    """A block of a part, with what was kept of it and the number it had in the part."""
+    """A block of a part, with its original JSON, its unreadable citations and its number in the part."""
 
     start: int
     end: int
@@ -206,8 +206,7 @@ class Block(NamedTuple):
 
 
 def find_unchanged_blocks(part: Part, native: Native | None, text_of: Callable[[Json], str]) -> list[Block]:
-    """The blocks a part was read from: all while its text is theirs, else those on both sides of what
-    changed."""
+    """Return a part's original blocks: all if its text is unchanged, else those around the change."""
     if native is None:
         return []
     texts = [text_of(block) for block in native.raw]
@@ -228,14 +227,14 @@ def find_unchanged_blocks(part: Part, native: Native | None, text_of: Callable[[
 
 
 def cover_whole_text(blocks: list[Block], length: int) -> bool:
-    """Whether blocks follow each other without a gap from the start to the end."""
+    """Whether the blocks cover the text from start to end without a gap."""
     edges = [0, *(block.end for block in blocks)]
     starts = [*(block.start for block in blocks), length]
     return bool(blocks) and edges == starts
 
 
 def cut_at_claims(length: int, claims: Iterable[tuple[int, int]], old: list[Block]) -> list[Block]:
-    """The text cut at its claims, and at the old blocks' edges that no claim runs over."""
+    """Cut the text at its claims, and at those edges of the old blocks that are not inside a claim."""
     edges = {0, length}
     inside: list[tuple[int, int]] = sorted(claims)
     for claim in inside:

@@ -1,7 +1,7 @@
-"""What the chat shapes share whose messages have annotations, each with its fields one level down.
+"""Shared code for chat formats whose messages have annotations with the fields in a nested object.
 
-A `url_citation` spans the link that the model wrote, not what the link supports. Offsets count as they do
-in the Responses API: end exclusive, code points assumed, and the link itself is the check.
+A `url_citation` spans the link that the model wrote, not the claim it supports. Offsets are as in the
+Responses API: the end is exclusive, code points are assumed, and the link itself confirms them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KIND = "url_citation"
 
 
 def read_messages(payload: Any, options: DialectOptions, reads: type[MessageReader]) -> tuple[Answer, ...]:
-    """An answer for each choice."""
+    """Read one answer per choice."""
     answers: list[Answer] = []
     for path, message in list_messages(payload):
         reader = reads(options.unit or UNIT)
@@ -80,14 +80,14 @@ class MessageReader(AnnotationReader):
         return make_link_citation(self.next_id, ref, found, part, offsets.text, native)
 
     def source(self, url: str, cited: Json) -> str:
-        """The id of the source that an annotation names."""
+        """Register the source that an annotation names and return its id."""
         return self.sources.add("web", url, optional(cited, "title", str) or None)
 
 
 def write_message(
     answer: Answer, options: DialectOptions, dialect: str, room: SupportedFields, envelope: Json
 ) -> Written:
-    """`answer` as a message with annotations, in a completion that says what `envelope` does."""
+    """Write `answer` as a message with annotations, in a completion with the fields of `envelope`."""
     fitting = require_web_sources(answer, dialect)
     fitting.join_parts()
     _drop_empty_titles(fitting)
@@ -98,7 +98,7 @@ def write_message(
         lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(
-        room | {"claim"},  # the ones that are left were read from annotations
+        room | {"claim"},  # the remaining ones were read from annotations
         kind=lambda source: "web",
         origin=origin_of(fitting.answer, dialect),
     )
@@ -129,7 +129,7 @@ def _drop_empty_titles(fitting: Adaptation) -> None:
 
 
 def _message(answer: Answer, raw: Json, dialect: str, entry: AnnotationWriter) -> Json:
-    """The text and its annotations; a message without text stays so while there is none."""
+    """Return the text and its annotations; a message without text stays without while the text is empty."""
     if not answer.parts:
         return {}
     (part,) = answer.parts

@@ -1,4 +1,4 @@
-"""What the shapes share whose citations are claims, told by offsets into the text."""
+"""Shared code for formats whose citations are claims, given as offsets into the text."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from citewire.text import Offsets, Unit
 
 __all__ = ["ClaimTextBudget", "find_unchanged_native", "fit_to_claims", "origin_of", "read_claim"]
 
-# No character takes more units than this, in any unit.
+# The most units that one character can take, in any unit.
 _WIDEST = 4
 
 
 def read_claim(
     offsets: Offsets, start: int, end: int, unit: Unit, covered: str | None = None, part: int = 0
 ) -> tuple[Span, SpanOrigin]:
-    """The claim that offsets tell, checked against the words it `covered` where the payload has them.
+    """Return the claim at these offsets, checked against its words in `covered` if the payload has them.
 
-    Raises `ShapeError` where the offsets leave the text, and where the words are nowhere to be found.
+    Raises `ShapeError` if the offsets are outside the text, or if the text does not contain the words.
     """
     if not covered:
         found = offsets.span(start, end, unit)
         if found is None:
             raise ShapeError(f"span {start} to {end} is reversed or outside the text", "")
     else:
-        # A span far too long is not worth comparing: many of those would take time without end.
+        # Do not compare a span that is far too long: many of them would take unbounded time.
         end = end if end - start <= _WIDEST * len(covered) else start
         found = offsets.find_covered(start, end, unit, covered)
         if found is None:
@@ -37,7 +37,7 @@ def read_claim(
 
 
 def fit_to_claims(answer: Answer, dialect: str) -> Adaptation:
-    """An answer without markers; what was cited by a marker or at a point has a claim instead."""
+    """Adapt an answer to a format without markers; citations with a marker or a point get a claim instead."""
     fitting = Adaptation(answer, dialect)
     has_places = any(one.claim or one.marker or one.insert_at for one in answer.citations)
     if has_places or native_for(answer.native, dialect) is None:
@@ -49,9 +49,9 @@ def fit_to_claims(answer: Answer, dialect: str) -> Adaptation:
 
 
 def find_unchanged_native(citation: Citation, dialect: str, same: Collection[int]) -> Native | None:
-    """What was kept of a citation whose claim is the one that was read, in a part that is the `same`.
+    """Return the original of a citation if its claim is unchanged and lies in a part listed in `same`.
 
-    `Native.was` is that claim and its origin.
+    `Native.was` holds the claim and its origin.
     """
     native = native_for(citation.native, dialect)
     if native is None or native.was is None or native.was[0] != citation.claim:
@@ -60,7 +60,7 @@ def find_unchanged_native(citation: Citation, dialect: str, same: Collection[int
 
 
 def origin_of(dialect: str, same: Collection[int]) -> Callable[[Citation], SpanOrigin]:
-    """What a reader will make of a claim: as before where it is written as it came."""
+    """Return a function for the new span origin: an unchanged claim keeps the one it was read with."""
 
     def origin(citation: Citation) -> SpanOrigin:
         if (native := find_unchanged_native(citation, dialect, same)) is not None:
@@ -70,14 +70,14 @@ def origin_of(dialect: str, same: Collection[int]) -> Callable[[Citation], SpanO
     return origin
 
 
-# How many times over the words of an answer are written out beside the offsets, and how many always may be.
+# Limit for the words of claims: this many times the length of the answer, plus a fixed allowance.
 _TIMES_OVER = 16
 _ALWAYS = 1_000_000
 
 
 class ClaimTextBudget:
-    """The words of claims, which the offsets tell as well: claims within claims would have no end, so
-    past a limit they are left out."""
+    """Returns the words of claims up to a size limit, because nested claims could repeat them without bound.
+    Beyond the limit the words are omitted; the offsets are enough."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

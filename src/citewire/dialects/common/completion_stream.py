@@ -1,4 +1,4 @@
-"""Chat completion chunks put together again, as the completion would have been without streaming."""
+"""Assembles chat completion chunks into the completion that a request without streaming would return."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from citewire.model import Answer, Citation
 
 __all__ = ["ChunkStream", "MarkerStream", "join_text_chunks"]
 
-# Pieces of text; all else in a delta is a list that grows, or a value that the last one to say it decides.
+# Text fields that arrive in pieces. Of the other fields, lists grow, and of other values the last one counts.
 _PIECES = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
 
 
 class ChunkStream:
-    """Reads chunks. A citation is given when its place in the text is certain, the others at the end."""
+    """Reads chunks. A citation is returned once its position in the text is final, the rest at the end."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._options = options
@@ -48,7 +48,7 @@ class ChunkStream:
         return readable_annotations(answer)
 
     def _read(self, completion: Json) -> tuple[Answer, ...]:
-        """The answers of the completion that the chunks make."""
+        """Read the answers of the completion assembled from the chunks."""
         raise NotImplementedError
 
 
@@ -56,7 +56,7 @@ class MarkerStream(ChunkStream):
     """Reads chunks whose citations are markers in the text."""
 
     def _certain(self, answer: Answer) -> tuple[Citation, ...]:
-        """Those whose markers are complete: what follows one may make it a link."""
+        """Return the citations whose marker is complete: the next characters could turn it into a link."""
         length = len(answer.text)
         return tuple(c for c in answer.citations if c.marker and c.marker.end < length)
 
@@ -69,7 +69,7 @@ class _Choice:
         self._lists: dict[str, list[Any]] = {}
 
     def add(self, choice: Json, delta: Json) -> int:
-        """Take a delta in: how much it brought."""
+        """Apply a delta and return the size of its content."""
         size = 0
         for key, value in delta.items():
             if key == "content" and (is_list(value) or key in self._lists):
@@ -87,7 +87,7 @@ class _Choice:
         return size
 
     def _add_chunks(self, value: Any) -> int:
-        """Content that is a list, or has been: all text before it, and behind it, is of the list, too."""
+        """Append to content that is or was a list; text before and after the list becomes list items too."""
         before = self._pieces.pop("content", [])
         chunks = self._lists.setdefault("content", [_text(piece) for piece in before])
         if is_list(value):
@@ -110,7 +110,7 @@ def _text(text: str) -> Json:
 
 
 def join_text_chunks(chunks: list[Any]) -> list[Any]:
-    """Chunks with those that are pieces of one text made one."""
+    """Merge adjacent text chunks into one."""
     out: list[Any] = []
     for is_text, run in groupby(chunks, _is_text):
         same = list(run)

@@ -1,7 +1,7 @@
-"""The chat completion envelope: choices, in each a message. Six dialects come in it.
+"""The chat completion envelope: choices with one message each. Six dialects use it.
 
-They share the names of most fields, so one place decides whose a completion is, by what only one of them
-has, and no two dialects claim the same payload.
+They share most field names, so this module alone decides which dialect a completion belongs to, by fields
+that only that dialect has. No two dialects claim the same payload.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ JsonPath = tuple[str | int, ...]
 CompletionMessage = tuple[JsonPath, Json]
 """A message, and where in the payload it is."""
 
-# Azure's own data used to come as an extension.
+# Azure On Your Data used to be an extension.
 _OBJECTS = ("chat.completion", "extensions.chat.completion")
 _CHUNKS = ("chat.completion.chunk", "chat.completion.done", "extensions.chat.completion.chunk")
-# What has nothing of its own.
+# The dialect of completions without any distinctive field.
 _PLAIN = "openai.chat"
 _REFERENCES = ("reference", "tool_reference")
 
 
 def find_completion_dialect(payload: Any) -> str | None:
-    """The dialect of a completion, or of a list of chunks; None for anything else."""
+    """Return the dialect of a completion or of a list of chunks, None for anything else."""
     if is_list(payload):
         return _family_of_chunks(payload)
     if not is_object(payload) or payload.get("object") not in _OBJECTS:
@@ -59,7 +59,7 @@ def _choices(payload: Json, key: str) -> list[Json]:
 
 
 def _family(payloads: list[Json], choices: list[Json], said: list[Json]) -> str:
-    """By the most telling first: what a message says, then its choice, then the whole."""
+    """Find the dialect by its fields, most specific first: of the message, the choice, the payload."""
     if any("context" in message for message in said):
         return "azure.oyd"
     if any(is_reference(chunk) for message in said for chunk in _list(message.get("content"))):
@@ -78,12 +78,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def is_reference(chunk: Any) -> bool:
-    """Whether a piece of a message's content is one of Mistral's references."""
+    """Whether a chunk of a message's content is a Mistral reference."""
     return is_object(chunk) and chunk.get("type") in _REFERENCES
 
 
 def list_messages(payload: Any) -> list[CompletionMessage]:
-    """The messages of a completion. Raises `ShapeError` for what is none."""
+    """Return the messages of a completion. Raises `ShapeError` if the payload is not a completion."""
     if not is_object(payload):
         raise ShapeError("a completion is not an object")
     found: list[CompletionMessage] = []
@@ -94,12 +94,12 @@ def list_messages(payload: Any) -> list[CompletionMessage]:
 
 
 def read_id(payload: Json) -> str | None:
-    """The id of a completion, which all its answers have."""
+    """Return the id of a completion, which all its answers share."""
     return optional(payload, "id", str, "$")
 
 
 def put_message(native: Native | None, name: str | None, message: Json, envelope: Json) -> Json:
-    """`message` in the completion it was read from, else in a new one; `envelope` is written over it."""
+    """Put `message` into its original completion, else into a new one; `envelope` overrides its fields."""
     if native is None:
         choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
         payload: Json = {"object": "chat.completion", "choices": [choice]}

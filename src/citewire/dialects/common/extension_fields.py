@@ -1,6 +1,6 @@
-"""What the model knows beyond a dialect's own fields, for dialects with a place for anything.
+"""The `citewire` object: model fields that a dialect cannot express, for dialects that allow extra fields.
 
-It travels as one object named `citewire` (PROTOCOL.md, "The citewire object").
+PROTOCOL.md describes it in "The citewire object".
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ EXTENSIBLE_FIELDS: SupportedFields = frozenset(
 
 
 class ExtensionFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The object: a verdict first, then where in the source, then more about the source.
+    """The fields of the object: a verdict, then the location in the source, then more about the source.
 
-    `claim` is in code points of the answer's text; `kind` and below describe the source.
+    `claim` is in code points of the answer's text; `kind` and the fields after it describe the source.
     """
 
     status: Status | None = None
@@ -77,7 +77,7 @@ class ExtensionFields(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.status is None else Verification(self.status, self.reason, self.found, self.page)
 
     def span(self, length: int | None) -> Span | None:
-        """The claim. Raises `ShapeError` where it is reversed or leaves a text of `length`."""
+        """Return the claim. Raises `ShapeError` if it is reversed or outside a text of `length`."""
         if self.claim is None:
             return None
         start, end = self.claim
@@ -92,10 +92,10 @@ prepare_types(ExtensionFields)
 
 
 def pack(citation: Citation, source: Source, kind: SourceKind, kept: Any = None) -> dict[str, Any] | None:
-    """The object for a citation of one source, or None where it would be empty.
+    """Return the object for a citation of one source, or None if it would be empty.
 
-    `kind` is what a reader concludes without it, `kept` the object as it came: what is not ours in it
-    stays.
+    `kind` is the source kind that a reader infers without the object. `kept` is the original object: its
+    unknown fields stay.
     """
     ref, verdict, claim = citation.refs[0], citation.verification, citation.claim
     fields: Json = {}
@@ -129,7 +129,7 @@ _NO_MORE = (None,) * len(_OF_SOURCE)
 
 
 def unpack(raw: Any, where: str) -> ExtensionFields:
-    """The object as it was packed. Raises `ShapeError` at `where` for anything else."""
+    """Read the object. Raises `ShapeError` at `where` if it is not valid."""
     if raw is None:
         return _NOTHING
     try:
@@ -139,7 +139,7 @@ def unpack(raw: Any, where: str) -> ExtensionFields:
 
 
 def drop_reserved_key(fitting: Adaptation) -> None:
-    """The name of our own object is not free for metadata."""
+    """Drop the metadata key that is reserved for the `citewire` object."""
     for source in fitting.cited_sources():
         if EXTENSION_KEY in source.metadata:
             fitting.record_loss("source.metadata", f"the key {EXTENSION_KEY} is taken", source=source.id)

@@ -1,4 +1,4 @@
-"""Looks at an answer that is still growing, to find the citations that are new in it."""
+"""Finds the new citations in an answer that is still streaming."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from citewire.model import Answer, Citation, Source
 
 __all__ = ["IncrementalReader", "readable_annotations"]
 
-# Reading costs as much as the answer is long, and a stream must not cost more than its length. So many
-# characters (a citation counts as some, readable or not) may be read over again, more than any real answer
-# needs; then an answer is read only when it has grown by a quarter, which is no more than five readings of
-# the whole, and at the end.
+# Each reading takes time in proportion to the answer, and the total for a stream must stay linear in its
+# length. So this many characters may be read again, more than any real answer needs (a citation counts as
+# some, readable or not). Beyond that an answer is read only when it has grown by a quarter, which costs at
+# most five readings of the whole, and at the end.
 _READ_AGAIN = 10_000_000
 _PER_CITATION = 200
 _GROWTH = 1.25
 
 
 class IncrementalReader:
-    """Reads the answer so far, and tells which of its citations are new or have changed.
+    """Reads the answer so far and returns the citations that are new or have changed.
 
-    Where any event may bring a citation, `certain` tells those that the rest of the stream will not change.
-    The others are told at the end, and before that the answer is read only as it grows.
+    If any event can add citations, `certain` selects those that the rest of the stream cannot change. The
+    others are returned at the end; until then, the answer is read only as it grows.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class IncrementalReader:
         self._is_done = False
 
     def read_new(self, size: int = 1, *, news: bool, done: bool = False) -> tuple[Citation, ...]:
-        """The citations to give after an event that brought so much, if there is `news` in it or all is
-        `done`; what is not given now is given later, or when all is done."""
+        """Return the new citations after an event of this `size`, if it has `news` or is the last (`done`).
+        Citations that are not returned now follow later, at the latest with the last event."""
         self._size += size
         is_last = done and not self._is_done
         if is_last:
@@ -60,7 +60,7 @@ class IncrementalReader:
 
 
 def readable_annotations(answer: Answer) -> tuple[Citation, ...]:
-    """The citations up to the first annotation that cannot be read: it may be ahead of its text."""
+    """Return the citations before the first unreadable annotation, which may refer to text still to come."""
     natives = [part.native for part in answer.parts if part.native and part.native.kept]
     waiting = min(((*native.at, native.kept[0][0]) for native in natives), default=None)
     return tuple(c for c in answer.citations if waiting is None or (c.native and c.native.at < waiting))

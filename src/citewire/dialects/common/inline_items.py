@@ -1,4 +1,4 @@
-"""What the shapes share whose citations stand among the pieces of the text: their place is a point."""
+"""Shared code for formats whose citations are items between pieces of text: their position is a point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["InlineItem", "fit_points", "group_by_point", "offset_of", "write_ite
 
 
 class InlineItem(NamedTuple):
-    """An item as it came: with the text it shows, None where it shows none; `is_cited` for a citation."""
+    """An original item and its text, None for an item without text; `is_cited` marks a citation."""
 
     raw: Any
     text: str | None
@@ -27,7 +27,7 @@ class InlineItem(NamedTuple):
 
 
 def fit_points(fitting: Adaptation) -> None:
-    """A point for every citation: where its marker was, else behind its claim, else at the very end."""
+    """Give every citation a point: where its marker was, else after its claim, else at the end."""
     fitting.remove_markers()
     parts = fitting.answer.parts
     end = Point(len(parts) - 1, len(parts[-1].text)) if parts else Point(0, 0)
@@ -42,7 +42,7 @@ def fit_points(fitting: Adaptation) -> None:
 
 
 def group_by_point(answer: Answer) -> list[list[Citation]]:
-    """The citations of each part, in the order of their points."""
+    """Return the citations of each part, ordered by point."""
     found: list[list[Citation]] = [[] for _ in answer.parts]
     for citation in answer.citations:
         if citation.insert_at:
@@ -53,7 +53,7 @@ def group_by_point(answer: Answer) -> list[list[Citation]]:
 
 
 def offset_of(citation: Citation) -> int:
-    """Where in its part a citation stands."""
+    """Return the offset of a citation's point in its part."""
     return citation.insert_at.at if citation.insert_at else 0
 
 
@@ -63,10 +63,10 @@ def write_items(
     cited: list[tuple[int, int | None, Any]],
     show: Callable[[Any, str], Any],
 ) -> list[Any]:
-    """A text as items, with what is `cited` among them: the offset of each, the place it had, and the item.
+    """Write a text as items, with the `cited` items among them, given as offset, old position and item.
 
-    What showed no text stays where it was, and so do the items of text that has not changed; where one is
-    to be cut, and for text that is new, `show` makes an item that shows it, like the one that it is given.
+    Items without text keep their position, and items whose text is unchanged stay as they are. For new text,
+    and for an item that must be split, `show` makes an item like the one it is passed.
     """
     pieces, still = _unchanged_items(text, old)
     between: dict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
@@ -91,7 +91,7 @@ def write_items(
 def _unchanged_items(
     text: str, old: list[InlineItem]
 ) -> tuple[list[tuple[int, int, Any]], list[tuple[int, int, Any]]]:
-    """The items that still show what they did, by their edges, and those that showed nothing, by offset."""
+    """Return the items whose text is unchanged, by start and end, and the items without text, by offset."""
     before = "".join(item.text or "" for item in old)
     same = common_prefix_length(before, text)
     tail = common_prefix_length(before[same:][::-1], text[same:][::-1])

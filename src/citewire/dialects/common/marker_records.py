@@ -1,4 +1,4 @@
-"""What the shapes share whose citations are records that markers in the text point to."""
+"""Shared code for formats whose citations are records that markers in the text point to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class MarkerLabels(NamedTuple):
-    """Which record a marker means: footnotes by their label, all others by number."""
+    """The record that each marker label means: footnotes by label, all other markers by number."""
 
     footnotes: Mapping[str, int]
     numbers: Mapping[str, int]
@@ -45,7 +45,7 @@ _KINDS = frozenset({"footnote", "number", "cite", "link"})
 
 
 def find_marker_targets(text: str, labels: MarkerLabels) -> MarkerTargets:
-    """The markers of `text` that point to records, by their place, and those records."""
+    """Find the markers of `text` that point to records; returns those records by marker position."""
     found: dict[tuple[int, int], set[int]] = {}
     for start, end, kind, names in find_markers(text, labels.numbers):
         if kind in _KINDS:
@@ -57,15 +57,15 @@ def find_marker_targets(text: str, labels: MarkerLabels) -> MarkerTargets:
 
 
 def find_unowned_markers(answer: Answer) -> Iterator[Marker]:
-    """What stands in the text as if it were a marker, and is none of a citation's: no record may be called
-    what it says, or a citation would be made up."""
+    """Find the text that looks like a marker but belongs to no citation. No record may have such a label, or
+    readers would find a citation that does not exist."""
     text = answer.text
     own = {(c.marker.start, c.marker.end) for c in answer.citations if c.marker}
     return (marker for marker in find_markers(text) if marker[:2] not in own) if "[" in text else iter(())
 
 
 def find_record_markers(text: str, labels: MarkerLabels) -> dict[int, list[Span]]:
-    """The markers of each record, in the order of the text."""
+    """Return the markers of each record, in text order."""
     return _by_record(find_marker_targets(text, labels))
 
 
@@ -79,7 +79,7 @@ def _by_record(found: MarkerTargets) -> dict[int, list[Span]]:
 
 
 class UniqueIds:
-    """Ids for citations: the record's own, and `id.2`, `id.3` where it is used or taken again."""
+    """Unique citation ids: the record's own id first, then `id.2`, `id.3` for each repetition."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -93,7 +93,7 @@ class UniqueIds:
         return given
 
     def preview(self, name: str) -> str:
-        """What `give` would, if it were asked."""
+        """Return the id that `assign` would return, without assigning it."""
         given, number = name, self._next.get(name, 0)
         while given in self._next:
             number += 1
@@ -110,7 +110,7 @@ class MarkedRecord(NamedTuple):
 
 
 def assign_records(citations: Iterable[Citation], content: Callable[[Citation], Any]) -> list[MarkedRecord]:
-    """A record for each citation; those that differ only in their markers share one."""
+    """Group citations into records; citations that differ only in their markers share one."""
     records: list[MarkedRecord] = []
     shared: dict[Any, MarkedRecord] = {}
     for citation in citations:
@@ -128,7 +128,7 @@ def assign_records(citations: Iterable[Citation], content: Callable[[Citation], 
 def rename_records(
     records: list[MarkedRecord], names: Mapping[str, str], fitting: Adaptation
 ) -> list[MarkedRecord]:
-    """The records with their citations under new ids, and their own after the first of them."""
+    """Rename the citations of all records; each record takes the id of its first citation."""
     if all(old == new for old, new in names.items()):
         return records
     fitting.rename_citations([names[citation.id] for citation in fitting.answer.citations])
@@ -142,7 +142,7 @@ def rename_records(
 
 
 def order_by_record(records: list[MarkedRecord], fitting: Adaptation) -> None:
-    """The citations in the order of their records, which is how a reader will find them."""
+    """Order the citations by record, as a reader will find them."""
     grouped = [citation for record in records for citation in record.citations]
     if [citation.id for citation in fitting.answer.citations] != [citation.id for citation in grouped]:
         fitting.record_loss("order", "citations are grouped by what they cite")
@@ -157,10 +157,10 @@ def write_markers(
     *,
     padded: bool = False,
 ) -> None:
-    """Every citation with a place gets a marker that points to its record and to nothing else.
+    """Give every citation with a position a marker that points to its record and to nothing else.
 
-    `label` is the marker for a record, None where it is to have no new ones; `padded` ones have a space
-    in front of them.
+    `label` returns the marker of a record, or None if it must not get new ones; `padded` puts a space before
+    each new marker.
     """
     homes = {citation.id: number for number, record in enumerate(records) for citation in record.citations}
     found = place_markers(
@@ -182,7 +182,7 @@ def place_markers(
     *,
     padded: bool = False,
 ) -> MarkerTargets:
-    """As `write_markers`, for citations by the record that is their home: what a reader will `find`."""
+    """Like `write_markers`, by the record of each citation (`homes`); returns what a reader will find."""
     sharing: dict[Span, set[int]] = defaultdict(set)
     for citation in fitting.answer.citations:
         if citation.marker:
@@ -199,16 +199,16 @@ def place_markers(
     return found if fitting.answer.text == text else find(fitting.answer.text)
 
 
-# How often markers are written anew without those that would be misread, before none is written.
+# After this many attempts without the misread markers, no markers are written at all.
 _TRIES = 3
 
 
 def retry_until_readable(
     fitting: Adaptation, mark: Callable[[Adaptation, set[str]], tuple[T, set[str]]]
 ) -> T:
-    """What `mark` gives once a reader will find all the markers that it writes.
+    """Call `mark` until a reader will find every marker it writes, and return its result.
 
-    It gets the citations that are to have none, and tells those whose markers would be misread.
+    `mark` receives the citations that must have no marker and returns those whose marker would be misread.
     """
     barred: set[str] = set()
     everything = {citation.id for citation in fitting.answer.citations}
@@ -224,7 +224,7 @@ def retry_until_readable(
 
 
 def _follow_the_text(fitting: Adaptation, sizes: list[int]) -> None:
-    """The citations of one record in the order of their markers, which is how a reader will find them."""
+    """Order the citations of each record by marker, as a reader will find them."""
     ordered: list[Citation] = []
     at = 0
     for size in sizes:
@@ -244,7 +244,7 @@ def _marker_start(citation: Citation) -> int:
 
 
 def report_misread_markers(fitting: Adaptation, homes: Mapping[str, int], found: MarkerTargets) -> None:
-    """Brackets of the text itself can read as markers, and markers can stand in code."""
+    """Report misread markers: brackets in the text can look like markers, and markers can be in code."""
     read = _by_record(found)
     wanted: dict[int, list[Span]] = defaultdict(list)
     firsts: dict[int, str] = {}

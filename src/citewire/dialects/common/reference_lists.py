@@ -1,4 +1,4 @@
-"""What the shapes share that list what they cite, and whose markers count that list from one."""
+"""Shared code for formats with a list of references, where `[1]` in the text means the first of the list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class ListedReference(NamedTuple):
-    """An entry of the list as it was read, and its place there."""
+    """A reference that was read, with its index in the list."""
 
     at: int
     ref: SourceRef
@@ -47,7 +47,7 @@ MarkerFinder = Callable[[str, Mapping[str, int]], MarkerTargets]
 
 
 def find_number_markers(text: str, labels: Mapping[str, int]) -> MarkerTargets:
-    """Markers of plain numbers, `[1]`."""
+    """Find markers that are plain numbers, `[1]`."""
     return find_marker_targets(text, MarkerLabels({}, labels))
 
 
@@ -57,8 +57,8 @@ def cite_list(
     sources: Iterable[Source],
     find: MarkerFinder = find_number_markers,
 ) -> tuple[tuple[Citation, ...], tuple[Source, ...]]:
-    """A citation for each marker, in the order of the text, then one for each entry that none names; and
-    the sources in the order of their first use."""
+    """Return a citation for each marker in text order, then one for each entry without a marker; and the
+    sources in the order of first use."""
     labels = {str(entry.at + 1): number for number, entry in enumerate(listed)}
     found = find(text, labels) if listed else {}
     places = [(Span(0, *place), number) for place in sorted(found) for number in sorted(found[place])]
@@ -84,7 +84,7 @@ def cite_list(
 
 
 def origin_of(citation: Citation) -> SpanOrigin:
-    """What a reader makes of a place."""
+    """Return the span origin that a reader will report."""
     return "exact" if citation.marker else "unknown"
 
 
@@ -95,12 +95,11 @@ def fit_to_list(
     label: str,
     find: MarkerFinder = find_number_markers,
 ) -> list[tuple[int | None, int]]:
-    """The citations in the order of their markers, each with the number of its entry: the entries to be
-    written, in order, as the place each came from and the place of a citation of it.
+    """Order the citations by marker and number their entries. Returns the entries to write, in order, each as
+    its old index and the index of one of its citations.
 
-    `content` is what else than the same number makes two citations of the same entry, `kept` what stays
-    in the list besides, and `label` how a marker is written. An entry keeps its place while those before
-    it do.
+    Citations share an entry if number and `content` are equal. `kept` holds the unreadable entries that stay
+    in the list; `label` is the marker format. An entry keeps its index while all entries before it do.
     """
     if (entries := _as_read(fitting, content)) is not None:
         return entries
@@ -111,12 +110,12 @@ def fit_to_list(
 
 
 def snapshot_list(text: str, citations: tuple[Citation, ...]) -> Any:
-    """What an answer is to keep as `Native.was`: by this it is known whether its list has changed."""
+    """Return the snapshot for `Native.was`, which shows later whether the list has changed."""
     return text, [(c.native and c.native.at, c.ordinal, c.marker, c.insert_at, c.claim) for c in citations]
 
 
 def _as_read(fitting: Adaptation, content: Callable[[Citation], Any]) -> list[tuple[int | None, int]] | None:
-    """The entries of an answer whose text, list and markers are all as they were read, else None."""
+    """Return the entries if text, list and markers are all unchanged since reading, else None."""
     answer, dialect = fitting.answer, fitting.dialect
     native = native_for(answer.native, dialect)
     if native is None or any(native_for(citation.native, dialect) is None for citation in answer.citations):
@@ -141,8 +140,8 @@ def _mark(
     find: MarkerFinder,
     barred: set[str],
 ) -> tuple[list[tuple[int | None, int]], set[str]]:
-    """Entries and markers for all but the `barred` citations, which get an entry and no marker: the entries,
-    and which citations have markers that would be misread."""
+    """Assign entries and markers; `barred` citations get an entry but no marker. Returns the entries, and the
+    citations whose markers would be misread."""
     fitting.remove_markers(lambda citation, _: citation.id not in barred)
     homes, firsts = _entries(fitting, content, barred)
     places = [_place(first, fitting.dialect) for first in firsts]
@@ -170,8 +169,8 @@ def _mark(
 
 
 def _unbracket_others(fitting: Adaptation, found: MarkerTargets) -> MarkerTargets:
-    """Brackets of the text itself must not read as markers: no citation is made up. Parentheses do not,
-    and move nothing."""
+    """Replace brackets of the text that would read as markers, which would invent citations. Parentheses are
+    not markers and keep all offsets."""
     own = {(c.marker.start, c.marker.end) for c in fitting.answer.citations if c.marker}
     others = [place for place in found if place not in own]
     if not others:
@@ -180,7 +179,7 @@ def _unbracket_others(fitting: Adaptation, found: MarkerTargets) -> MarkerTarget
     (part,) = fitting.answer.parts
     text = list(part.text)
     for start, end in others:
-        # Behind a bracket, parentheses would make a link of both.
+        # After a bracket, parentheses would turn both into a link.
         text[start], text[end - 1] = "{}" if text[start - 1 : start] == ["]"] else "()"
     fitting.answer = replace(fitting.answer, parts=(replace(part, text="".join(text)),))
     return {place: entries for place, entries in found.items() if place in own}
@@ -196,7 +195,7 @@ def _place(citation: Citation, dialect: str) -> int | None:
 
 
 def _in_order(wanted: list[float], stays: list[int]) -> list[int]:
-    """The entries by the numbers they are to have; those that are to have none fill the gaps."""
+    """Order the entries by wanted number; entries without one fill the gaps."""
     waiting = sorted(range(len(wanted)), key=lambda entry: wanted[entry])
     free = deque(entry for entry in waiting if wanted[entry] == inf)
     numbered = deque(entry for entry in waiting if wanted[entry] != inf)
@@ -212,7 +211,7 @@ def _in_order(wanted: list[float], stays: list[int]) -> list[int]:
 
 
 def _wanted_number(citation: Citation, place: int | None) -> float:
-    """The number that an entry is to have: that of its old place, else the one printed for it."""
+    """Return the number an entry should get: its old one, else the one printed for it."""
     if place is not None:
         return place + 1
     return inf if citation.ordinal is None else citation.ordinal
@@ -221,9 +220,9 @@ def _wanted_number(citation: Citation, place: int | None) -> float:
 def _entries(
     fitting: Adaptation, content: Callable[[Citation], Any], barred: set[str]
 ) -> tuple[dict[str, int], list[Citation]]:
-    """Which entry each citation is of, and the first citation of each.
+    """Return the entry of each citation, and the first citation of each entry.
 
-    Citations that a marker can tell apart share an entry; one that gets none is an entry of its own.
+    Citations that their markers distinguish share an entry; a citation without a marker gets its own.
     """
     homes: dict[str, int] = {}
     firsts: list[Citation] = []
@@ -253,7 +252,7 @@ def _numbered(citation: Citation, number: int, fitting: Adaptation) -> Citation:
 
 
 def _follow_the_text(fitting: Adaptation) -> None:
-    """The citations in the order in which a reader will find them."""
+    """Order the citations as a reader will find them."""
 
     def place(citation: Citation) -> tuple[bool, int, int]:
         marker = citation.marker

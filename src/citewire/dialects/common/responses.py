@@ -1,4 +1,4 @@
-"""What the Responses shapes share: output items, in them messages, in those texts with annotations."""
+"""Shared code for Responses formats: output items contain messages, and messages contain annotated texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["find_response_dialect", "group_by_part", "read_response", "write_res
 
 
 def find_response_dialect(response: Any) -> str | None:
-    """Whose response this is: one place decides, so that no two dialects claim the same one."""
+    """Return the dialect of a response. Only this function decides, so no two dialects claim the same one."""
     if not is_object(response) or response.get("object") != "response" or not is_list(response.get("output")):
         return None
     model, usage = response.get("model"), response.get("usage")
@@ -32,7 +32,7 @@ def find_response_dialect(response: Any) -> str | None:
 
 
 def read_response(response: Json, reader: AnnotationReader) -> Answer:
-    """The answer in a response, as `reader` reads its annotations."""
+    """Read the answer in a response; `reader` reads the annotations."""
     for number, item in enumerate(require(response, "output", list, "$")):
         if is_object(item) and item.get("type") == "message":
             _read_message(item, number, reader)
@@ -52,7 +52,7 @@ def _read_message(item: Json, number: int, reader: AnnotationReader) -> None:
 
 
 def group_by_part(answer: Answer, dialect: str) -> list[list[Citation]]:
-    """A citation without a place goes where it came from, else with the one before it."""
+    """Group citations by part. One without a position goes to its old part, else with the one before."""
     homes = {
         native.at: number
         for number, part in enumerate(answer.parts)
@@ -72,7 +72,7 @@ def group_by_part(answer: Answer, dialect: str) -> list[list[Citation]]:
 
 
 def write_response(answer: Answer, fitting: Adaptation, envelope: Json, entry: AnnotationWriter) -> Json:
-    """The finished answer as a response, over the one that was kept, else in a new `envelope`."""
+    """Write the finished answer into its original response, else into a new `envelope`."""
     dialect = fitting.dialect
     native = native_for(answer.native, dialect)
     contents: list[tuple[Native | None, Json]] = []
@@ -91,7 +91,7 @@ def _message(contents: list[Json]) -> Json:
 
 
 def _output(old: list[Any], contents: list[tuple[Native | None, Json]]) -> list[Any]:
-    """The output with each message's text replaced; what is new joins the last message."""
+    """Replace the text of each message in the output; new content is added to the last message."""
     by_item: dict[int, list[tuple[int | None, Any]]] = {}
     last = next((number for number in reversed(range(len(old))) if _is_message(old[number])), None)
     for native, content in contents:

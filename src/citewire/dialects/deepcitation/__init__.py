@@ -1,10 +1,10 @@
-"""DeepCitation: `[N]` in the text, and beside it what each number stands for.
+"""DeepCitation: `[N]` markers in the text, and an entry for each number.
 
 Entries come as a record under 16-character keys, with verdicts under the same keys; as the request or
-response of /verifyCitations; as shared state with one such record per message; or as a data block within
-the text. Every spelling of a field is read on every path. A number may stand for several entries, and an
-entry for several markers: each marker is a citation, `key`, `key.2`, …. `reasoning` and `claimText` have
-no place in the model and are only kept.
+response of /verifyCitations; as shared state with one such record per message; or as a data block in the
+text. Every form accepts every spelling of a field. A number can mean several entries, and an entry can have
+several markers: each marker is a citation, `key`, `key.2`, …. The model has no fields for `reasoning` and
+`claimText`; they are only preserved.
 """
 
 from citewire.dialects.deepcitation.entry import (

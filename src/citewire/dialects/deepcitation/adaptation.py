@@ -1,4 +1,4 @@
-"""An answer made to fit what records can say."""
+"""Adapts an answer to what DeepCitation records can express."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def fit_sources(fitting: Adaptation, attachment: str | None) -> None:
 
 
 def remove_blocks(fitting: Adaptation, strip: bool) -> None:
-    """A reader takes what looks like a data block for one, and the space in front of one with it."""
+    """Remove text that looks like a data block: a reader takes it for one, with the whitespace before it."""
     for last in (False, False, True):
         text = fitting.answer.parts[0].text
         spans = find_block_spans(text)
         if not spans:
             break
-        # Taking a block out may have joined the halves of another.
+        # Removing a block can join the halves of another one.
         cut = {Span(0, text.find(BLOCK_START), len(text))} if last else spans
         _cut(fitting, cut, "what looks like a data block is taken out")
     text = fitting.answer.parts[0].text

@@ -1,4 +1,4 @@
-"""Data blocks in model text: where they are, what is in them, and how they are written anew."""
+"""Finds, reads and rewrites the data blocks in model text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from citewire.errors import ShapeError
 from citewire.model import Native, Times
 
 UnreadEntries = tuple[tuple[str | None, Any], ...]
-# A delimiter that is only talked about is followed by none of these.
+# A delimiter that the text only mentions is not followed by any of these.
 _BLOCK_FOLLOWS = re.compile(r"\s*(?:\{|\[\s*[{\]]|```|<<<END_CITATION_DATA>>>|\Z)")
 _BLANK_TO_END = re.compile(r"\s*\Z")
 _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
@@ -36,7 +36,7 @@ def is_safe_key(key: Any) -> bool:
 
 
 class HiddenBlock(NamedTuple):
-    """A data block: where in the visible text it stood, and the text before, within and behind its JSON."""
+    """A data block: its offset in the visible text, and the text before, inside and after its JSON."""
 
     at: int
     before: str
@@ -45,7 +45,7 @@ class HiddenBlock(NamedTuple):
 
 
 def split_text(text: str) -> tuple[str, tuple[HiddenBlock, ...]]:
-    """The visible text, and the data blocks that stood in it."""
+    """Split a text into the visible text and its data blocks."""
     visible: list[str] = []
     hidden: list[HiddenBlock] = []
     at = length = 0
@@ -60,7 +60,7 @@ def split_text(text: str) -> tuple[str, tuple[HiddenBlock, ...]]:
 
 
 def find_blocks(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Where each block starts, where its body does, where that ends, and where the text goes on."""
+    """Yield the offsets of each block: its start, the start and end of its body, and its end."""
     at = text.find(BLOCK_START)
     while at >= 0:
         body = at + len(BLOCK_START)
@@ -74,7 +74,7 @@ def find_blocks(text: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def compose_text(text: str, hidden: tuple[HiddenBlock, ...], *, at_end: bool = False) -> str:
-    """The text with its data blocks where they stood, or all at its end."""
+    """Put the data blocks back into the text at their old positions, or all at the end."""
     pieces: list[str] = []
     at = 0
     for block in hidden:
@@ -85,7 +85,7 @@ def compose_text(text: str, hidden: tuple[HiddenBlock, ...], *, at_end: bool = F
 
 
 def read_block(body: str) -> list[tuple[str | None, list[Any]]]:
-    """The entries of a block by attachment, in whichever of its shapes."""
+    """Read the entries of a block, in any of its forms, grouped by attachment."""
     value: Any = decode(body) if body.strip() else []
     if is_list(value):
         return [(None, value)]
@@ -97,7 +97,7 @@ def read_block(body: str) -> list[tuple[str | None, list[Any]]]:
 
 
 def write_block(entries: list[tuple[EntryFields, Native | None]], kept: UnreadEntries) -> str:
-    """A block by attachment; what no key could say is said in the entry."""
+    """Write a block grouped by attachment; an attachment id that cannot be a key is written in the entry."""
     groups: dict[str, list[Any]] = {}
     for fields, native in entries:
         label = fields.file_id or ""
@@ -108,12 +108,12 @@ def write_block(entries: list[tuple[EntryFields, Native | None]], kept: UnreadEn
         groups.setdefault(label, []).append(entry)
     for group, raw in kept:
         groups.setdefault(group or "", []).append(raw)
-    # No delimiter may stand in a quote.
+    # A quote must not contain a delimiter.
     return encode(groups).decode().replace("<<<", "\\u003c" * 3)
 
 
 def _block_entry(fields: EntryFields, raw: Json | None) -> Json:
-    """An entry as the prompt asks for it; what else it had stays."""
+    """Write an entry as the prompt specifies it; its other original fields stay."""
     new = as_json(fields)
     page, times = new.pop("pageNumber"), fields.locator
     new["startPageId"] = page and f"page_number_{page}_index_{page - 1}"

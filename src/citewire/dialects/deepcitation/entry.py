@@ -1,4 +1,4 @@
-"""A citation record: every spelling of every field, read into `Fields` and written back as it was spelt."""
+"""A citation entry: every spelling of a field is read into `EntryFields` and written back as it was."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """Every spelling of a field, by its published name: earlier ones outrank later ones."""
 SPELLINGS = {spelling: name for name, spellings in ALIASES.items() for spelling in spellings}
 _TEXTS = frozenset({"type", "attachmentId", "fullPhrase", "anchorText", "value", "url", "title", "domain"})
-# What only citations of the web have; metadata of the source to us.
+# Fields that only web citations have; they are metadata of the source in our model.
 _EXTRAS = (
     *("description", "faviconUrl", "sourceType", "platform", "siteName"),
     *("author", "publishedAt", "imageUrl", "accessedAt"),
@@ -74,7 +74,7 @@ _EXTRAS = (
 _EXTRA_NAMES = frozenset(_EXTRAS)
 MEDIA_TYPES = ("audio", "video")
 _PLACES = ("pageNumber", "lineIds", "timestamps")
-# Other fields that say the same, and must not outlive a change.
+# Other fields with the same meaning, which must be removed on a change.
 _STALE = {"pageNumber": ("startPageId", *ALIASES["startPageId"]), "anchorText": ("value",)}
 MODEL_FIELDS = ALIASES.keys() - {"reasoning", "claimText", "startTime", "endTime"}
 BLOCK_SPELLINGS = {
@@ -85,12 +85,12 @@ PROMPTED_FIELDS = ("fullPhrase", "anchorText", "startPageId", "lineIds")
 _PAGE = re.compile(r"(?:page[_a-z]{0,30})?(\d{1,9})(?:_(?:index_)?(\d{1,9}))?", re.IGNORECASE)
 _LONGEST_PAGE = 64
 _DIGITS = re.compile(r"[0-9]{1,15}")
-# What JavaScript can count to.
+# The largest exact integer in JavaScript.
 MAX_NUMBER = 2**53
 
 
 def canonicalize(entry: Json) -> Json:
-    """`entry` under the published names, itself where it has no others; unknown fields keep theirs."""
+    """Return `entry` with published field names, itself if it has no others. Unknown fields stay."""
     if SPELLINGS.keys().isdisjoint(entry):
         return entry
     out: Json = {}
@@ -107,7 +107,7 @@ def canonicalize(entry: Json) -> Json:
 
 
 class EntryFields(NamedTuple):
-    """An entry, as far as the model has words for it."""
+    """The fields of an entry that the model can represent."""
 
     number: int | None
     quote: str | None
@@ -128,7 +128,7 @@ class EntryFields(NamedTuple):
         return SourceRef(source_id, self.locator, self.quote, self.anchor)
 
     def key(self, keys: CitationKeys, *, in_block: bool = False) -> str:
-        """The published key; the parser of data blocks sorts the lines first."""
+        """Return the published key; the data block parser sorts the lines first."""
         ref = self.ref("")
         if in_block and isinstance(self.locator, Lines):
             ref = replace(ref, locator=Lines(tuple(sorted(self.locator.ids)), self.locator.page))
@@ -137,7 +137,7 @@ class EntryFields(NamedTuple):
 
 
 class PromptedEntry(Struct, forbid_unknown_fields=True, gc=False):
-    """An entry just as the published prompt asks for it, with nothing to be guessed."""
+    """An entry exactly as the published prompt specifies it; nothing has to be inferred."""
 
     id: Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
     full_phrase: str
@@ -147,7 +147,7 @@ class PromptedEntry(Struct, forbid_unknown_fields=True, gc=False):
     line_ids: tuple[Annotated[int, Meta(ge=0, le=MAX_NUMBER)], ...] = ()
 
     def fields(self, attachment: str | None) -> EntryFields:
-        """The same as `read_fields` of it."""
+        """Return the same result as `read_fields`."""
         page = None if self.page_id is None else _page_of(self.page_id[:_LONGEST_PAGE]) or None
         pages = None if page is None else Pages(page, page)
         locator = Lines(self.line_ids, page) if self.line_ids else pages
@@ -187,7 +187,7 @@ def _wrong(raw: Json, name: str, wanted: str) -> ShapeError:
 
 
 def type_of(word: Any, url: str | None, locator: Locator | None) -> str:
-    """A URL makes a citation one of the web, and a stretch of time one of audio, unless it says otherwise."""
+    """Return the type: without an explicit one, a URL means web and a time range means audio."""
     if word in MEDIA_TYPES:
         return cast("str", word)
     if url is not None:
@@ -243,7 +243,7 @@ def _read_times(raw: Json, value: Any) -> Times:
 
 
 def _read_page(raw: Json, entry: Json) -> int | None:
-    """The page, by number or by page id; None where what stands there is no page."""
+    """Return the page from the page number or page id, None if the value is not a page."""
     for name in ("pageNumber", "startPageId"):
         value = entry.get(name)
         if isinstance(value, str):
@@ -261,13 +261,13 @@ def _read_page(raw: Json, entry: Json) -> int | None:
 
 @lru_cache
 def _page_of(page_id: str) -> int:
-    """Pages count from one, but models also write the first page as `0_0`."""
+    """Return the page number, which starts at one; models also write the first page as `0_0`."""
     found = _PAGE.fullmatch(page_id)
     return int(found[1]) or int(found[2] is not None and int(found[2]) == 0) if found else 0
 
 
 def as_json(fields: EntryFields) -> Json:
-    """An entry in published names; None where there is nothing to say."""
+    """Return an entry with the published field names; missing values are None."""
     locator = fields.locator
     times = locator if isinstance(locator, Times) else None
     ends = times and {"startTime": times.start, "endTime": times.end}
@@ -295,7 +295,7 @@ def write_entry(fields: EntryFields, native: Native | None) -> Json:
 
 
 def update_entry(raw: Json, was: EntryFields, fields: EntryFields) -> Json:
-    """`raw` with what is different now, in the spelling that it has."""
+    """Return `raw` with the changed fields, in its own spelling."""
     if was == fields:
         return raw
     before, out = as_json(was), dict(raw)

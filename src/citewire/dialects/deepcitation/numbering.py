@@ -1,4 +1,4 @@
-"""Numbers and markers: every citation with a place gets one that a reader will find again."""
+"""Assigns numbers and markers, so that a reader finds every citation that has a position."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from citewire.dialects.deepcitation.reader import MAX_SHARED_ENTRIES, PrintedNum
 from citewire.model import Citation, Native, Point, Source, Span
 
 _LARGEST_MARKER = 999_999
-# Rounds of writing markers that a reader would not find again, before doing without.
+# Attempts to write markers that a reader will find, before markers are omitted.
 _ROUNDS = 3
 
 
 class NumberedRecord(NamedTuple):
-    """Citations, by their places in the answer, that one entry stands for. No fields: a verdict alone.
+    """The citations, by index in the answer, that share one entry. `fields` is None for a verdict alone.
 
-    An entry stands `within` its verdict in a response.
+    `within` means that the entry is nested in its verdict, as in a response.
     """
 
     places: list[int]
@@ -37,7 +37,7 @@ class NumberedRecord(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """A number that a citation asks for, and the spot for its marker: it `fits` when it stands there."""
+    """The number a citation wants and the position of its marker; `fits` if that marker is already there."""
 
     want: int | None
     spot: Span | Point | None
@@ -55,10 +55,10 @@ class _Plan(NamedTuple):
 
 
 class MarkerNumbering:
-    """Gives every citation with a place a number and a marker, so that a reader finds just these.
+    """Gives every citation with a position a number and a marker, so that a reader finds exactly these.
 
-    A number is kept where the text prints it for the same entries and nothing else; otherwise, and where
-    there is none, the next free one is taken, in reading order.
+    A number stays if the text prints it for the same entries and for nothing else. Otherwise the citation
+    gets the next free number, in reading order.
     """
 
     def __init__(self, fitting: Adaptation, strip: bool) -> None:
@@ -84,7 +84,7 @@ class MarkerNumbering:
         return NumberedRecord(group, fields, self.natives[group[0]])
 
     def _settle(self) -> _Plan:
-        """The first plan that reads back as planned; at last, one without numbers and markers."""
+        """Apply and return the first plan that reads back correctly, else one without numbers and markers."""
         barred: set[int] = set()
         for _ in range(_ROUNDS):
             plan = self._plan(barred)
@@ -126,7 +126,7 @@ class MarkerNumbering:
         return _Use(want, marker, want in labels)
 
     def _groups(self, uses: list[_Use]) -> list[list[int]]:
-        """Citations that one entry may stand for: they say the same under one number, in different spots."""
+        """Group citations that can share an entry: equal fields and number, at different positions."""
         groups: dict[Any, list[int]] = {}
         times: Counter[Any] = Counter()
         for place, use in enumerate(uses):
@@ -140,7 +140,7 @@ class MarkerNumbering:
         return list(groups.values())
 
     def _apply(self, plan: _Plan, fitting: Adaptation) -> set[int]:
-        """Do as planned; what comes back are citations that a reader would not find where they are."""
+        """Apply a plan and return the citations that a reader would not find at their position."""
         numbers = iter(plan.numbers)
         fitting.map_citations(lambda citation: _with_number(citation, next(numbers), fitting))
         fitting.remove_markers(lambda citation, _: citation.marker not in plan.leaving)
@@ -154,7 +154,7 @@ class MarkerNumbering:
 
 
 def _numbers(groups: list[list[int]], uses: list[_Use], printed: PrintedNumbers) -> list[int | None]:
-    """The number of each citation: what it asks for where that can be had, else a free one or none."""
+    """Return the number of each citation: the wanted one if possible, else a free one or none."""
     shown: Counter[int | None] = Counter(label for labels in printed.values() for label in labels)
     numbers = [use.want for use in uses]
     fresh, held = _without_own(groups, uses, shown)
@@ -173,7 +173,7 @@ def _numbers(groups: list[list[int]], uses: list[_Use], printed: PrintedNumbers)
 def _without_own(
     groups: list[list[int]], uses: list[_Use], shown: Counter[int | None]
 ) -> tuple[list[list[int]], dict[int, list[set[Any]]]]:
-    """Groups that cannot have the number they ask for, and who holds which."""
+    """Return the groups that cannot have their wanted number, and the holders of each number."""
     owned: dict[int | None, set[Any]] = defaultdict(set)
     for use in uses:
         if use.fits:
@@ -188,7 +188,7 @@ def _without_own(
         if want is None or want > _LARGEST_MARKER or shown[want] != len(owned[want]):
             fresh.append(group)
         elif want not in held:
-            # Only a number that is printed wherever it is used can be shared.
+            # A number can be shared only if the text prints it at every use.
             held[want] = [spots if len(spots) == len(group) else set()]
         elif len(spots) == len(group) and held[want][0] == spots and len(held[want]) < MAX_SHARED_ENTRIES:
             held[want].append(spots)

@@ -1,4 +1,4 @@
-"""The forms a payload comes in, read into answers."""
+"""Reads every form of a payload into answers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from citewire.model import Answer, Citation, Native, Part, SourceRef, Span, Veri
 _Path = tuple[str, ...]
 PrintedNumbers = dict[tuple[int, int], tuple[int, ...]]
 _MARKERS = ("number", "cite")
-# Entries that one number may stand for: a claim has a few sources, and work stays linear.
+# The most entries that one number can mean: a claim has few sources, and the work stays linear.
 MAX_SHARED_ENTRIES = 16
 
 
 class UnreadRecords(NamedTuple):
-    """What could not be read: keys of either record, and entries of a block by attachment."""
+    """What could not be read: keys of citations and verdicts, and block entries by attachment."""
 
     citations: frozenset[Any]
     verdicts: frozenset[Any]
@@ -50,7 +50,7 @@ class UnreadRecords(NamedTuple):
 
 
 class ReadSnapshot(NamedTuple):
-    """How an answer was read. `in_block` counts the entries of data blocks, where the entries are there."""
+    """The state of an answer when it was read. `in_block` counts the entries if they are in data blocks."""
 
     id: str | None
     text: str | None
@@ -59,7 +59,7 @@ class ReadSnapshot(NamedTuple):
     values: tuple[Any, ...]
 
     def is_still(self, answer: Answer) -> bool:
-        """Whether nobody has touched the answer: its values are the very ones that were read."""
+        """Whether the answer is unmodified: its values are the same objects that were read."""
         values = (answer.parts, answer.citations, answer.sources)
         return answer.id == self.id and all(map(is_, values, self.values))
 
@@ -160,7 +160,7 @@ class _Reader:
                 self._add(key, fields, Native(NAME, raw, key, was=fields), self._verdict(key))
 
     def read_blocks(self, hidden: tuple[HiddenBlock, ...]) -> int | None:
-        """How many entries the data blocks had; None where there is no reading them."""
+        """Read the data blocks and return their number of entries, None if they are unreadable."""
         groups: list[tuple[str | None, list[Any]]] = []
         for block in hidden:
             found = self.problems.try_read(lambda: f"{self.where}.text", read_block, block.body)
@@ -181,7 +181,7 @@ class _Reader:
         return len(self.entries)
 
     def read_orphans(self, cited: Json) -> None:
-        """Verdicts without an entry of their own: it may be within, or not be known."""
+        """Read verdicts without an entry in the record: the verdict contains it, or it is unknown."""
         known = {entry.key for entry in self.entries} | cited.keys()
         for key, raw in self.verdicts.items():
             if key in known or (verdict := self._verdict(key)) is None:
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _citations(entries: list[_Entry], text: str | None) -> Iterator[Citation]:
-    """A citation for each marker of an entry; for an entry without any, one without a place."""
+    """Yield a citation for each marker of an entry; an entry without markers gives one without a position."""
     uses = {} if text is None else _uses(text, [entry.number for entry in entries])
     names = UniqueIds()
     for entry in entries:
@@ -247,7 +247,7 @@ def _citations(entries: list[_Entry], text: str | None) -> Iterator[Citation]:
 
 
 def _uses(text: str, numbers: list[int | None]) -> dict[int, list[Span]]:
-    """The markers of each entry that has any, by its place among `numbers`."""
+    """Return the markers of each entry that has some, by its index in `numbers`."""
     places: dict[int, list[int]] = defaultdict(list)
     for place, number in enumerate(numbers):
         if number is not None and len(places[number]) < MAX_SHARED_ENTRIES:
@@ -262,7 +262,7 @@ def _uses(text: str, numbers: list[int | None]) -> dict[int, list[Span]]:
 
 
 def find_printed_numbers(text: str, known: Iterable[int]) -> PrintedNumbers:
-    """The markers in the text with their numbers."""
+    """Return the markers in the text and the numbers in each."""
     names = set(map(str, known))
     return {
         (marker.start, marker.end): tuple(dict.fromkeys(map(int, marker.labels)))

@@ -1,4 +1,4 @@
-"""A verdict in both published shapes, their words for ours and ours for theirs."""
+"""Reads and writes verdicts in both published forms, and maps their status words to ours."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_verdict(raw: Any) -> Verification:
 
 
 def _read_status(raw: Json) -> tuple[Status, str | None]:
-    """Our own word where we left one, else what the published word means."""
+    """Return the status from the `citewire` object, else the meaning of the published word."""
     ours = raw.get("citewire")
     if is_object(ours) and ours.get("status") is not None:
         status = optional(ours, "status", str, ".citewire")
@@ -68,7 +68,7 @@ def _verified_page(raw: Json) -> int | None:
     page = optional(document, "verifiedPageNumber", int, ".document") if document else None
     if page is None:
         page = optional(raw, "pageNumber", int)
-    # The older shape says -1 for "nowhere".
+    # The older form uses -1 for "nowhere".
     return page if is_page(page) else None
 
 
@@ -93,7 +93,7 @@ def write_verdict(verdict: Verification) -> Json:
 
 
 def _put_status(out: Json, status: Status, reason: str | None) -> None:
-    """The published word that comes closest, and ours beside it where that would not give it back."""
+    """Write the closest published word, and add our status if reading that word would not restore it."""
     word = _EXACT_WORD.get((status, reason), STATUS_WORDS[status])
     search = out.get("searchState")
     if is_object(search) and out.get("status") is None:

@@ -1,4 +1,4 @@
-"""Records written over what was kept of them, in the form they came in."""
+"""Writes records into their original payload, in its original form."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 _RecordPlace = tuple[int, int]
 _NamedRecord = tuple[str, NumberedRecord, Citation]
 _KEY = re.compile(r"[0-9a-f]{16}(?:\.\d+)*")
-# The key of an entry with nothing in it.
+# The key of an entry without content.
 _KEYLESS = "98c4b7d37a4c63c3"
 _LAST = 2**63
 
 
 class _Layout:
-    """Where things go: back to where they were read from, or into a new record."""
+    """Where each record is written: back to its original location, or into a new record."""
 
     def __init__(self, native: Native | None) -> None:
         self.native = native
@@ -73,14 +73,14 @@ class _Layout:
         self.block_stays = False
 
     def need_id(self, fitting: Adaptation) -> None:
-        """A message of shared state goes by its key when it has no id."""
+        """Set a missing answer id: a message in shared state without an id is identified by its key."""
         if self.native and self.native.at[:1] == ("messages",) and fitting.answer.id is None:
             name = self.native.at[-1]
             fitting.record_loss("answer.id", f"will read as {name}")
             fitting.answer = replace(fitting.answer, id=name)
 
     def arrange(self, records: list[NumberedRecord], fitting: Adaptation) -> list[NumberedRecord]:
-        """The records as a reader will come upon them."""
+        """Order the records as a reader will find them."""
         _share_verdicts(records, fitting)
         homes = self._homes(records, fitting.answer.citations)
         if self.in_block:
@@ -92,7 +92,7 @@ class _Layout:
         ]
 
     def _homes(self, records: list[NumberedRecord], citations: tuple[Citation, ...]) -> list[_RecordPlace]:
-        """Entries come first, then verdicts that stand alone or hold their entry; what is new comes last."""
+        """Order entries first, then verdicts that are alone or contain their entry; new records come last."""
         known: dict[Any, _RecordPlace] = {}
         for rank, name in ((1, "verifications"), (0, "citations")):
             known |= {key: (rank, place) for place, key in enumerate(self.raw.get(name) or ())}
@@ -115,7 +115,7 @@ class _Layout:
         return all(native and native.was == fields for native, fields in natives)
 
     def named(self, records: list[NumberedRecord], fitting: Adaptation) -> list[_NamedRecord]:
-        """Each record with its key and its first citation; ids become what a reader makes of the keys."""
+        """Return each record with its key and first citation; citation ids are derived from the keys."""
         groups = fitting.groups()
         keys = self._keys(records, [group[0].id for group in groups])
         names = UniqueIds()
@@ -128,7 +128,7 @@ class _Layout:
         return [(key, record, group[0]) for record, (key, group) in zip(records, pairs, strict=True)]
 
     def _keys(self, records: list[NumberedRecord], ids: list[str]) -> list[str]:
-        """Keys as they were; new ones by content, except that an id which is a key stays one."""
+        """Return the old keys, and new ones derived from the content; an id that is a key stays."""
         keys, names = CitationKeys(), UniqueIds()
         for key in self.kept.citations:
             names.assign(key)
@@ -186,7 +186,7 @@ class _Layout:
             return record
         payload: Json = self.native.raw
         if self.native.at[:1] == ("messages",):
-            # State also holds all entries and verdicts at its top, and counts them.
+            # Shared state also has all entries and verdicts at the top level, and counts them.
             changes = {name: _changes(self.raw, record, name) for name in ("citations", "verifications")}
             if any(changes.values()) and is_object(summary := record.get("summary")):
                 record["summary"] = _summary(summary, named)
@@ -197,7 +197,7 @@ class _Layout:
 
 
 def _share_verdicts(records: list[NumberedRecord], fitting: Adaptation) -> None:
-    """An entry has one verdict, whichever of its markers it was reached on."""
+    """Give all citations of an entry the same verdict, whichever marker it was reached on."""
     citations = list(fitting.answer.citations)
     for record in records:
         verdict = next((v for place in record.places if (v := citations[place].verification)), None)
@@ -220,7 +220,7 @@ def _by_attachment(records: list[NumberedRecord], homes: list[_RecordPlace]) -> 
 
 
 def _put_record(out: Json, name: str, kept: frozenset[Any], written: Json, *, always: bool = False) -> None:
-    """What could not be read stays where it was; what is gone from the model goes."""
+    """Write a record; unreadable values stay in place, and keys that the model no longer has are removed."""
     raw: Json | None = out.get(name)
     if written or raw or always:
         old = {key: value for key, value in (raw or {}).items() if key in written or key in kept}
@@ -228,7 +228,7 @@ def _put_record(out: Json, name: str, kept: frozenset[Any], written: Json, *, al
 
 
 def _with_entry(out: Json, record: NumberedRecord, entry: Json) -> Json:
-    """A verdict with the entry within it, where it has one."""
+    """Return a verdict with its nested entry, if it has one."""
     inner, native = out.get("citation"), record.native
     if record.within:
         new = entry

@@ -1,4 +1,4 @@
-"""Chunks: what grounds an answer, one of several kinds of source each."""
+"""Grounding chunks: each is one source, of one of several kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CHUNK_SHAPES", "ChunkContent", "content_of", "read_chunk", "write_ch
 
 
 class ChunkShape(NamedTuple):
-    """A kind of chunk: the names of its fields, and what it has a place for beside them."""
+    """A kind of chunk: its field names, and what else it supports."""
 
     key: str
     fields: dict[str, str]
@@ -37,13 +37,13 @@ CHUNK_SHAPES: dict[SourceKind, ChunkShape] = {
         has_text=True,
     ),
     "image": ChunkShape("image", {"url": "sourceUri", "title": "title", "domain": "domain"}, ("imageUri",)),
-    # A kind that we do not know: nothing in it is read, and it is given back as it came.
+    # An unknown kind: its fields are not read, and it is written back unchanged.
     "unknown": ChunkShape("", {}),
 }
 
 
 class ChunkContent(NamedTuple):
-    """What a chunk says."""
+    """The fields of a chunk."""
 
     kind: SourceKind
     metadata: Json
@@ -82,7 +82,7 @@ def read_chunk(chunk: Any) -> ChunkContent:
 
 
 def _locator(inner: Json, rag: Json) -> Locator | None:
-    """Pages where the chunk has some that make sense, else its id."""
+    """Return the chunk's pages if they are valid, else its id."""
     span = rag.get("pageSpan")
     if is_object(span):
         first, last = span.get("firstPage"), span.get("lastPage")
@@ -109,7 +109,7 @@ def content_of(ref: SourceRef, source: Source) -> ChunkContent:
 
 
 def write_chunk(content: ChunkContent, native: Native | None) -> Json:
-    """A chunk, as it came while it says the same."""
+    """Write a chunk; one whose content is unchanged stays as it was read."""
     if native is not None and native.was == content:
         return native.raw
     if content.kind == "unknown":

@@ -1,7 +1,7 @@
 """Gemini Interactions: `annotations` on the texts of model output steps.
 
-The type names are OpenAI's, the meaning is not: a span is the claim that a source supports, not a link, and
-it counts UTF-8 bytes within its text.
+The type names are those of OpenAI, but the meaning differs: a span is the claim that a source supports, not a
+link, and it counts UTF-8 bytes in its text.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ UNIT: Unit = "utf8"
 
 
 class _Shape(NamedTuple):
-    """A type of annotation: the names of its fields, and what of metadata it has a place for."""
+    """A type of annotation: its field names, and the metadata it supports."""
 
     type: str
     fields: dict[str, str]
@@ -92,7 +92,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_interaction(interaction: Json, unit: Unit) -> Answer:
-    """The answer in an interaction."""
+    """Read the answer in an interaction."""
     reader = _Reader(unit)
     for number, step in enumerate(require(interaction, "steps", list, "$")):
         if _is_output(step):
@@ -169,7 +169,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _same_parts(answer: Answer, unit: Unit) -> set[int]:
-    """The parts that are as they were read, in the unit they were read in."""
+    """Return the parts that are unchanged since reading, if the unit is the same."""
     native = native_for(answer.native, NAME)
     if native is None or native.was != unit:
         return set()
@@ -182,7 +182,7 @@ def _same_parts(answer: Answer, unit: Unit) -> set[int]:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """As one of the types of annotation, without what that has no place for."""
+    """Make the source one of the annotation types, and drop fields that type does not support."""
     kind = source.kind
     if kind not in _SHAPES:
         kind = "web" if source.url is not None and source.filename is None else "document"
@@ -203,7 +203,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 def _fit_page(citation: Citation, fitting: Adaptation) -> Citation:
-    """Only a file has a page, and only one."""
+    """Drop pages of sources that are not files, and reduce page ranges to one page."""
     ref = citation.refs[0]
     locator = ref.locator
     is_file = fitting.sources[ref.source_id].kind == "document"
@@ -215,7 +215,7 @@ def _fit_page(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _place(claim: Span | None, offsets: Offsets, unit: Unit, raw: Json) -> Json:
-    """The offsets of a claim; a start of zero stays away where it was."""
+    """Return the offsets of a claim; a start of zero stays omitted if it was."""
     if claim is None:
         return {"start_index": None, "end_index": None}
     start = offsets.to_unit(claim.start, unit)
@@ -248,7 +248,7 @@ def _interaction(answer: Answer, contents: list[tuple[Native | None, Json]]) -> 
 
 
 def _steps(old: list[Any], contents: list[tuple[Native | None, Json]]) -> list[Any]:
-    """The steps with the texts of each replaced; what is new joins the last output."""
+    """Replace the texts of each step; new texts are added to the last output step."""
     steps = list(old)
     by_step: dict[int, list[tuple[int | None, Any]]] = {
         number: [] for number, step in enumerate(old) if _is_output(step)

@@ -1,4 +1,4 @@
-"""The stream of Gemini Interactions: steps that start, grow and stop. Annotations follow their text."""
+"""The Gemini Interactions stream: steps start, grow and stop. Annotations follow their text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["InteractionsStream", "NAME", "STREAM", "detect"]
 
 
 def detect(payload: Any) -> bool:
-    """Events, some of which only this stream has."""
+    """Whether these are events, some of them unique to this stream."""
     return is_list(payload) and all(map(is_object, payload)) and any(map(_is_ours, payload))
 
 
@@ -37,8 +37,8 @@ class _Text:
 
 
 class InteractionsStream:
-    """Reads the events. A citation is given when its annotation comes, or when the step stops that has its
-    text."""
+    """Reads the events. A citation is returned when its annotation arrives, or when the step with its text
+    stops."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
@@ -85,7 +85,7 @@ class InteractionsStream:
             self._contents[index].append(delta)
 
     def _text(self, index: int) -> _Text:
-        """The text at the end of a step; a new one behind anything else."""
+        """Return the last text of a step, or start a new one if the step ends with something else."""
         contents = self._contents[index]
         last = contents[-1] if contents else None
         if isinstance(last, _Text):

@@ -1,4 +1,4 @@
-"""Reading a candidate."""
+"""Reads candidates of `generateContent` responses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_candidate(response: Json, number: int, unit: Unit) -> Answer:
-    """The answer in one candidate of a response."""
+    """Read the answer in one candidate of a response."""
     where = f"$.candidates[{number}]"
     candidate = response["candidates"][number]
     if not is_object(candidate):
@@ -77,8 +77,8 @@ def read_candidate(response: Json, number: int, unit: Unit) -> Answer:
 
 
 class UnreadGrounding(NamedTuple):
-    """What could not be read: supports and notices with their places, and the places of the chunks that
-    could not, or that such supports name."""
+    """What could not be read: supports and notices with their indexes, and the indexes of unreadable chunks
+    and of all chunks that unreadable supports refer to."""
 
     chunks: set[int]
     supports: list[tuple[int, Any]]
@@ -86,7 +86,7 @@ class UnreadGrounding(NamedTuple):
 
 
 class _Reader:
-    """Reads a candidate: its supports, then the chunks that none names, then its notices."""
+    """Reads a candidate: its supports, then the chunks without a support, then its notices."""
 
     def __init__(self, candidate: Json, where: str, unit: Unit) -> None:
         self.problems = ProblemList()
@@ -158,8 +158,8 @@ class _Reader:
         return self._claim(part, start, end or 0, words)
 
     def _claim(self, part: int, start: int, end: int, words: str | None) -> tuple[Span, SpanOrigin]:
-        """The claim, counted from where the part starts; where the words are not there, from other starts
-        that make sense, and at last wherever they are."""
+        """Return the claim, with offsets from the start of the part; if the words are not there, try other
+        plausible starts, and then any occurrence of the words."""
         base = 0
         if part:
             bases = self._bases(part)
@@ -171,8 +171,8 @@ class _Reader:
         return found is not None and (not words or self._offsets.text.startswith(words, found.start))
 
     def _bases(self, part: int) -> list[int]:
-        """Where a part may start, in our unit: thoughts and tools are counted by some and not by others;
-        and some count from the start of the text, whatever the part."""
+        """Return the possible starts of a part in the payload's unit. Models disagree on whether thoughts and
+        tools count as parts, and some always count from the start of the text."""
         parts = [part] if part in self._is_answer else []
         parts += self._answers[part : part + 1] if part > 0 else []
         return [*(self._offsets.to_unit(self._starts[at], self._unit) for at in parts), 0]
@@ -192,7 +192,7 @@ class _Reader:
         return SourceRef(source_id, content.locator, content.quote, score=score, native=native)
 
     def _source(self, index: int, content: ChunkContent) -> str:
-        """The source of a chunk, however many supports name it."""
+        """Return the source id of a chunk, the same for every support."""
         if index not in self._source_ids:
             self._source_ids[index] = self.sources.add(
                 content.kind,
@@ -229,20 +229,20 @@ def is_text(part: Any) -> bool:
 
 
 def notices_of(candidate: Json, where: str) -> tuple[str, list[Any]]:
-    """The notices, and the name they go under: it differs between the two APIs."""
+    """Return the notices and their field name, which differs between the two APIs."""
     metadata = optional(candidate, "citationMetadata", dict, where) or {}
     key = "citationSources" if "citationSources" in metadata else "citations"
     return key, optional(metadata, key, list, f"{where}.citationMetadata") or []
 
 
 def _named_by(support: Any) -> set[int]:
-    """The chunks that a support names, readable or not."""
+    """Return the chunks that a support refers to, readable or not."""
     indices = support.get("groundingChunkIndices") if is_object(support) else None
     return {index for index in indices if type(index) is int} if is_list(indices) else set()
 
 
 def scores_of(support: Json) -> list[float] | None:
-    """The scores of a support's chunks, if each has one."""
+    """Return the scores of a support's chunks, None unless every chunk has one."""
     scores, indices = support.get("confidenceScores"), support.get("groundingChunkIndices")
     if not is_list(scores) or not scores or len(scores) != len(indices or ()):
         return None

@@ -1,4 +1,4 @@
-"""Gemini's stream: pieces of one response. What grounds the text comes last, and speaks of all of it."""
+"""Gemini's stream: pieces of one response. Grounding comes last and applies to the whole text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _METADATA = ("groundingMetadata", "citationMetadata")
 
 
 def detect(payload: Any) -> bool:
-    """Responses, some of which have a candidate: the last may only count tokens."""
+    """Whether these are responses, some with a candidate. The last may contain only token counts."""
     return is_list(payload) and all(map(is_object, payload)) and any(map(is_response, payload))
 
 
 def is_last_response(event: Json) -> bool:
-    """Whether a response is the last of its stream. To say why it finished is not enough: there are models
-    that do so in every one."""
+    """Whether a response is the last of its stream. A finish reason is not enough: some models send one with
+    every response."""
     return any("finishReason" in one and is_object(one.get(_METADATA[0])) for one in _candidates(event))
 
 
 def has_answer_text(event: Json) -> bool:
-    """Whether a response has some of the text of an answer."""
+    """Whether a response contains answer text."""
     contents = [content for one in _candidates(event) if is_object(content := one.get("content"))]
     parts = [part for content in contents if is_list(found := content.get("parts")) for part in found]
     return any(is_object(part) and bool(part.get("text")) for part in parts)
@@ -41,8 +41,8 @@ def _candidates(event: Json) -> list[Json]:
 
 
 class GeminiStream:
-    """Reads the pieces of the first candidate. Citations are given when the stream says what grounds them,
-    and again when it says so anew."""
+    """Reads the pieces of the first candidate. Citations are returned when their grounding arrives, and again
+    when it changes."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or UNIT
@@ -69,7 +69,7 @@ class GeminiStream:
         return self._looks.read_new(news=is_news, done=is_news and "finishReason" in self._candidate)
 
     def _add(self, candidate: Json, where: str) -> None:
-        """Take in a piece of the candidate."""
+        """Add a piece of the candidate."""
         content = optional(candidate, "content", dict, where) or {}
         parts = optional(content, "parts", list, f"{where}.content") or []
         said = {key: value for key in _METADATA if (value := optional(candidate, key, dict, where))}
@@ -81,7 +81,7 @@ class GeminiStream:
         self._content |= content
 
     def _add_part(self, part: Any) -> None:
-        """A piece of text joins the one before it when they are of one kind."""
+        """Add a part; a piece of text is joined to the previous one if both are of the same kind."""
         is_text = is_object(part) and isinstance(part.get("text"), str)
         last = self._parts[-1] if self._parts else None
         if is_text and is_object(last) and self._texts[-1] and part.get("thought") == last.get("thought"):

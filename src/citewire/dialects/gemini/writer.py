@@ -1,4 +1,4 @@
-"""Writing a candidate."""
+"""Writes candidates of `generateContent` responses."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _old_text(native: Native) -> str:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """As one of the kinds of chunk, without what that has no place for."""
+    """Make the source one of the kinds of chunk, and drop fields that kind does not support."""
     is_nothing = source == Source(source.id, "unknown", native=source.native)
     kind = (
         source.kind
@@ -109,7 +109,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
-    """Quotes and locators are for documents; scores are for all chunks of a support or for none."""
+    """Drop quotes and locators that a chunk cannot hold; missing scores become 0 if others have one."""
     refs: list[SourceRef] = []
     scored = any(ref.score is not None for ref in citation.refs)
     for ref in citation.refs:
@@ -129,7 +129,7 @@ def _fit_refs(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _by_home(answer: Answer) -> list[list[Citation]]:
-    """Citations by where they stand: supports, chunks that no support names, notices."""
+    """Group citations by location: supports, chunks without a support, notices."""
     kinds = {source.id: source for source in answer.sources}
     homes: dict[str, list[Citation]] = {"support": [], "chunk": [], "notice": []}
     for citation in answer.citations:
@@ -139,7 +139,7 @@ def _by_home(answer: Answer) -> list[list[Citation]]:
 
 
 def _home(citation: Citation, source: Source) -> str:
-    """Where a citation came from, while it has nothing that needs a support."""
+    """Return where a citation was read from, unless it now needs a support."""
     native, ref = native_for(citation.native, NAME), citation.refs[0]
     if native is None or len(citation.refs) > 1 or ref.score is not None:
         return "support"
@@ -161,7 +161,7 @@ class _Writer:
         self.offsets = Offsets(answer.text)
         self.words = ClaimTextBudget(answer)
         self.sources = {source.id: source for source in answer.sources}
-        # By what they are known: the place they had, or what they say.
+        # Chunks by identity: their old index, or their content.
         self.chunks: dict[Any, Any] = {}
         self.known: dict[Any, Any] = {}
         self.places: dict[Any, int] = {}
@@ -196,7 +196,7 @@ class _Writer:
         return overlay(response, {"responseId": self.answer.id})
 
     def _chunk(self, ref: SourceRef, owner: str | None = None) -> Any:
-        """What the chunk for a ref is known by; refs that say the same of the same source share one."""
+        """Return the identity of a reference's chunk; equal references to one source share a chunk."""
         native = native_for(ref.native, NAME)
         identity = (ref.source_id, ref.locator, ref.quote, native and native.at[0], owner)
         if identity not in self.known:
@@ -207,7 +207,7 @@ class _Writer:
         return self.known[identity]
 
     def _ordered_chunks(self) -> list[Any]:
-        """The chunks: those that had a place in that order, then new ones."""
+        """Return the chunks: old ones in their order, then new ones."""
         old: list[Any] = self.grounding.get("groundingChunks") or []
         pinned = [(at, at) for at in self.kept.chunks if 0 <= at < len(old) and at not in self.chunks]
         had = sorted(key for key in self.chunks if isinstance(key, int))
@@ -218,7 +218,7 @@ class _Writer:
         return [self.chunks[key] if key in self.chunks else old[key] for key in keys]
 
     def _renumbered(self, index: Any) -> Any:
-        """Where an index that could not be read goes: with its chunk, or just as far past the end."""
+        """Map an index of an unreadable support: to its chunk's new index, or equally far past the end."""
         if type(index) is not int or index < 0:
             return index
         return self.places.get(index, index + self.grown)
@@ -245,7 +245,7 @@ class _Writer:
         return overlay(raw, {"partIndex": None, **self._span(raw, claim), "text": self.words.text_of(claim)})
 
     def _span(self, raw: Json | None, claim: Span) -> Json:
-        """The offsets of a claim; a start of zero is left out unless it was there."""
+        """Return the offsets of a claim; a start of zero is omitted unless it was there."""
         start = self.offsets.to_unit(claim.start, self.unit)
         said = start != 0 or (raw is not None and raw.get("startIndex") == 0)
         end = self.offsets.to_unit(claim.end, self.unit)
@@ -259,7 +259,7 @@ class _Writer:
         return native.at[1], overlay(native.raw, fields)
 
     def _content(self) -> Json | None:
-        """The content with the text in the parts it came in, as far as it is theirs."""
+        """Return the content, with the text in its original parts as far as it is unchanged."""
         raw: Json | None = self.candidate.get("content")
         if not self.answer.parts:
             return raw
@@ -282,7 +282,7 @@ class _Writer:
 
 
 def _with_lists(raw: Json | None, lists: dict[str, list[Any]]) -> Json | None:
-    """`lists` over what was kept; an empty one takes away only what was there."""
+    """Update `raw` with `lists`; an empty list removes an existing one and adds none."""
     found: Json = raw or {}
     fields = {key: items or None for key, items in lists.items() if items or found.get(key)}
     return overlay(raw, fields) if fields else raw

@@ -1,9 +1,9 @@
 """LangChain v1: `citation` annotations on the text blocks of a message.
 
-Offsets are code points of their block, which for most providers is a claim; from OpenAI they are copied
-as they are, and so cover the link. Text blocks that touch are one text, as LangChain's own `text` has it;
-among several, an annotation without offsets supports its block. Read are messages as they are dumped in
-any of the three ways, alone or in a list of `messages`.
+Offsets are code points of the block. For most providers they cover a claim; LangChain copies OpenAI's
+unchanged, so those cover the link. Adjacent text blocks are one text, as in LangChain's own `text`; an
+annotation without offsets on one of several blocks supports that block. Messages can be dumped in any of the
+three ways, alone or in a list of `messages`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def detect(payload: Any) -> bool:
 
 
 def _messages(payload: Any) -> Iterator[_Path]:
-    """Where the fields of the assistant's messages stand."""
+    """Yield the paths of the fields of the assistant's messages."""
     if (path := _fields_at(payload)) is not None:
         yield path
     elif is_object(payload) and is_list(messages := payload.get("messages")):
@@ -81,7 +81,7 @@ def _messages(payload: Any) -> Iterator[_Path]:
 
 
 def _fields_at(message: Any) -> _Path | None:
-    """Where a message has its fields: in itself, in `data`, or in the `kwargs` of its constructor."""
+    """Return the path of a message's fields: the message itself, `data`, or `kwargs` of its constructor."""
     if not is_object(message):
         return None
     kind, path = message.get("type"), ()
@@ -103,7 +103,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_message(payload: Any, path: _Path = (), unit: Unit = _UNIT) -> Answer:
-    """The answer in the message whose fields stand at `path`."""
+    """Read the answer in the message whose fields are at `path`."""
     fields: Json = get_at(payload, path)
     where = path_text(path)
     content = fields["content"]
@@ -122,7 +122,7 @@ def read_message(payload: Any, path: _Path = (), unit: Unit = _UNIT) -> Answer:
 
 
 class _Block(NamedTuple):
-    """A text block: its characters in the part, its number in the content, and what was kept of it."""
+    """A text block: its span in the part, its number in the content, its original and unreadable entries."""
 
     start: int
     end: int
@@ -132,7 +132,7 @@ class _Block(NamedTuple):
 
 
 class LangChainReader:
-    """Blocks one after the other; text blocks that touch become one part."""
+    """Reads blocks in order and joins adjacent text blocks into one part."""
 
     def __init__(self, unit: Unit, where: str) -> None:
         self.parts: list[Part] = []
@@ -144,7 +144,7 @@ class LangChainReader:
         self._blocks: list[_Block] = []
 
     def read_block(self, number: int, block: Any) -> None:
-        """Take in the next block of the content."""
+        """Read the next block of the content."""
         text = self._text(number, block)
         if text is None:
             self.close_part()
@@ -158,7 +158,7 @@ class LangChainReader:
         return self.problems.try_read(lambda: f"{self._where}[{number}]", require, block, "text", str)
 
     def close_part(self) -> None:
-        """The blocks so far are a part."""
+        """Make a part of the blocks so far."""
         if self._blocks:
             blocks = [self._cited(block) for block in self._blocks]
             text = "".join(map(_text_of, blocks))
@@ -166,7 +166,7 @@ class LangChainReader:
             self._blocks = []
 
     def _cited(self, block: _Block) -> _Block:
-        """The citations of a block; what cannot be read is kept."""
+        """Read the citations of a block; unreadable ones are preserved."""
         if isinstance(block.raw, str):
             return block
         where = f"{self._where}[{block.number}]"
@@ -189,7 +189,7 @@ class LangChainReader:
         return block._replace(kept=tuple(kept))
 
     def annotation(self, entry: Any, at: tuple[int, int], place: Citation | None) -> Citation:
-        """The citation of an annotation, at the `place` that another has."""
+        """Read the citation of an annotation; its position is copied from `place`."""
         beyond = unpack(_extras(entry).get(EXTENSION_KEY), f".extras.{EXTENSION_KEY}")
         quote, url = optional(entry, "cited_text", str), optional(entry, "url", str)
         source_id = self.sources.add(
@@ -210,7 +210,7 @@ class LangChainReader:
         return replace(citation, native=Native(NAME, entry, at, was=_place_of(citation)))
 
     def _place(self, entry: Any, block: _Block, offsets: Offsets) -> Citation:
-        """What an annotation covers: a link, words, its block, or nothing."""
+        """Return what an annotation covers: a link, words, its block, or nothing."""
         if not is_object(entry) or entry.get("type") != "citation":
             raise ShapeError("not an annotation of type citation", ".type" if is_object(entry) else "")
         part = len(self.parts)
@@ -270,7 +270,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _fit_places(fitting: Adaptation) -> None:
-    """One pair of offsets: for the claim, or for a marker that is known for one by its look."""
+    """Fit the one pair of offsets: to the claim, or to a marker that can be recognised as one."""
     marked = {citation.id for citation in fitting.answer.citations if citation.marker}
     fitting.remove_markers(lambda citation, text: citation.claim is None and is_marker(text))
     fitting.derive_claims(lambda citation: citation.id in marked)
@@ -285,7 +285,7 @@ def _with_plain_claim(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _separate_parts(fitting: Adaptation) -> None:
-    """Text blocks that touch read as one part, so parts need something kept between them."""
+    """Join the parts unless other blocks separate all of them: adjacent text blocks are read as one part."""
     kept = [native_for(part.native, NAME) for part in fitting.answer.parts]
     apart = all(
         left and right and left.raw[-1].number + 1 < right.raw[0].number for left, right in pairwise(kept)
@@ -295,7 +295,7 @@ def _separate_parts(fitting: Adaptation) -> None:
 
 
 class _Layout:
-    """The blocks that the text of each part goes into: the old ones while all that is cited fits them."""
+    """The blocks for the text of each part: the old ones if they are unchanged and fit all citations."""
 
     def __init__(self, answer: Answer) -> None:
         self.blocks: list[list[_Block]] = []
@@ -328,17 +328,17 @@ class _Layout:
         return [_Block(0, len(part.text), old[0].number if old else 0, raw, kept)]
 
     def origin(self, citation: Citation) -> SpanOrigin:
-        """What a reader will make of a place."""
+        """Return the span origin that a reader will report."""
         if self.is_kept(citation, self._homes[citation.id][0]):
             return citation.span_origin
         return "exact" if _place_of(citation)[0] else "unknown"
 
     def is_kept(self, citation: Citation, part: int) -> bool:
-        """Whether a citation is where it was read, and is to be written as it came."""
+        """Whether a citation has not moved since reading and is written back unchanged."""
         return part in self._kept and _is_as_read(citation)
 
     def by_block(self, answer: Answer) -> list[list[Citation]]:
-        """The citations of each block of each part, in order."""
+        """Return the citations of each block of each part, in order."""
         found: dict[tuple[int, int], list[Citation]] = {
             (part, at): [] for part, blocks in enumerate(self.blocks) for at in range(len(blocks))
         }
@@ -353,13 +353,13 @@ def _is_as_read(citation: Citation) -> bool:
 
 
 def _old_parts(parts: tuple[Part, ...]) -> dict[int | None, int]:
-    """The part that was read from each block."""
+    """Return the part that each block was read into."""
     kept = ((number, native_for(part.native, NAME)) for number, part in enumerate(parts))
     return {block.number: number for number, native in kept if native for block in native.raw}
 
 
 def _home(citation: Citation, blocks: tuple[_Block, ...]) -> int | None:
-    """The block that holds what a citation covers; without a place, the only one there is."""
+    """Return the block that contains a citation's span; without a span, the only block."""
     native, (place, _) = native_for(citation.native, NAME), _place_of(citation)
     if native and blocks and _is_as_read(citation):
         at = native.at[0] - blocks[0].number
@@ -373,7 +373,7 @@ def _home(citation: Citation, blocks: tuple[_Block, ...]) -> int | None:
 def _blocks(
     answer: Answer, layout: _Layout, groups: list[tuple[Citation, ...]], unit: Unit
 ) -> list[tuple[int, list[Any]]]:
-    """The blocks of each part, as they are written, and how many they replace."""
+    """Return the written blocks of each part, and the number of blocks they replace."""
     sources = {source.id: source for source in answer.sources}
     waiting = iter(groups)
     written: list[tuple[int, list[Any]]] = []
@@ -444,7 +444,7 @@ def _envelope(native: Native | None, answer: Answer, written: list[tuple[int, li
 
 
 def _is_text(block: Any) -> bool:
-    """Whether a part was read from a block."""
+    """Whether a block is read as text."""
     if not is_object(block):
         return isinstance(block, str)
     return block.get("type") == "text" and isinstance(block.get("text"), str)

@@ -1,4 +1,4 @@
-"""LangChain's message chunks. Blocks come in pieces that share an index; annotations may come with any."""
+"""LangChain's message chunks. Pieces of a block share an index; any piece can have annotations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _is_chunk(event: Any) -> bool:
 
 
 class LangChainStream:
-    """Reads message chunks. A citation is given as it comes, without its place, and again with it when the
-    last chunk has been read."""
+    """Reads message chunks. A citation is returned when it arrives, without a position, and again with its
+    position after the last chunk."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._unit: Unit = options.unit or "codepoints"
@@ -63,7 +63,7 @@ class LangChainStream:
         ]
 
     def _opened(self, fields: Json, *, plain: bool) -> _OpenBlock:
-        """The block that this is a piece of: of the same index, or the text before a text."""
+        """Return a piece's block: the one with the same index, or the plain text before plain text."""
         index = fields.get("index")
         key = repr(index) if index is not None else None
         opened = self._by_index.get(key) if key else None
@@ -77,7 +77,7 @@ class LangChainStream:
         return opened
 
     def _early(self, entry: Any, at: tuple[int, int]) -> Citation | None:
-        """A citation whose place is not known yet; what cannot be read is left for the end."""
+        """Read a citation whose position is not known yet; unreadable ones are left for the end."""
         if not is_object(entry) or entry.get("type") != "citation":
             return None
         try:
@@ -94,17 +94,17 @@ class LangChainStream:
         return replace(answer, citations=tuple(map(self._named, answer.citations)))
 
     def _named(self, citation: Citation) -> Citation:
-        """A citation under the id it was given with, in whatever order the blocks were streamed."""
+        """Return the citation with the id it first had, in whatever order the blocks arrived."""
         name = self._names.get(citation.native.at) if citation.native else None
         return citation if name in (None, citation.id) else replace(citation, id=name)
 
 
-# Strings that are said again, not continued.
+# Strings that every piece repeats instead of continuing.
 _SAID_AGAIN = frozenset({"type", "id"})
 
 
 class _OpenBlock:
-    """A block that has started; its strings come in pieces."""
+    """A block that has started; its strings arrive in pieces."""
 
     def __init__(self, number: int, *, is_plain: bool) -> None:
         self.number = number
@@ -114,7 +114,7 @@ class _OpenBlock:
         self._annotations: list[Any] = []
 
     def add(self, piece: Json) -> list[tuple[int, Any]]:
-        """Take in a piece; what comes back are its annotations, and their places among all."""
+        """Add a piece and return its annotations, each with its index in the block."""
         self._fields |= piece
         for key, value in piece.items():
             if isinstance(value, str) and key not in _SAID_AGAIN:

@@ -1,6 +1,6 @@
 """LlamaIndex: the response of a citation query engine, or a chat message with citation blocks.
 
-A response has room for more, so it is what an answer from elsewhere is written as; a message stays one.
+Answers from other dialects are written as a response, which supports more fields; a message stays a message.
 """
 
 from __future__ import annotations

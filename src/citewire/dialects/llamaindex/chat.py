@@ -1,7 +1,7 @@
-"""A chat message: citation blocks stand among the text blocks, behind what they support.
+"""LlamaIndex chat messages: citation blocks among the text blocks, each after the text it supports.
 
-The blocks are one text. `additional_location_info` holds what a provider says of the place in the source,
-as it says it: for Anthropic the end of a range of pages is the page after it.
+The blocks form one text. `additional_location_info` is the location in the source in the provider's own form:
+for Anthropic the end of a page range is exclusive.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ROOM = frozenset(
     }
 )
 
-# What was kept of a message is not what was kept of a response.
+# Distinguishes the original of a message from the original of a response.
 _KEPT = f"{NAME}.chat"
 _KIND = "block_type"
 _CHARS = ("start_char_index", "end_char_index")
@@ -71,12 +71,12 @@ _INDEX = "document_index"
 
 
 def detect(payload: Any) -> bool:
-    """Whether a payload is a message in blocks, or the response with one."""
+    """Whether a payload is a message with blocks, or a response with such a message."""
     return _blocks_at(payload) is not None
 
 
 def _blocks_at(payload: Any) -> tuple[str, ...] | None:
-    """Where the blocks stand: in a message, or in the message of a response."""
+    """Return the path of the blocks: in a message, or in the message of a response."""
     for path in ((), ("message",)):
         message = payload.get(path[0]) if path and is_object(payload) else payload
         blocks = message.get("blocks") if is_object(message) else None
@@ -91,7 +91,7 @@ def is_from_chat(answer: Answer) -> bool:
 
 
 def read(payload: Any) -> Answer:
-    """The answer in a message."""
+    """Read the answer in a message."""
     path = _blocks_at(payload) or ()
     sources, problems = SourceRegistry(), ProblemList()
     citations: list[Citation] = []
@@ -157,7 +157,7 @@ def _locator(info: Json) -> Locator | None:
 
 
 def write(answer: Answer) -> Written:
-    """An answer that was read from a message as one again."""
+    """Write an answer that was read from a message as a message."""
     fitting = Adaptation(answer, NAME)
     fitting.require_text()
     fitting.join_parts()
@@ -188,7 +188,7 @@ def write(answer: Answer) -> Written:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """One name, an address or that of a file, and a title that is not empty."""
+    """Fit a source to one name, a URL or a file name, and to a title that is not empty."""
     changes: Json = {}
     if source.url is not None and "://" not in source.url:
         changes["url"] = None
@@ -243,5 +243,5 @@ def _place(locator: Locator | None) -> Json:
 
 
 def _text_block(raw: Any, text: str) -> Json:
-    """A block that shows `text`: the one that did, else one like it."""
+    """Return a block with `text`: the original if its text is the same, else a copy with the new text."""
     return raw if raw is not None and raw["text"] == text else {**(raw or {_KIND: "text"}), "text": text}

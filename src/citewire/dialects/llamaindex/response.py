@@ -1,8 +1,8 @@
-"""The response of a citation query engine, whose `[1]` counts its source nodes.
+"""The response of a LlamaIndex citation query engine; `[1]` in the text means its first source node.
 
-A node is a piece of a document: its text is the quote, and what it was loaded from stands in its metadata,
-under names that differ by reader. The engine puts `Source 1:` before the text of each node; that is not the
-source's own.
+A node is a piece of a document. Its text is the quote, and its metadata describes the document, with names
+that differ by reader. The engine puts `Source 1:` before the text of each node; that is not part of the
+quote.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _CHARS = ("start_char_idx", "end_char_idx")
 
 
 def detect(payload: Any) -> bool:
-    """Whether a payload is such a response."""
+    """Whether a payload is the response of a query engine."""
     return is_object(payload) and is_list(payload.get("source_nodes")) and "response" in payload
 
 
 def read(payload: Any) -> Answer:
-    """The answer in a response."""
+    """Read the answer in a response."""
     if not is_object(payload):
         raise ShapeError("a response is not an object")
     text = optional(payload, "response", str, "$")
@@ -118,12 +118,12 @@ def _read_node(entry: Any, at: int, sources: SourceRegistry) -> ListedReference:
 
 
 def _free(metadata: Json) -> Json:
-    """What of the metadata says nothing that a source has a field for."""
+    """Return the metadata that has no field of its own in `Source`."""
     return {key: value for key, value in metadata.items() if key not in _OURS or not _is_said(key, value)}
 
 
 def _is_said(key: str, value: Any) -> bool:
-    """Whether a field of the metadata is one that we read, and not just of that name."""
+    """Whether a metadata field is one that we read; the name alone does not decide."""
     if key == _PAGE:
         return _page(value) is not None
     return isinstance(value, str) and (key != "source" or "://" in value)
@@ -162,7 +162,7 @@ def _score(entry: Json) -> float | None:
 
 
 def _text_of(node: Json) -> str | None:
-    """The text of a node, which newer ones have in a resource."""
+    """Return the text of a node; newer nodes have it in a resource."""
     resource = node.get("text_resource")
     return optional(resource if is_object(resource) else node, "text", str, ".node")
 
@@ -172,13 +172,13 @@ def _quote(node: Json) -> str | None:
 
 
 def _bare_quote(text: str) -> str:
-    """The source's own words: without the heading that the engine gives them, and line breaks around."""
+    """Return the quote without the engine's heading and without line breaks around it."""
     heading = _PREFIX.match(text)
     return (text[heading.end() :] if heading else text).strip("\n")
 
 
 def write(answer: Answer) -> Written:
-    """An answer as a response."""
+    """Write an answer as a response."""
     fitting = Adaptation(answer, NAME)
     native = native_for(answer.native, NAME)
     if native is None or answer.citations:
@@ -199,7 +199,7 @@ def write(answer: Answer) -> Written:
 
 
 def _content(citation: Citation) -> Any:
-    """What makes two citations the same node."""
+    """Return the key by which citations share a node."""
     ref = citation.refs[0]
     return ref.source_id, ref.locator, ref.quote, ref.score
 
@@ -213,7 +213,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 def _fit_ref(citation: Citation, fitting: Adaptation) -> Citation:
-    """A node has a text that is not empty, one page at most, and no line breaks around its words."""
+    """Fit a reference: a node has at most one page, and its text is not empty or padded with newlines."""
     ref = citation.refs[0]
     quote = _bare_quote(ref.quote or "") or None
     if quote != ref.quote:
@@ -259,7 +259,7 @@ def _with_text(node: Json, text: str) -> Json:
 
 
 def _metadata(old: Json, source: Source) -> Json:
-    """What is said of a source, under the names that it came with."""
+    """Return the metadata of a source, with the names it was read with."""
     said = {key: value for key, value in old.items() if key in _OURS and _is_said(key, value)}
     for keys, value in ((_URL, source.url), (_TITLE, source.title), (_FILENAME, source.filename)):
         if _named(said, keys) != value:

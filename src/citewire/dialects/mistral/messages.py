@@ -1,8 +1,8 @@
 """Mistral: a message whose content is a list of chunks, with references among the pieces of text.
 
-A `reference` names by its ids what a tool returned; a `tool_reference`, which agents give, says what it is.
-Both stand behind the text they support, and nothing says where that begins: their place is a point.
-Chat has the message in a completion, the Conversations API has messages among its outputs.
+A `reference` names tool results by id; a `tool_reference`, which agents produce, describes its source. Both
+follow the text they support, and nothing says where that text begins: their position is a point. Chat has the
+message in a completion; the Conversations API has messages among its outputs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ROOM = frozenset(
     }
 )
 
-# The tool of a reference that does not say which, and what else there is to say of one.
+# The default tool of a reference, and the optional fields of one.
 _TOOL = "web_search"
 _MORE = ("tool", "favicon")
 
@@ -74,7 +74,7 @@ def _is_conversation(payload: Json) -> bool:
 
 
 def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
-    del options  # nothing in this dialect is counted
+    del options  # this dialect has no offsets
     if is_object(payload) and _is_conversation(payload):
         outputs = enumerate(payload["outputs"])
         paths = [("outputs", at, "content") for at, output in outputs if _is_output(output)]
@@ -87,7 +87,7 @@ def _is_output(output: Any) -> bool:
 
 
 def _read(payload: Json, paths: tuple[JsonPath, ...], id_key: str) -> Answer:
-    """The answer whose contents are at `paths`."""
+    """Read the answer whose contents are at `paths`."""
     reader = _Reader()
     for path in paths:
         message: Json = get_at(payload, path[:-1])
@@ -110,7 +110,7 @@ class _Reader:
         self.problems = ProblemList()
 
     def read_content(self, content: Any, path: JsonPath) -> None:
-        """A part for the text of a message, and the citations that stand in it."""
+        """Read the text of a message as a part, with the citations in it."""
         if content is None:
             return
         if isinstance(content, str):
@@ -144,7 +144,7 @@ class _Reader:
         return Citation(name, refs, insert_at=point, span_origin="exact", native=Native(NAME, chunk, at))
 
     def _returned(self, name: Any) -> str:
-        """What a tool returned under this id."""
+        """Register the tool result with this id."""
         if type(name) is int:
             return self.sources.add("tool", index=name)
         if isinstance(name, str):
@@ -152,7 +152,7 @@ class _Reader:
         raise ShapeError("an id is neither a number nor a string", ".reference_ids")
 
     def _found(self, chunk: Json) -> str:
-        """What a tool found, as the chunk describes it."""
+        """Register the source that a `tool_reference` describes."""
         url, title, words = (optional(chunk, key, str) for key in ("url", "title", "description"))
         more = {key: value for key in _MORE if isinstance(value := chunk.get(key), str)}
         return self.sources.add(
@@ -169,7 +169,7 @@ def _text(text: str) -> Json:
 
 
 def _shown(chunk: Any) -> str | None:
-    """The text of a chunk; None for what is not the answer's text, as thinking is not."""
+    """Return the text of a chunk, None if it is not answer text (for example thinking)."""
     if not is_object(chunk) or chunk.get("type") != "text":
         return None
     text = chunk.get("text")
@@ -206,14 +206,14 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _are_apart(answer: Answer, native: Native | None) -> bool:
-    """Whether every part is still that of a message of its own."""
+    """Whether every part still belongs to its own message."""
     homes: list[JsonPath] = [kept.at for part in answer.parts if (kept := native_for(part.native, NAME))]
     are_all = len(homes) == len(answer.parts)
     return native is not None and are_all and homes == [path for path in native.at if path in homes]
 
 
 def _is_returned(source: Source) -> bool:
-    """Whether an id says all of a source that there is to say here."""
+    """Whether the id alone describes the source."""
     has_id = source.index is not None or source.record_id is not None
     return has_id and source.url is None and source.title is None and source.snippet is None
 
@@ -229,7 +229,7 @@ def _kind(source: Source) -> SourceKind:
 
 
 def _fit_sources(fitting: Adaptation) -> None:
-    """An id alone, or a title and what else there is; what came without a title stays so."""
+    """Fit each source to an id alone or to a description; a title is required unless it was missing."""
     untitled = {
         ref.source_id
         for citation in fitting.answer.citations
@@ -281,7 +281,7 @@ def _cited(citation: Citation, sources: dict[str, Source]) -> tuple[int, int | N
 def _content(
     part: Part, cited: list[tuple[int, int | None, Json]], native: Native | None
 ) -> tuple[JsonPath | None, Any]:
-    """The content of a message: text while it was text, or is new, and nothing is cited."""
+    """Return a message's content: a string if it was one or is new, and nothing is cited; else a list."""
     kept = native_for(part.native, NAME) if native else None
     old: list[InlineItem] = kept.raw if kept else []
     was_text = native is None or kept is None or isinstance(get_at(native.raw, kept.at), str)

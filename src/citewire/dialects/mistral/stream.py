@@ -1,4 +1,4 @@
-"""Mistral's streams: the chunks of chat, and the events of a conversation."""
+"""Mistral's streams: chat chunks, and the events of a conversation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def detect(payload: Any) -> bool:
 
 
 class MistralStream(ChunkStream):
-    """Reads the chunks of chat or the events of a conversation, whichever come."""
+    """Reads chat chunks or the events of a conversation."""
 
     def __init__(self, options: DialectOptions) -> None:
         super().__init__(options)
@@ -49,7 +49,7 @@ class MistralStream(ChunkStream):
         return ()
 
     def _add(self, event: Json) -> int:
-        """Take a piece in: text as it is, anything else as a chunk."""
+        """Add a piece: text is appended, anything else becomes a chunk."""
         content, index = event.get("content"), event.get("output_index")
         chunks = self._outputs.setdefault(index if type(index) is int else 0, [])
         if isinstance(content, str):
@@ -59,7 +59,7 @@ class MistralStream(ChunkStream):
         return 1
 
     def _certain(self, answer: Answer) -> tuple[Citation, ...]:
-        """All: a reference stands behind its text."""
+        """Return all citations: a reference always follows its text."""
         return answer.citations
 
     def _read(self, completion: Json) -> tuple[Answer, ...]:

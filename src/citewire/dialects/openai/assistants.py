@@ -1,7 +1,7 @@
-"""OpenAI Assistants: messages of a thread, whose texts have annotations on the markers in them.
+"""OpenAI Assistants: messages of a thread, whose texts have annotations on their markers.
 
-An annotation repeats its marker (`【4:0†source】`, a sandbox path) as the `text` to be replaced, which is the
-check on its offsets. It names a file by its id alone; `quote` has been seen in streams and older answers.
+An annotation repeats its marker (`【4:0†source】`, a sandbox path) as the `text` to replace; this checks its
+offsets. It names a file by id only; `quote` has been seen in streams and older answers.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Reader(AnnotationReader):
         return Citation(self.next_id, (ref,), marker=marker, span_origin=origin, native=native)
 
     def _place(self, entry: Json, offsets: Offsets, part: int) -> Any:
-        """The marker and how it was found; None for `0, 0` and a marker that the text does not have."""
+        """Return the marker and its origin, None for `0, 0` and for a marker that is not in the text."""
         start, end = require(entry, "start_index", int), require(entry, "end_index", int)
         text = optional(entry, "text", str)
         if start == end == 0 and (not text or offsets.find_nearest(text, 0) is None):
@@ -155,7 +155,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _stays(citation: Citation, text: str) -> bool:
-    """What is annotated is to be replaced by who shows it, so it must be a marker, or have been one here."""
+    """Whether a marker stays: clients replace annotated text, so it must be, or have been, a marker."""
     if native_for(citation.native, NAME) is not None:
         return text != ""
     return is_marker(text) or text.startswith(_SANDBOX)
@@ -175,7 +175,7 @@ def _fit_sources(fitting: Adaptation) -> None:
 
 
 def _kind(citation: Citation, text: str) -> str:
-    """A path is cited by its marker, which is where the file would be."""
+    """Return the annotation type: a sandbox path as marker means a file path."""
     native = native_for(citation.native, NAME)
     if native is not None:
         return native.raw["type"]
@@ -183,7 +183,7 @@ def _kind(citation: Citation, text: str) -> str:
 
 
 def _fit_quote(citation: Citation, fitting: Adaptation) -> Citation:
-    """Only a citation has a quote, a path has none."""
+    """Drop the quote of a file path: only a file citation has one."""
     ref, marker = citation.refs[0], citation.marker
     text = fitting.answer.covered(marker) if marker else ""
     if ref.quote is None or _kind(citation, text) == _CITATION:

@@ -1,4 +1,4 @@
-"""The stream of a run of OpenAI's Assistants: messages in pieces, and each again when it is complete."""
+"""The stream of an OpenAI Assistants run: messages in pieces, and each one again when it is complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = assistants.NAME
 
 
 def detect(payload: Any) -> bool:
-    """Events of a thread, bare or each with its name, some of which are about a message."""
+    """Whether these are thread events, bare or with their names, some of them about a message."""
     if not is_list(payload) or not all(map(is_object, payload)):
         return False
     return any(_data(event).get("object") == "thread.message.delta" for event in payload)
@@ -28,7 +28,7 @@ def _data(event: Json) -> Json:
 
 
 class AssistantsStream:
-    """Reads the events of a run. Its messages are one answer, the parts of each in order."""
+    """Reads the events of a run. All its messages form one answer, with their parts in order."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._options = options
@@ -72,7 +72,7 @@ class _Message:
         self._contents: dict[int, _Content] = {}
 
     def replace(self, message: Json) -> int:
-        """Take the message as it is told; one that has only been started says nothing yet."""
+        """Replace the message and return the number of its contents; a message that just started has none."""
         self._raw = {**self._raw, **message}
         contents = require(message, "content", list, "$")
         for at, content in enumerate(contents):
@@ -82,7 +82,7 @@ class _Message:
         return len(contents)
 
     def add(self, delta: Json) -> int:
-        """Take pieces in: how much they brought."""
+        """Add a delta and return the size of its content."""
         size = 0
         pieces = delta.get("content")
         for place, piece in enumerate(pieces if is_list(pieces) else ()):
@@ -97,7 +97,7 @@ class _Message:
 
 
 class _Content:
-    """A text in pieces, with its annotations by their number, or anything else as it came."""
+    """A text in pieces with its annotations by index, or any other content unchanged."""
 
     def __init__(self) -> None:
         self._raw: Json = {}
@@ -117,7 +117,7 @@ class _Content:
         return len(self._pieces[-1] if self._pieces else "") + len(found if is_list(found) else ())
 
     def _annotate(self, annotation: Any) -> None:
-        """An annotation comes with its number, or it is the next; what is said of it later is added."""
+        """Add an annotation at its index, or at the end without one; fields that arrive later are merged."""
         index = annotation.get("index") if is_object(annotation) else None
         at = index if type(index) is int else len(self._annotations)
         if is_object(annotation):

@@ -1,6 +1,6 @@
-"""OpenAI Chat Completions: `message.annotations`, where the link that the model wrote is what is spanned.
+"""OpenAI Chat Completions: `message.annotations`, each spanning the link that the model wrote.
 
-A message of ChatGPT's own is read as well, and stays one; what is not from there is written as a completion.
+ChatGPT's own messages are read too, and are written as such; all other answers are written as completions.
 """
 
 from __future__ import annotations

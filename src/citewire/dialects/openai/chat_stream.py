@@ -1,4 +1,4 @@
-"""OpenAI's chat stream: chunks, in some of whose deltas are annotations."""
+"""OpenAI's chat stream: chunks, some with annotations in their deltas."""
 
 from __future__ import annotations
 

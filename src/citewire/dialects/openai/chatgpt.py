@@ -1,8 +1,8 @@
-"""A message of ChatGPT's own, as its web application has it and exports it: `metadata.content_references`.
+"""ChatGPT's own messages, as in its web application and exports: `metadata.content_references`.
 
-A reference repeats its marker, which is in private-use characters, as the `matched_text` to be replaced: the
-check on its offsets. It shows a web page, several of them, or a file. Other references (entities, follow-up
-questions, at the end the list of all sources once more) cite nothing, and stay as they came.
+A reference repeats its marker, which is in private-use characters, as the `matched_text` to be replaced; this
+confirms its offsets. It cites a web page, several pages, or a file. Other references (entities, follow-up
+questions, the list of all sources at the end) cite nothing and stay unchanged.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ ROOM = frozenset(
 )
 UNIT: Unit = "codepoints"
 
-# What was kept of a message is not what was kept of a completion.
+# Distinguishes the original of a message from the original of a completion.
 _KEPT = "chatgpt"
 _LIST = ("metadata", "content_references")
 _GROUP, _FILE = "grouped_webpages", "file"
 _CITING = ("webpage", _GROUP, _FILE)
-# A reference does not say which text it is of. No message has as many as this; work stays linear.
+# References do not name their text: at most this many are searched, which keeps work linear. None has more.
 _MOST_TEXTS = 32
 
 
 def detect(payload: Any) -> bool:
-    """Whether a payload is a message, or holds one as exports of conversations do."""
+    """Whether a payload is a message, or contains one as conversation exports do."""
     return _message_at(payload) is not None
 
 
@@ -80,12 +80,12 @@ def _has_parts(content: Any) -> bool:
 
 
 def find_native(answer: Answer) -> Native | None:
-    """What was kept of the message that an answer was read from."""
+    """Return the original of the message that an answer was read from."""
     return native_for(answer.native, _KEPT)
 
 
 def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
-    """The answer in a message, if it is one."""
+    """Read the answer in a message; a user's message has none."""
     path = _message_at(payload) or ()
     message: Json = get_at(payload, path)
     is_asked = message["author"].get("role") == "user"
@@ -129,7 +129,7 @@ def _read(payload: Any, path: tuple[str, ...], message: Json, unit: Unit) -> Ans
 def _read_entry(
     entry: Any, at: int, name: str, texts: list[Offsets], unit: Unit, sources: SourceRegistry
 ) -> Citation | None:
-    """The citation of a reference, None for one that cites nothing."""
+    """Read the citation of a reference, None if it cites nothing."""
     if not is_object(entry):
         raise ShapeError("a reference is not an object", "")
     if not isinstance(kind := entry.get("type"), str) or not kind.startswith(_CITING):
@@ -144,7 +144,7 @@ def _read_entry(
 
 
 def _cited(entry: Json) -> list[Json]:
-    """What tells of a source each: the pages of a group and those that support them, else the whole."""
+    """Return one object per source: a group's pages and their supporting pages, else the entry itself."""
     if not require(entry, "type", str).startswith(_GROUP):
         return [entry]
     found: list[Json] = []
@@ -166,7 +166,7 @@ def _add(raw: Json, sources: SourceRegistry) -> str:
 
 
 def _described(raw: Json) -> tuple[Any, ...]:
-    """The kind of a source, then its URL, title, name, id and snippet; an empty one says nothing."""
+    """Return the kind of a source, then its URL, title, name, id and snippet; empty values become None."""
     snippet = optional(raw, "snippet", str) or None
     safe: list[Any] = optional(raw, "safe_urls", list) or []
     url = optional(raw, "url", str) or next((one for one in safe if isinstance(one, str) and one), None)
@@ -178,7 +178,7 @@ def _described(raw: Json) -> tuple[Any, ...]:
 
 
 def _place(entry: Json, texts: list[Offsets], unit: Unit) -> Any:
-    """The marker and how it was found, in the first text that has it just there, else near there."""
+    """Return the marker and its origin, in the first text with an exact match, else with a near one."""
     words = optional(entry, "matched_text", str)
     start, end = (optional(entry, key, int) for key in ("start_idx", "end_idx"))
     if not words:
@@ -195,7 +195,7 @@ def _place(entry: Json, texts: list[Offsets], unit: Unit) -> Any:
 
 
 def write(answer: Answer, native: Native, options: DialectOptions) -> Written:
-    """An answer as the message that it was read from, of which `native` was kept."""
+    """Write an answer into the message it was read from, whose original is `native`."""
     fitting = Adaptation(answer, _KEPT)
     if answer.citations:
         fitting.require_text()
@@ -225,7 +225,7 @@ def write(answer: Answer, native: Native, options: DialectOptions) -> Written:
 
 
 class _Text(Offsets):
-    """A text, and whether it is as it was read."""
+    """A text, and whether it is unchanged since reading."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part.text)
@@ -248,7 +248,7 @@ def _kind(source: Source) -> SourceKind:
 
 
 def _fit_source(source: Source, fitting: Adaptation) -> Source:
-    """A page has no file, a file no title, and neither has anything that is empty."""
+    """Drop a page's file fields, a file's URL and title, and empty values."""
     others = ("filename", "file_id") if source.url else ("url", "title")
     changes: Json = {field: None for field in others if getattr(source, field) is not None}
     changes |= {field: None for field in ("title", "filename", "snippet") if getattr(source, field) == ""}
@@ -260,7 +260,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 def _entry(
     citation: Citation, sources: dict[str, Source], texts: list[_Text], unit: Unit
 ) -> tuple[int | None, Json]:
-    """The reference, as it came where it cites the same, and the place it had."""
+    """Write a reference, unchanged if it cites the same sources, and return it with its old index."""
     native = native_for(citation.native, _KEPT)
     cited = [(ref, sources[ref.source_id]) for ref in citation.refs]
     same = native is not None and [_fields(source) for _, source in cited] == [
@@ -275,7 +275,7 @@ def _fields(source: Source) -> tuple[Any, ...]:
 
 
 def _item(ref: SourceRef, source: Source) -> Json:
-    """A source of a group. Those that support it are sources of their own by now."""
+    """Write one source of a group. Its supporting pages are separate sources now."""
     native = native_for(ref.native, _KEPT)
     raw: Json = native.raw if native and "matched_text" not in native.raw else {}
     fields: Json = {"supporting_websites": None, "snippet": source.snippet}
@@ -285,7 +285,7 @@ def _item(ref: SourceRef, source: Source) -> Json:
 
 
 def _place_fields(citation: Citation, native: Native | None, texts: list[_Text], unit: Unit) -> Json:
-    """Offsets, except where they are still those of the payload."""
+    """Return the marker and its offsets, or nothing if those in the payload are still right."""
     marker = citation.marker
     if marker is None:
         return dict.fromkeys(("matched_text", "start_idx", "end_idx")) if _had_marker(native) else {}

@@ -1,9 +1,9 @@
 """OpenAI Responses: `output_text.annotations`.
 
-A `url_citation` spans the link that the model wrote, not what the link supports; a `file_citation` is a
-point; a `container_file_citation` spans a sandbox path, or is `0, 0` for a file the text never names.
-Offsets count within one content part, end exclusive whatever the documentation says. Whether they are
-code points or UTF-16 units nobody has shown: code points are assumed, and the link itself is the check.
+A `url_citation` spans the link that the model wrote, not the claim it supports; a `file_citation` is a point;
+a `container_file_citation` spans a sandbox path, or is `0, 0` for a file that the text never names. Offsets
+count within one content part; the end is exclusive, despite the documentation. Whether they are code points
+or UTF-16 units is unknown: code points are assumed, and the link itself confirms them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     _fit_sources(fitting)
     _fit_places(fitting)
     fit = fitting.finish(
-        ROOM | {"claim"},  # the ones that are left were read from annotations
+        ROOM | {"claim"},  # the remaining ones were read from annotations
         kind=_kind,
         origin=origin_of(fitting.answer, NAME),
         group=lambda answer: group_by_part(answer, NAME),
@@ -166,7 +166,7 @@ def _why_not(citation: Citation, source: Source) -> str | None:
 
 
 def _fit_sources(fitting: Adaptation) -> None:
-    """A URL citation has no file, a file citation no title and no metadata but its container."""
+    """Drop the file of a URL citation, and title and metadata (except the container) of a file citation."""
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting)
 
@@ -191,7 +191,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 def _fit_places(fitting: Adaptation) -> None:
-    """Links for web sources, points for files, sandbox paths for files of a container."""
+    """Give web sources links, files points, and container files sandbox paths."""
 
     def source(citation: Citation) -> Source:
         return fitting.sources[citation.refs[0].source_id]
@@ -210,7 +210,7 @@ def _fit_places(fitting: Adaptation) -> None:
 
 
 def _fit_place(citation: Citation, source: Source, fitting: Adaptation) -> Citation:
-    """A web source or a container file has a marker, any other file a point; never both, nor a claim."""
+    """Fit a position: a web source or container file has only a marker, any other file only a point."""
     if source.url is None and _CONTAINER not in source.metadata:
         return _with_point(citation, fitting)
     return drop_claim_and_point(citation, fitting)

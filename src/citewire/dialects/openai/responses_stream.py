@@ -1,4 +1,4 @@
-"""OpenAI's Responses stream. Annotations are interleaved with the text they speak of."""
+"""OpenAI's Responses stream. Annotations are interleaved with the text they refer to."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def detect(payload: Any) -> bool:
 
 
 def is_stream_of(payload: Any, dialect: str) -> bool:
-    """Events, some of which only these streams have: errors and keep-alives may stand between them.
+    """Whether these are events of a `dialect` stream. Errors and keep-alives may be among them.
 
-    A stream that does not say whose response it is, is OpenAI's.
+    A stream that does not identify its response is taken as OpenAI's.
     """
     if not is_list(payload) or not all(map(is_object, payload)) or not any(map(_is_ours, payload)):
         return False
@@ -41,8 +41,8 @@ def _is_ours(event: Any) -> bool:
 
 
 class ResponsesStream:
-    """Reads Responses stream events. Annotations are interleaved with the text and index what has been
-    sent, so each is given as it comes; one that runs ahead of its text waits for it."""
+    """Reads Responses stream events. Annotations are interleaved with the text and refer to text already
+    sent, so each is returned when it arrives; one that is ahead of its text waits for it."""
 
     _reads: type[AnnotationReader] = ResponsesReader
 
@@ -70,7 +70,7 @@ class ResponsesStream:
             case "response.output_text.done" | "response.content_part.added" | "response.content_part.done":
                 return self._settle(event)
             case _ if kind in _TERMINAL:
-                # It repeats everything: what it says is the answer.
+                # The final event repeats everything, so it defines the answer.
                 self._whole = self._read_whole(require(event, "response", dict, "$"))
             case _:
                 pass
@@ -104,7 +104,7 @@ class ResponsesStream:
         return self._ready(text, done=True)
 
     def _ready(self, text: _OpenText, *, done: bool = False) -> tuple[Citation, ...]:
-        """The waiting annotations whose text is there, in order."""
+        """Return the waiting annotations whose text has arrived, in order."""
         given: list[Citation] = []
         while text.waiting and (done or text.shows(text.waiting[0][1])):
             place, entry = text.waiting.popleft()
@@ -132,7 +132,7 @@ class ResponsesStream:
         return self._under_given_names(whole)
 
     def _under_given_names(self, answer: Answer) -> Answer:
-        """Citations keep the ids they were given under, in whatever order their parts were streamed."""
+        """Give citations the ids they were first returned with, in whatever order the parts came."""
         taken = set(self._names.values())
         free = (name for number in count(1) if (name := f"c{number}") not in taken)
         named = [
@@ -142,7 +142,7 @@ class ResponsesStream:
         return replace(answer, citations=tuple(map(_renamed, answer.citations, named)))
 
     def _output(self) -> list[Any]:
-        """What the stream has built so far, as the response will have it."""
+        """Return the output so far, in the form it has in the response."""
         contents: dict[int, list[Any]] = {}
         for at in sorted(self._texts):
             contents.setdefault(at[0], []).append(self._texts[at].content())
@@ -158,13 +158,13 @@ class ResponsesStream:
         return [items[number] for number in sorted(items)]
 
 
-# How much of the text so far is kept at hand for annotations, which speak of what was just written.
+# How much recent text is available to annotations, which refer to what was just written.
 _WINDOW = 1 << 14
 
 
 class _OpenText:
-    """A content part whose stream has started. Only the last of it is looked at while it grows, so that
-    an annotation costs the same at the end of a long answer as at its start."""
+    """A content part whose stream has started. While it grows, only its end is read, so an annotation costs
+    the same at the end of a long answer as at its start."""
 
     def __init__(self, at: tuple[int, int], number: int) -> None:
         self.at = at
@@ -190,13 +190,13 @@ class _OpenText:
             self._tail = self._tail[-_WINDOW:]
 
     def annotate(self, place: int, entry: Any) -> None:
-        """Note an annotation; one that comes again is the same one."""
+        """Add an annotation; a repeated one is ignored."""
         if place not in self.annotations:
             self.annotations[place] = entry
             self.waiting.append((place, entry))
 
     def settle(self, said: Json, unit: Unit) -> None:
-        """What the provider says of the whole part, where the pieces did not all come."""
+        """Apply the provider's final version of the part, in case some pieces did not arrive."""
         text = said.get("text")
         if isinstance(text, str) and text != self.whole().text:
             self._pieces, self._tail, self.base, self.base_units = [], "", 0, 0
@@ -217,7 +217,7 @@ class _OpenText:
         return self._window
 
     def shows(self, entry: Any) -> bool:
-        """Whether the text an annotation speaks of is there, and at hand."""
+        """Whether the text that an annotation refers to has arrived and is still in the window."""
         if not is_object(entry):
             return True
         spoken = [entry.get(key) for key in _INDEXES]

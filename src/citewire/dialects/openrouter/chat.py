@@ -1,6 +1,6 @@
-"""OpenRouter: Chat Completions with annotations as OpenAI nests them, and a `content` of the page in each.
+"""OpenRouter: Chat Completions with annotations nested as OpenAI does, each with the page's `content`.
 
-The web plugin says `0, 0` for a place it does not know.
+The web plugin uses `0, 0` for an unknown position.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ class _Reader(MessageReader):
 
 
 def write(answer: Answer, options: DialectOptions) -> Written:
-    # Who served it is what tells these completions from OpenAI's.
+    # The provider field distinguishes these completions from OpenAI's.
     return write_message(answer, options, NAME, ROOM, {"provider": "citewire"})

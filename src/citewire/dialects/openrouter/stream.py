@@ -1,4 +1,4 @@
-"""OpenRouter's stream: chunks, in some of whose deltas are annotations."""
+"""OpenRouter's stream: chunks, some with annotations in their deltas."""
 
 from __future__ import annotations
 

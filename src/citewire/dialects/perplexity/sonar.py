@@ -1,6 +1,6 @@
-"""Perplexity Sonar: a list of URLs beside the choices, which `[1]` in the text counts from one.
+"""Perplexity Sonar: a list of URLs next to the choices; `[1]` in the text means the first one.
 
-`search_results` says more of the same pages. Newer responses have only those, and then they are the list.
+`search_results` describes the same pages. Newer responses have only that list, and markers count its entries.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ROOM = frozenset(
 )
 
 _MORE = ("date", "last_updated", "source")
-# Choices times pages: far more than there are, and few enough to be read.
+# Limit for choices times pages: far more than in real responses, and few enough to read.
 _MOST = 1_000_000
 
 
@@ -95,7 +95,7 @@ def _read(payload: Json, where: str, path: tuple[str | int, ...], message: Json)
 
 
 def _lists(payload: Json) -> tuple[list[Any], list[Any]]:
-    """The list that markers count, and what is said of the pages in it."""
+    """Return the list of URLs that markers count, and the search results that describe its pages."""
     urls, results = optional(payload, "citations", list, "$"), optional(payload, "search_results", list, "$")
     if urls is None:
         urls = [result.get("url") if is_object(result) else result for result in results or ()]
@@ -103,7 +103,7 @@ def _lists(payload: Json) -> tuple[list[Any], list[Any]]:
 
 
 def _matched(urls: list[Any], results: list[Any]) -> list[Json | None]:
-    """The result for each URL: in the same place where all are, else the first of that URL."""
+    """Return the result for each URL: at the same index if all match there, else the first match."""
     known = [
         result if is_object(result) and isinstance(result.get("url"), str) else None for result in results
     ]
@@ -128,7 +128,7 @@ def _about(result: Json) -> tuple[str | None, str | None, Json]:
 
 
 def write(answer: Answer, options: DialectOptions) -> Written:
-    del options  # nothing in this dialect is counted
+    del options  # this dialect has no offsets
     fitting = require_web_sources(answer, NAME)
     fitting.join_parts()
     for source in fitting.cited_sources():
@@ -158,7 +158,7 @@ def _fit_source(source: Source, fitting: Adaptation) -> Source:
 
 
 class _Item(NamedTuple):
-    """An entry to be written: its URL, its source where it could be read, its result as it was."""
+    """An entry to write: its URL, its source if it could be read, and its original result."""
 
     url: Any
     source: Source | None
@@ -181,7 +181,7 @@ def _is_results_only(payload: Json) -> bool:
 
 
 def _envelope(before: Json, items: list[_Item]) -> Json:
-    """The lists; results stay as they are while they say what is to be said, else stand beside their URLs."""
+    """Return both lists; results stay if they still describe the pages, else they follow the URLs."""
     urls = [item.url for item in items]
     old_urls, old = _lists(before)
     is_only = _is_results_only(before)

@@ -1,4 +1,4 @@
-"""Perplexity's stream: chunks, each with the whole list of what is cited."""
+"""Perplexity's stream: chunks, each with the whole list of cited URLs."""
 
 from __future__ import annotations
 

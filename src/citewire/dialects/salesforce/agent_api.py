@@ -1,6 +1,6 @@
 """Salesforce Agent API: `citedReferences` of an `Inform` message.
 
-A claim is the cited words, not offsets; `location` is not reliable (in the vendor's own example it lies
+A claim is given by its words, not by offsets. `location` is unreliable (in the vendor's own example it is
 past the end of the claim), so it only decides between several occurrences.
 """
 
@@ -50,7 +50,7 @@ def detect(payload: Any) -> bool:
 
 
 def _messages(payload: Any) -> Iterator[_Path]:
-    """Where the messages with cited references stand: alone, in an event, or in a session's answer."""
+    """Yield the paths of messages with cited references: alone, in an event, or in a session's response."""
     if not is_object(payload):
         return
     if _is_inform(payload):
@@ -105,7 +105,7 @@ def _uses(entry: Json) -> list[Any] | None:
 
 
 def _read_use(use: Any, offsets: Offsets, unit: Unit) -> SourceUse:
-    """Where a use stands: its claim where the words are, and the point at the claim's end."""
+    """Read the position of a use: the claim where its words occur, and a point at the claim's end."""
     if not is_object(use):
         raise ShapeError("an inlineMetadata entry is not an object", "")
     words = optional(use, "claim", str)
@@ -119,7 +119,7 @@ def _read_use(use: Any, offsets: Offsets, unit: Unit) -> SourceUse:
 
 
 def _use_of_words(words: str, location: int | None, offsets: Offsets, unit: Unit) -> SourceUse:
-    """Where the words of a claim stand: before the location, else nearest to there, else where they are."""
+    """Find the words of a claim: just before the location, else nearest to it, else the only match."""
     end = location or 0
     found = offsets.find_covered(end - Offsets(words).length(unit), end, unit, words)
     start = found.start if found else offsets.find_unique(words)
@@ -151,13 +151,13 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     return Written(_envelope(native, fit, entries), tuple(fitting.losses))
 
 
-# How many times over the words of an answer may be written out as claims, and how many there always may be.
+# Limit for the words of claims: this many times the length of the answer, plus a fixed allowance.
 _TIMES_OVER = 16
 _ALWAYS = 1_000_000
 
 
 class _Budget:
-    """Words for claims: each is written out, so claims within claims within claims would have no end."""
+    """Limits the words written for claims, because nested claims could repeat them without bound."""
 
     def __init__(self, length: int) -> None:
         self._left = _TIMES_OVER * length + _ALWAYS
@@ -179,7 +179,7 @@ class _Budget:
 
 
 def _fit_place(citation: Citation, fitting: Adaptation) -> Citation:
-    """A claim has words, and the location is its end."""
+    """Drop an empty claim, and move the point to the end of the claim."""
     claim, point = citation.claim, citation.insert_at
     if claim and claim.start == claim.end:
         fitting.record_loss("claim", "has no words", citation=citation.id)

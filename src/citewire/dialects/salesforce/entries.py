@@ -1,4 +1,4 @@
-"""What the two Salesforce shapes share: an entry per source, and in it the places where it is used."""
+"""Shared code of the two Salesforce formats: one entry per source, which lists the uses of the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class SourceUse(NamedTuple):
-    """A place where a source is used."""
+    """A position at which a source is used."""
 
     claim: Span | None
     point: Point
@@ -30,15 +30,15 @@ class SourceUse(NamedTuple):
 
 
 class OriginalEntry(NamedTuple):
-    """An entry as it came, and the use of it that a citation was read from."""
+    """An original entry, and the use in it that a citation was read from."""
 
     entry: Json
     use: Json | None = None
 
 
 class EntryReader:
-    """Reads entries one by one. `source` registers an entry's source, `uses` lists its uses (None where
-    it has none that we understand), `place` reads one; all may raise `ShapeError`."""
+    """Reads entries one by one. `source` registers an entry's source, `uses` lists its uses (None if it has
+    none that we understand), and `place` reads one use. All three may raise `ShapeError`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EntryReader:
         self._place = place
 
     def read(self, number: int, entry: Any, where: str) -> None:
-        """Citations for the uses of entry `number`; what cannot be read is kept as it is."""
+        """Read the uses of entry `number` as citations; unreadable ones are preserved."""
         known = len(self.sources)
         try:
             source_id = self._source(entry, self.sources)
@@ -104,12 +104,12 @@ class EntryReader:
 
 
 def _kind_of(source: Source) -> SourceKind:
-    """What a reader makes of a source: a record where it has a record id."""
+    """Return the kind that a reader infers: a record if the source has a record id."""
     return "web" if source.record_id is None else "record"
 
 
 def _origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOrigin]:
-    """What a reader will make of a place: a repaired one that did not move is repaired again."""
+    """Return a function for the new span origin: a repaired span that has not moved is repaired again."""
 
     def origin(citation: Citation) -> SpanOrigin:
         native = native_for(citation.native, dialect) if same_text else None
@@ -122,7 +122,7 @@ def _origin_of(dialect: str, *, same_text: bool) -> Callable[[Citation], SpanOri
 
 
 def _need_url(fitting: Adaptation, may_do_without: Callable[[Citation], bool]) -> None:
-    """A source without a URL is refused."""
+    """Drop sources without a URL."""
 
     def why(citation: Citation, source: Source) -> str | None:
         if source.url is not None or may_do_without(citation):
@@ -138,7 +138,7 @@ def fit_to_entries(
     fit_place: Callable[[Citation, Adaptation], Citation],
     may_do_without_url: Callable[[Citation], bool] = lambda citation: False,
 ) -> Adaptation:
-    """An answer as one text without markers, every citation with one source that has a URL."""
+    """Adapt an answer to one text without markers, in which every citation has one source, with a URL."""
     fitting = Adaptation(answer, dialect)
     fitting.require_text()
     fitting.join_parts()
@@ -151,7 +151,7 @@ def fit_to_entries(
 
 
 def finish_entries(fitting: Adaptation, room: SupportedFields, *, same_text: bool) -> Answer:
-    """The answer as a reader of entries will see it."""
+    """Finish the answer as a reader of the entries will see it."""
     return fitting.finish(
         room,
         kind=_kind_of,
@@ -170,9 +170,9 @@ def write_entries(
     entry: Callable[[Json, Source, list[Any] | None], Json],
     use: Callable[[Citation, Json], Json],
 ) -> list[Any]:
-    """An entry for each group of citations. `entry` writes one over what was kept of it, given its uses
-    (None for a citation without a place); `use` writes one of those. A repaired place that did not move
-    in the `same_text` is written as it came."""
+    """Write an entry for each group of citations. `entry` updates an original entry, given its uses (None for
+    a citation without a position); `use` writes one use. A repaired position that has not moved in the
+    `same_text` is written unchanged."""
     sources = {source.id: source for source in answer.sources}
     written: list[tuple[int | None, Any]] = []
     for group in groups:
@@ -191,7 +191,7 @@ def write_entries(
 
 
 def original_entry(citation: Citation, dialect: str) -> Json | None:
-    """The entry that a citation was read from."""
+    """Return the entry that a citation was read from."""
     native = native_for(citation.native, dialect)
     if native is None:
         return None
@@ -216,7 +216,7 @@ def _written_use(
 
 
 def _by_entry(answer: Answer, dialect: str) -> list[list[Citation]]:
-    """Citations by the entry they share: of the same source, and with a place in the text."""
+    """Group citations that share an entry: same source, and with a position in the text."""
     homes: dict[str, int] = {}
     for citation in answer.citations:
         if native := native_for(citation.native, dialect):

@@ -1,7 +1,7 @@
 """Salesforce Messaging: `staticContent.citationContent` of an outbound message.
 
-One entry per source, with an `inlineMetadata` entry per use. Offsets are UTF-16 units, as in every
-client that shows them; text carries no markers; a source needs a URL.
+Each source has one entry, with an `inlineMetadata` entry per use. Offsets are UTF-16 units, as in every
+client that displays them; the text has no markers; a source needs a URL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROOM = frozenset({"claim", "insert_at", "source.record_id", "source.title", "sou
 _UNIT: Unit = "utf16"
 _LINK = "Link"
 _INLINE = "InlineMetadata"
-# Envelopes around staticContent differ by channel; none is deeper than this.
+# Envelopes around staticContent differ by channel; none is nested deeper than this.
 _DEPTH = 6
 
 _Path = tuple[str | int, ...]
@@ -56,7 +56,7 @@ def detect(payload: Any) -> bool:
 
 
 def _contents(value: Any, path: _Path) -> Iterator[_Path]:
-    """Where in the envelope messages with text stand."""
+    """Yield the paths of messages with text in the envelope."""
     if is_object(value) and is_object(content := value.get("staticContent")) and "text" in content:
         yield (*path, "staticContent")
     elif len(path) < _DEPTH:
@@ -121,14 +121,14 @@ def _is_link(reference: Json) -> bool:
 
 
 def _any_url(reference: Json) -> str | None:
-    """The link of a reference type we do not know, if it has one where links have it."""
+    """Return the link of an unknown reference type, if it has one in the usual field."""
     link = reference.get("link")
     url = link.get("url") if is_object(link) else None
     return url if isinstance(url, str) else None
 
 
 def _inline_metadata(entry: Json) -> list[Any] | None:
-    """The uses of a source; None where the entry does not say, or says it in a way we do not know."""
+    """Return the uses of a source, None if the entry lists none or in an unknown form."""
     details = optional(entry, "citedDetails", dict)
     if details is None or details.get("citedDetailsType") != _INLINE:
         return None
@@ -178,7 +178,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _is_kept_without_url(citation: Citation) -> bool:
-    """A reference of a type that we do not know may do without a URL."""
+    """Whether a citation may lack a URL, because its reference is of an unknown type."""
     entry = original_entry(citation, NAME)
     return entry is not None and not _is_link(entry["citedReference"])
 
@@ -197,7 +197,7 @@ def _with_point(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _has_kept_details(citation: Citation) -> bool:
-    """Whether the payload itself had no details, or details of a type that we do not know."""
+    """Whether the original entry had no details, or details of an unknown type."""
     entry = original_entry(citation, NAME)
     if entry is None:
         return False

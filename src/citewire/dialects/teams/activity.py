@@ -1,7 +1,7 @@
 """Microsoft Teams: claims in the message entity of a Bot Framework activity.
 
-A claim has a position, which the text names as `[1]`. Teams shows no more than 80 characters of a name
-and 160 of an abstract, and refuses longer ones; a name it must have.
+A claim has a position, which the text names as `[1]`. Teams displays at most 80 characters of a name and 160
+of an abstract, and rejects longer ones. The name is required.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def detect(payload: Any) -> bool:
 
 
 def _entity_at(activity: Json) -> int | None:
-    """Where the one message entity stands."""
+    """Return the index of the only message entity."""
     entities = activity.get("entities")
     for at, entity in enumerate(entities if is_list(entities) else ()):
         if is_object(entity) and entity.get("type") == _ENTITY:
@@ -66,7 +66,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_activity(activity: Json) -> Answer:
-    """The answer in an activity, which while it is streamed may be without the entity."""
+    """Read the answer in an activity; while it streams, the entity may be missing."""
     text = require(activity, "text", str, "$")
     at = _entity_at(activity)
     where = f"$.entities[{at}]"
@@ -136,7 +136,7 @@ def _position(claim: Any) -> int | None:
 
 
 def _was(citation: Citation) -> tuple[int | None, str | None, str | None]:
-    """The position, name and abstract that a citation came with."""
+    """Return the original position, name and abstract of a citation."""
     native = native_for(citation.native, NAME)
     return native.was if native else (None, None, None)
 
@@ -147,7 +147,7 @@ def _content(citation: Citation) -> Any:
 
 
 def _fit_names(fitting: Adaptation) -> None:
-    """A name for every source, no longer than Teams allows; what came otherwise stays so."""
+    """Give every source a name within Teams' length limit; unchanged original names stay."""
     as_it_came = {
         (citation.refs[0].source_id, _was(citation)[1])
         for citation in fitting.answer.citations
@@ -190,7 +190,7 @@ def _claim(position: int, citation: Citation, source: Source) -> tuple[int | Non
     if not native or source.title != _was(citation)[1]:
         fields["name"] = source.title
     if not native or quote != _was(citation)[2]:
-        # It must be there; an empty one says that there is none.
+        # The field is required; an empty abstract means none.
         fields["abstract"] = quote or ""
     appearance = overlay(document, fields)
     return native and native.at, overlay(raw, {"position": position, "appearance": appearance})

@@ -1,4 +1,4 @@
-"""What the shapes share whose records are numbered, `[1]` in the text being the first."""
+"""Numbered records: `[1]` in the text means the record with number 1."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from citewire.model import Answer, Citation, Native, SourceRef, SpanOrigin
 
 __all__ = ["NumberedEntry", "cite_numbers", "number_records", "origin_of"]
 
-# A marker has room for no more.
+# The largest number that a marker can have.
 _LARGEST = 999_999
 
 
 class NumberedEntry(NamedTuple):
-    """A record as it was read."""
+    """A record that was read."""
 
     number: int
     ref: SourceRef
@@ -38,7 +38,7 @@ class NumberedEntry(NamedTuple):
 
 
 def cite_numbers(text: str, records: list[NumberedEntry]) -> Iterator[Citation]:
-    """A citation for each marker of each record, and one for a record that no marker names."""
+    """Yield a citation for each marker of each record, and one for each record without a marker."""
     names = UniqueIds()
     markers = find_record_markers(text, _labels(record.number for record in records)) if records else {}
     for at, (number, ref, native) in enumerate(records):
@@ -55,12 +55,12 @@ def cite_numbers(text: str, records: list[NumberedEntry]) -> Iterator[Citation]:
 
 
 def origin_of(citation: Citation) -> SpanOrigin:
-    """What a reader makes of a place."""
+    """Return the span origin that a reader will report."""
     return "exact" if citation.marker else "unknown"
 
 
 def _labels(numbers: Iterable[int]) -> MarkerLabels:
-    """The first record of a number is the one that a marker means."""
+    """Map numbers to records; the first record with a number counts."""
     table: dict[str, int] = {}
     for at, number in enumerate(numbers):
         table.setdefault(str(number), at)
@@ -73,11 +73,11 @@ def number_records(
     number: Callable[[Citation], int | None],
     taken: Iterable[int] = (),
 ) -> list[tuple[int, int]]:
-    """Records for the citations, numbered, and markers for them in the text: the numbers, in order, each
+    """Number the citations' records and write their markers into the text. Returns the numbers in order, each
     with how many citations of `fitting` share it.
 
-    `content` is what makes two citations the same record, `number` the number that a record came with,
-    which it keeps while it is the citation's own. Others get theirs unless it is `taken`, else a free one.
+    Citations with equal `content` share a record. `number` returns a record's original number, which it keeps
+    if the citation still has it. Others get the citation's number unless it is `taken`, else a free one.
     """
     if (as_it_is := _unchanged_numbers(fitting, content, number)) is not None:
         return as_it_is
@@ -99,7 +99,7 @@ def number_records(
 def _unchanged_numbers(
     fitting: Adaptation, content: Callable[[Citation], Any], number: Callable[[Citation], int | None]
 ) -> list[tuple[int, int]] | None:
-    """As `number_records`, where all numbers and markers can stay: nothing is to be written into the text."""
+    """Return the result of `number_records` if all numbers and markers can stay, else None."""
     citations = fitting.answer.citations
     if any(not c.marker and (c.claim or c.insert_at) for c in citations):
         return None
@@ -119,7 +119,7 @@ def _unchanged_numbers(
 
 
 def _loose_numbers(fitting: Adaptation) -> set[int]:
-    """Numbers that stand in the text as if they were markers, and are none of a citation's."""
+    """Return the numbers in the text that look like markers but belong to no citation."""
     loose = (marker for marker in find_unowned_markers(fitting.answer) if marker.kind != "footnote")
     return {int(label) for marker in loose for label in marker.labels if label.isdecimal()}
 
@@ -131,8 +131,8 @@ def _mark(
     taken: set[int],
     barred: set[str],
 ) -> list[tuple[int, list[str]]]:
-    """Numbers and markers for all but the `barred` citations, which get a number of their own: the number
-    of each record, and what its citations were called."""
+    """Assign numbers and markers; `barred` citations get their own number and no marker. Returns the number
+    of each record, and the old ids of its citations."""
 
     def same(citation: Citation) -> Any:
         return citation.id if citation.id in barred else content(citation)
@@ -156,7 +156,7 @@ def _mark(
 
 
 def _misread(answer: Answer, marked: list[tuple[int, list[str]]]) -> set[str]:
-    """Citations of records whose markers a reader would not find as they are."""
+    """Return the citations of records whose markers a reader would not find."""
     found = find_record_markers(answer.text, _labels(number for number, _ in marked)) if marked else {}
     misread: set[str] = set()
     at = 0
@@ -189,7 +189,7 @@ def _numbered(
 
 
 def _names(records: list[MarkedRecord]) -> dict[str, str]:
-    """What a reader will call the citations, by what they are called."""
+    """Map citation ids to those that a reader will assign."""
     names = UniqueIds()
     given: dict[str, str] = {}
     for record in records:

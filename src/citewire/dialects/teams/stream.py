@@ -1,4 +1,4 @@
-"""Teams' streamed messages. Every activity has the whole text so far, and the claims it knows of."""
+"""Teams' streamed messages. Every activity contains the whole text so far, and the claims known so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def detect(payload: Any) -> bool:
 
 
 def _stream_type(activity: Any) -> Any:
-    """What an activity is in its stream, in either of the two places that say so."""
+    """Return the stream type of an activity, from either of two fields."""
     if not is_object(activity) or activity.get("type") not in ("typing", "message"):
         return None
     entities = activity.get("entities")
@@ -26,7 +26,7 @@ def _stream_type(activity: Any) -> Any:
 
 
 class TeamsStream:
-    """Reads the activities of one message; each replaces the one before it."""
+    """Reads the activities of one message; each replaces the previous one."""
 
     def __init__(self, options: DialectOptions) -> None:
         self._activity: Json | None = None
@@ -36,7 +36,7 @@ class TeamsStream:
         if not is_object(event):
             raise ShapeError("an activity is not an object")
         if _stream_type(event) == "informative" or event.get("text") is None:
-            # Progress, such as "Searching…": not a word of the answer.
+            # Progress such as "Searching…", which is not part of the answer.
             return ()
         answer = read_activity(event)
         self._activity = event

@@ -1,8 +1,8 @@
-"""Vercel's AI SDK: source parts of a UI message, or of the content that a model gave.
+"""Vercel's AI SDK: source parts of a UI message, or of a model's content.
 
-A source part names a source and says nothing of what it supports. What the model knows beyond that (the
-claim first of all) travels under our own name in `providerMetadata`, which the SDK passes on untouched;
-claims count code points of the texts joined by blank lines.
+A source part names a source, but not what it supports. Our other fields (the claim above all) travel in the
+`citewire` object of `providerMetadata`, which the SDK passes on unchanged; claims count code points of the
+texts joined by blank lines.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ NAME = "vercel"
 UPSTREAM = "ai 7, UI message parts and LanguageModelV3 content"
 ROOM = EXTENSIBLE_FIELDS
 
-# What a document is when nobody said.
+# The default media type of a document.
 _MEDIA_TYPE = "application/octet-stream"
-# How many characters `Answer.text` puts between two parts.
+# The number of characters that `Answer.text` puts between two parts.
 _BREAK = 2
 
 
 class _MessageShape(NamedTuple):
-    """The two shapes: where the parts are, and how a source is named in them."""
+    """One of two message shapes: the field with the parts, the source id field, and the source types."""
 
     parts: str
     id: str
@@ -81,7 +81,7 @@ def _find_shape(payload: Json) -> _MessageShape | None:
 
 
 def _source_type(part: Any, wire: _MessageShape) -> int | None:
-    """Which of the two types of source a part is; None for any other part."""
+    """Return which of the two source types a part has, None for any other part."""
     if not is_object(part):
         return None
     fits = (number for number, said in enumerate(wire.types) if said.items() <= part.items())
@@ -99,7 +99,7 @@ def read_all(payload: Any, options: DialectOptions) -> tuple[Answer, ...]:
 
 
 def read_message(message: Json) -> Answer:
-    """The answer in a message, or in what a model gave."""
+    """Read the answer in a message, or in a model's content."""
     wire = _find_shape(message)
     if wire is None:
         raise ShapeError("there are neither parts nor content")
@@ -171,7 +171,7 @@ class _Reader:
         )
 
     def _claim(self, beyond: ExtensionFields, where: str) -> Span | None:
-        """The claim, in the part that it is in."""
+        """Return the claim, relative to its part."""
         joined = beyond.span(None)
         if joined is None:
             return None
@@ -184,7 +184,7 @@ class _Reader:
 
 
 def _starts(parts: tuple[Part, ...]) -> list[int]:
-    """Where the parts start in their text."""
+    """Return the offset of each part in the joined text."""
     return list(accumulate((len(part.text) + _BREAK for part in parts[:-1]), initial=0)) if parts else []
 
 
@@ -222,7 +222,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
 
 
 def _name_documents(fitting: Adaptation) -> None:
-    """A new part for a document needs a title: the SDK demands it."""
+    """Give new document parts a title, which the SDK requires."""
     new = {c.refs[0].source_id for c in fitting.answer.citations if not native_for(c.native, NAME)}
     for source in fitting.cited_sources():
         if source.id in new and source.url is None and source.title is None:
@@ -237,7 +237,7 @@ def _text(part: Part) -> tuple[int | None, Json]:
 
 
 def _in_turns(*lists: list[tuple[int | None, Any]]) -> list[tuple[int | None, Any]]:
-    """Items of several lists by the places they had, those of one list in their order."""
+    """Merge several lists by old position; each list keeps its own order."""
     placed: list[tuple[float, Any]] = []
     for items in lists:
         last = 0.0
@@ -271,14 +271,14 @@ class _Writer:
         return (native.at if native else None), overlay(raw, fields)
 
     def _name(self, citation: Citation, raw: Json) -> str:
-        """The id that was said, where a reader makes the citation's own of it."""
+        """Return the original id if a reader derives the citation's id from it, else the citation's id."""
         said: str = raw.get(self._wire.id, citation.id)
         name = said if self._names.preview(said) == citation.id else citation.id
         self._names.assign(name)
         return name
 
     def _metadata(self, citation: Citation, source: Source, raw: Json | None) -> Json:
-        """What providers say, and what we do: a value that is no object has to be ours."""
+        """Merge the providers' metadata with our object, which also holds values that are no objects."""
         kept = raw or {}
         old: Json = kept.get(EXTENSION_KEY) or {}
         old_held: Json = old.get("metadata") or {}

@@ -1,4 +1,4 @@
-"""The AI SDK's streams: chunks of a UI message, or of what a model gives."""
+"""The AI SDK's streams: chunks of a UI message, or of a model's output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from citewire.model import Answer, Citation
 __all__ = ["NAME", "STREAM", "VercelStream", "detect"]
 
 _SOURCES = frozenset({"source", "source-document", "source-url"})
-# Chunks that are parts as they are.
+# Chunks that are complete parts.
 _WHOLE = _SOURCES | {"file"}
 _KEYS = {"text-start": "id", "text-delta": "id", "source-url": "sourceId", "source-document": "sourceId"}
 
 
 def detect(payload: Any) -> bool:
-    """Chunks, some of which only these streams have."""
+    """Whether these are chunks, some of them unique to these streams."""
     return is_list(payload) and all(map(is_object, payload)) and any(map(_is_ours, payload))
 
 
@@ -31,8 +31,8 @@ def _is_ours(chunk: Json) -> bool:
 
 
 class VercelStream:
-    """Reads the chunks. A citation is given when its source comes, and at the end if it had to wait for the
-    text of its claim."""
+    """Reads the chunks. A citation is returned when its source arrives, or at the end if it had to wait for
+    the text of its claim."""
 
     def __init__(self, options: DialectOptions) -> None:
         del options  # claims count code points

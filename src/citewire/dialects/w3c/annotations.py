@@ -1,9 +1,9 @@
-"""W3C Web Annotation: an annotation links words of the answer, its target, to sources, its bodies.
+"""W3C Web Annotation: an annotation links words of the answer (its target) to sources (its bodies).
 
-Offsets are code points. The model has no word for an answer's text, nor for some of what we know of a
-source; JSON-LD passes over terms it does not know, so these stand in objects named `citewire`: on the page
-`text`, on an annotation `ordinal`, `marker`, `insert_at` and `origin`, on a body what `beyond` packs and
-`metadata`. Read are a page, the first page of a collection, a list and a single annotation; annotations of
+Offsets are code points. The W3C model has no field for an answer's text, nor for some facts about a source.
+JSON-LD ignores unknown terms, so these are in objects named `citewire`: `text` on the page; `ordinal`,
+`marker`, `insert_at` and `origin` on an annotation; the fields of `extension_fields.pack` and `metadata` on a
+body. A payload is a page, a collection with its first page, a list or a single annotation; annotations of
 different targets are different answers.
 """
 
@@ -77,7 +77,7 @@ ROOM = EXTENSIBLE_FIELDS | {"insert_at", "marker", "ordinal"}
 _UNIT: Unit = "codepoints"
 _CONTEXT = "http://www.w3.org/ns/anno.jsonld"
 _PDFFRAGMENT = "http://tools.ietf.org/rfc/rfc3778"
-# Words on either side of a quote, for those who look for it in a text that has changed.
+# Number of characters before and after a quote, to find it again in a changed text.
 _AROUND = 32
 
 _Path = tuple[str | int, ...]
@@ -90,7 +90,7 @@ def detect(payload: Any) -> bool:
 
 
 def _items_at(payload: Any) -> _Path | None:
-    """Where the annotations stand; for a single one, that is the payload itself."""
+    """Return the path of the annotations; for a single annotation, the payload itself."""
     if is_list(payload):
         return () if not payload or any(map(_is_annotation, payload)) else None
     if not is_object(payload):
@@ -108,7 +108,7 @@ def _is_annotation(value: Any) -> bool:
 
 
 class _Form(NamedTuple):
-    """A payload, where its annotations stand in it, and those."""
+    """A payload, the path of its annotations, and the annotations."""
 
     payload: Any
     at: _Path
@@ -145,7 +145,7 @@ def _extension_of(value: Json) -> Json:
 
 
 def _iri(target: Any) -> str | None:
-    """What a target is, or is a part of."""
+    """Return the IRI of a target, or of the resource that it is a part of."""
     if is_list(target) and len(target) == 1:
         return _iri(target[0])
     if is_object(target):
@@ -196,7 +196,7 @@ def _read(form: _Form, iri: str | None, places: list[int], text: str | None, uni
 
 
 class _AnnotationFields(msgspec.Struct, frozen=True):
-    """What stands in the `citewire` object of an annotation."""
+    """The `citewire` object of an annotation."""
 
     ordinal: int | None = None
     marker: tuple[int, int] | None = None
@@ -217,7 +217,7 @@ class _Reader:
         self._unit: Unit = unit
 
     def citation(self, raw: Any, at: int) -> Citation:
-        """The citation of an annotation. Raises `ShapeError` where no body is a source, too."""
+        """Read the citation of an annotation. Raises `ShapeError`, also if no body is a source."""
         if not is_object(raw):
             raise ShapeError("an annotation is not an object", "")
         beside = _read_annotation_fields(raw)
@@ -247,7 +247,7 @@ class _Reader:
         return Span(0, start, end)
 
     def _claim(self, target: Any) -> tuple[Span | None, SpanOrigin]:
-        """The words that a target selects, told by offsets, by the words themselves, or both."""
+        """Return the claim that a target selects by offsets, by its words, or by both."""
         selectors = selectors_of(_only(target))
         position, words = selectors.get(POSITION), selectors.get(QUOTE)
         exact = optional(words, "exact", str, ".target.selector") if words else None
@@ -271,7 +271,7 @@ class _Reader:
         return Span(0, start, start + len(exact)), "exact"
 
     def _bodies(self, raw: Json) -> tuple[list[SourceRef], list[tuple[int, Any]], ExtensionFields]:
-        """The sources of an annotation, what else it has for bodies, and what the first says beyond."""
+        """Return the sources, the other bodies, and the extension fields of the first source."""
         refs: list[SourceRef] = []
         kept: list[tuple[int, Any]] = []
         first = ExtensionFields()
@@ -319,7 +319,7 @@ def _read_annotation_fields(raw: Json) -> _AnnotationFields:
 
 
 def _only(target: Any) -> Json:
-    """The one target of an annotation, where it is more than an address."""
+    """Return the only target of an annotation, empty if it is just an IRI."""
     if is_list(target):
         if len(target) != 1 or is_list(target[0]):
             raise ShapeError("several targets, or none", ".target")
@@ -364,7 +364,7 @@ class _Writer:
         self._same_iri = is_same
 
     def kept(self, native: Native) -> list[tuple[int, Any]]:
-        """What stays as it was: what could not be read, under the new name, and what is of other targets."""
+        """Return the preserved annotations: unreadable ones, with the new IRI, and those of other targets."""
         kept, others = native.kept
         return [*((at, self._of_this(raw)) for at, raw in kept), *others]
 
@@ -401,7 +401,7 @@ class _Writer:
         return overlay(kept, fields)
 
     def _concluded(self, citation: Citation, native: Native | None) -> SpanOrigin:
-        """What a reader makes of a place that does not say how it is known."""
+        """Return the span origin that a reader infers if the annotation does not state it."""
         if native is not None and self._is_as_read(citation, native):
             return native.was[1]
         placed = citation.claim or citation.marker or citation.insert_at

@@ -1,4 +1,4 @@
-"""Bodies: the sources that an annotation links to, in the many shapes that the model allows."""
+"""Bodies: the sources that an annotation links to, in the many forms that the W3C model allows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NO_SOURCES = ("TextualBody", "Choice", "Composite", "List", "Independents")
 
 
 def has_type(value: Json, name: str) -> bool:
-    """Whether a resource is of a type, which may be one of many."""
+    """Whether a resource has a type, possibly among others."""
     kind = value.get("type")
     return name in kind if is_list(kind) else kind == name
 
 
 def resource_of(body: Any) -> Json | None:
-    """What a body is about: itself, or what it is a part of; None where it is no source, but a comment."""
+    """Return the resource of a body: itself, or the one it is a part of; None if it is a comment."""
     if isinstance(body, str):
         return {"id": body}
     if not is_object(body) or any(has_type(body, name) for name in _NO_SOURCES):
@@ -32,17 +32,17 @@ def resource_of(body: Any) -> Json | None:
 
 
 def title_key(resource: Json) -> str:
-    """Under which name a resource has its title."""
+    """Return the name of the field that holds a resource's title."""
     return next((key for key in (_TITLE, "title", "label") if isinstance(resource.get(key), str)), _TITLE)
 
 
 def kind_of(url: str | None) -> SourceKind:
-    """What a source is taken for that does not say it."""
+    """Return the kind of a source that does not state it."""
     return "document" if url is None else "web"
 
 
 def update_body(kept: Any, source: Source, wanted: Json, packed: Json) -> Any:
-    """A body over what was kept of it; as short as it was while nothing asks for more."""
+    """Update an original body; it keeps its short form while that is enough."""
     old = resource_of(kept) or {}
     resource = overlay(old, {"id": source.url, title_key(old): source.title})
     is_specific = is_object(kept) and "source" in kept

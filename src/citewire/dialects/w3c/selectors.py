@@ -1,4 +1,4 @@
-"""Selectors of a target or a body: offsets, words, pages."""
+"""Selectors of a target or a body: offsets, words and pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = re.compile(r"page=([1-9]\d{0,8})")
 
 
 def selectors_of(resource: Json) -> dict[str, Json]:
-    """The selectors of a resource by type, the first of each."""
+    """Return the first selector of each type."""
     found: dict[str, Json] = {}
     for selector in as_list(resource.get("selector")):
         if is_object(selector) and isinstance(kind := selector.get("type"), str):
@@ -25,12 +25,12 @@ def selectors_of(resource: Json) -> dict[str, Json]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """One or many, as JSON-LD has them, as a list."""
+    """Return a JSON-LD value, which is one item or many, as a list."""
     return value if is_list(value) else [] if value is None else [value]
 
 
 def read_locator(selectors: dict[str, Json], where: str) -> Locator | None:
-    """The place in a source. Raises `ShapeError` for offsets that are none."""
+    """Return the location in a source. Raises `ShapeError` for invalid offsets."""
     if (position := selectors.get(POSITION)) is not None:
         start, end = (require(position, key, int, where) for key in ("start", "end"))
         if not 0 <= start <= end:
@@ -42,12 +42,12 @@ def read_locator(selectors: dict[str, Json], where: str) -> Locator | None:
 
 
 def is_one_page(locator: Locator | None) -> bool:
-    """Whether a fragment can say it."""
+    """Whether a fragment selector can express the locator."""
     return isinstance(locator, Pages) and locator.first == locator.last and 0 < locator.first < 10**9
 
 
 def locator_selectors(locator: Locator | None) -> Json:
-    """The selectors that say the place in a source, by type; None for those that are to go."""
+    """Return the selectors for a locator by type; None means that the selector must be removed."""
     wanted: Json = {POSITION: None}
     if isinstance(locator, Chars):
         wanted[POSITION] = {"start": locator.start, "end": locator.end}
@@ -57,7 +57,7 @@ def locator_selectors(locator: Locator | None) -> Json:
 
 
 def update_selectors(old: Any, wanted: Json) -> Any:
-    """The selectors of a resource with those of the `wanted` types changed, added, or gone."""
+    """Change, add or remove the selectors of the `wanted` types."""
     left = dict(wanted)
     out: list[Any] = []
     for selector in as_list(old):
@@ -75,7 +75,7 @@ def update_selectors(old: Any, wanted: Json) -> Any:
 
 
 def _says(selector: Json, kind: str, fields: Json | None) -> bool:
-    """Whether a selector need not change; other fragments than pages are none of ours."""
+    """Whether a selector can stay; fragments other than pages are not ours to change."""
     if kind == FRAGMENT and fields is None:
         return not (isinstance(value := selector.get("value"), str) and _PAGE.fullmatch(value))
     if fields is None:

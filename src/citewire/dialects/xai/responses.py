@@ -1,8 +1,8 @@
-"""xAI's Responses: `url_citation` in two shapes, under the same names as OpenAI's.
+"""xAI Responses: `url_citation` in two forms, with the same field names as OpenAI's.
 
-`{type, url}` lists a page that was looked at and has no place; with offsets it spans a marker `[[1]](url)`,
-and then `title` is the number of that marker, not the title of a page. Offsets have been seen on ASCII
-only: code points are assumed, and the marker itself is the check.
+`{type, url}` lists a page that was visited and has no position. With offsets it spans a marker `[[1]](url)`,
+and `title` is the number of that marker, not the title of a page. Offsets have been seen on ASCII text only:
+code points are assumed, and the marker itself confirms them.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class XaiReader(AnnotationReader):
         return replace(cited, ordinal=ordinal)
 
     def _found(self, entry: Json, offsets: Offsets, url: str) -> ResolvedSpan | None:
-        """The marker's span. No offsets at all say that the page was looked at; one alone is a mistake."""
+        """Return the marker's span, None without offsets (a visited page); one offset alone is an error."""
         if entry.get("start_index") is None and entry.get("end_index") is None:
             return None
         return find_link(entry, offsets, self.unit, url)
 
 
 def _number(title: str | None) -> int | None:
-    """The number that a title is, where it is one as it would be written."""
+    """Return the number in a title, None unless it is written in canonical form."""
     if title is None or not (title.isascii() and title.isdecimal() and len(title) < 10):
         return None
     return int(title) if str(int(title)) == title else None
@@ -94,7 +94,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(
-        ROOM | {"claim"},  # the ones that are left were read from annotations
+        ROOM | {"claim"},  # the remaining ones were read from annotations
         kind=lambda source: "web",
         origin=origin_of(fitting.answer, NAME),
         group=lambda answer: group_by_part(answer, NAME),
@@ -106,13 +106,13 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     def entry(citation: Citation, offsets: Offsets, raw: Json, same_place: bool) -> Json:
         return _entry(citation, sources[citation.refs[0].source_id], offsets, unit, raw, same_place)
 
-    # The name of the model is what tells these responses from OpenAI's.
+    # The model name distinguishes these responses from OpenAI's.
     envelope = {"object": "response", "model": "grok"}
     return Written(write_response(fit, fitting, envelope, entry), tuple(fitting.losses))
 
 
 def _fit_numbers(fitting: Adaptation) -> None:
-    """The title is the number where there is one; a title that is a number would be taken for it."""
+    """Drop titles of numbered citations, which hold the number, and titles that would be read as a number."""
     fitting.map_citations(lambda citation: _with_readable_number(citation, fitting))
     numbered = {
         citation.refs[0].source_id for citation in fitting.answer.citations if citation.ordinal is not None
@@ -136,7 +136,7 @@ def _with_readable_number(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _marker(citation: Citation, source: Source) -> str | None:
-    """A marker as xAI writes them."""
+    """Return a marker in xAI's format."""
     if source.url is None:
         return None
     return f"[[{citation.ordinal or citation.id.removeprefix('c')}]]({encode_link_url(source.url)})"
@@ -146,7 +146,7 @@ def _entry(
     citation: Citation, source: Source, offsets: Offsets, unit: Unit, raw: Json, same_place: bool
 ) -> Json:
     title = source.title if citation.ordinal is None else str(citation.ordinal)
-    # An empty title stays as the payload had it.
+    # An empty title stays as it was in the payload.
     fields: Json = {
         "type": "url_citation",
         "url": source.url,

@@ -9,7 +9,7 @@ from citewire.dialects.xai.responses import NAME, XaiReader
 
 __all__ = ["NAME", "READS_TOO", "STREAM", "XaiStream", "detect"]
 
-# Without its start, in which the model is named, a stream is like OpenAI's.
+# Without its first event, which names the model, a stream looks like OpenAI's.
 READS_TOO = (responses_stream.NAME,)
 
 

@@ -1,4 +1,4 @@
-"""AG-UI for Python: events, the order rules, threads, agents to talk to, and citations checked on the way."""
+"""AG-UI for Python: events, ordering rules, threads, agent clients, and citation checking in streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
     "check",
 ]
 
-# What checks quotes brings numpy along, which those who only read events need not wait for.
+# Imported lazily: these modules import numpy, which programs that only read events do not need.
 _HEAVY = {
     "CitationMiddleware": "asgi",
     "Citing": "middleware",

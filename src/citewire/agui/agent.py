@@ -1,12 +1,12 @@
-"""An agent as a program holds it: say something, watch the answer come, stop, try again.
+"""Client API for one conversation with an agent: submit, stop, retry, regenerate, reconnect.
 
-`Agent` drives a source and keeps a thread. Nothing that goes wrong in a run is raised: it is in the contract.
-What is raised is misuse:
+`Agent` runs an `AgentPort` and records its events in a `Thread`. A run that fails raises nothing: its error
+is in the contract. Only misuse raises:
 
     AgentError
-    ├── OpenInterrupts     the agent waits for answers that were not given
-    ├── CannotRegenerate   while loading, or not an answer
-    └── CannotConnect      the source cannot join a run, or nothing says where to go on
+    ├── OpenInterrupts     a pending interrupt has no response, or has expired
+    ├── CannotRegenerate   a run is active, or the message is not an answer
+    └── CannotConnect      the source cannot join a run, or no event id is known to resume from
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Content: TypeAlias = str | Sequence[Json]
 Resume: TypeAlias = Iterable[Json] | Mapping[str, Any]
 _Begin: TypeAlias = Callable[[], AsyncIterator[Any]]
 
-# Seconds that a cancelled run may take to give back what it holds. Sources take a few milliseconds; one that
-# does not let itself be cancelled is left behind, and what it still says is not heard.
+# Seconds that a cancelled run may take to release its resources. Sources take a few milliseconds; one that
+# ignores cancellation is abandoned, and its later events are dropped.
 _PATIENCE = 5.0
-# Events after which a run lets others have a turn, should its source never wait for anything.
+# Events after which a run yields to the event loop, in case its source never awaits anything.
 _TURN = 64
 
 _STATUSES = frozenset({"resolved", "cancelled"})
@@ -61,13 +61,13 @@ _RESPONSE = frozenset({"status", "payload", "metadata"})
 
 
 class AgentError(CitewireError):
-    """Something that cannot be asked of an agent as it is now."""
+    """The request is not possible in the agent's current state."""
 
-    code = "bad_request"
+    code = "bad_agent_call"
 
 
 class OpenInterrupts(AgentError):
-    """A run that does not answer every pending interrupt, or answers one that has expired."""
+    """A pending interrupt was not answered, or an expired one was not cancelled; `ids` lists them."""
 
     code = "open_interrupts"
 
@@ -77,22 +77,22 @@ class OpenInterrupts(AgentError):
 
 
 class CannotRegenerate(AgentError):
-    """An answer that cannot be asked for anew."""
+    """The message cannot be regenerated."""
 
     code = "cannot_regenerate"
 
 
 class CannotConnect(AgentError):
-    """A source without `connect`, or a run of which no event had an id."""
+    """The source has no `connect`, or no event of the run had an id to resume from."""
 
     code = "cannot_connect"
 
 
 class Agent:
-    """Drives `source` and keeps what comes in `thread`, by default a new one with these options.
+    """Runs `source` and records its events in `thread`, by default a new `Thread` with these options.
 
-    One run at a time: the next one stops it. With `strict`, an event that the AG-UI client would reject fails
-    the run. `async for event in agent` gives the events of all runs from then on, until it is closed.
+    Only one run is active: starting another stops it. With `strict`, an event that the AG-UI client would
+    reject fails the run. `async for event in agent` yields the events of all later runs, until `aclose`.
     """
 
     def __init__(
@@ -112,32 +112,32 @@ class Agent:
         self._life, self._span = LogRange(0), LogRange(0)
         self._span.end(0)
         self._task: asyncio.Task[None] | None = None
-        # The last one, and those before it that take their time to end.
+        # The latest task, and earlier ones that are still being cancelled.
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered: list[Json] | UnsetType | None = None
         if (messages := list(thread.agui.messages)) != list(held):
             set_agent_messages(source, messages)
         if thread.contract.is_loading:
-            thread.stop()  # a fork in the middle of a run: nobody drives it here
+            thread.stop()  # the thread was forked during a run, and nothing continues that run here
 
     @property
     def contract(self) -> Contract:
-        """What a front end shows now."""
+        """The current view of the thread for a front end."""
         return self.thread.contract
 
     @property
     def is_loading(self) -> bool:
-        """Whether a run is under way, even one that has not said so yet."""
+        """Whether a run is active, including one that has not sent RUN_STARTED yet."""
         return self._span.last is None or self.contract.is_loading
 
     def submit(
         self, message: Content | None = None, state: Json | None = None, resume: Resume | None = None
     ) -> Run:
-        """Say something and start the run that answers; without a message it only runs.
+        """Add a user message and start a run; without a message, only start a run.
 
-        `state` is merged into the shared state, key by key. `resume` answers the pending interrupts: entries
-        as the protocol has them, or for each id the payload or `{"status": …, "payload": …}`. Raises
-        `OpenInterrupts`, before anything is changed, unless all of them are answered.
+        `state` is merged into the shared state, key by key. `resume` answers the pending interrupts: protocol
+        entries, or a mapping from interrupt id to a payload or to `{"status": …, "payload": …}`.
+        Raises `OpenInterrupts`, before anything changes, unless all interrupts are answered.
         """
         answers = self._check_answers(UNSET if resume is None else _entries(resume))
         self._end_run()
@@ -152,16 +152,16 @@ class Agent:
         return self._ask(answers)
 
     def retry(self) -> Run | None:
-        """Run again as the last time, without saying anything again. None where it runs, or never did."""
+        """Repeat the last run without adding a message. None if a run is active or none was started."""
         if self._answered is None or self.is_loading:
             return None
         return self._ask(self._check_answers(self._answered))
 
     def regenerate(self, index: int) -> Run:
-        """Ask anew for the answer at `index` of the contract's messages: what follows its question is cut.
+        """Drop the answer at `index` of the contract's messages, with all after its question, and run again.
 
-        An agent that keeps the thread itself may bring the old answer back, as LangGraph's does (ag-ui#2109),
-        unless its source is given a new `thread_id` before.
+        An agent that stores the thread itself may restore the old answer, as LangGraph's does (ag-ui#2109);
+        setting a new `thread_id` on the source first avoids that.
         """
         question, answers = self._find_question(index), self._check_answers(UNSET)
         self.thread.cut(question)
@@ -169,18 +169,18 @@ class Agent:
         return self._ask(answers)
 
     def attach(self, events: AsyncIterable[Any] | Iterable[Any] | None = None) -> Run:
-        """Take the events of a run that somebody else started: these, or those that the source can join.
+        """Record a run that another client started, from `events` or from the source's `connect`.
 
-        They are taken as they come. A peer that gives a run from its start doubles one that was seen before,
-        so attach to a run once, and `reconnect` when it breaks off.
+        Events are not deduplicated: a peer that replays a run from its start duplicates events seen before.
+        Attach to a run once, and `reconnect` when the connection breaks.
         """
         connect = self._connectable().connect if events is None else lambda: iterate_events(events)
         return self._start(connect)
 
     def reconnect(self) -> Run:
-        """Join again after the last event that came, in the middle of a run if need be.
+        """Resume after the last received event, also in the middle of a run.
 
-        Raises `CannotConnect` where no event of the run had an id: the run would come again from its start.
+        Raises `CannotConnect` if no event of the run had an id: the peer would replay the run from its start.
         """
         source = self._connectable()
         if (last := source.last_event_id) is None:
@@ -188,9 +188,9 @@ class Agent:
         return self._start(lambda: source.connect(last), goes_on=True)
 
     async def stop(self) -> None:
-        """End the run. The contract is idle then, without an error of its own; what came stays.
+        """Stop the run. The contract becomes idle without an error, and received events stay.
 
-        The source is told to abort also when nothing runs here: it may have started something by itself.
+        Calls `source.abort_run` even when no run is active here: the source may have started one on its own.
         """
         if not self._end_run():
             self.source.abort_run()
@@ -198,7 +198,7 @@ class Agent:
             await asyncio.wait(self._tasks, timeout=_PATIENCE)
 
     async def aclose(self) -> None:
-        """Stop, end all iterations, and close the source where it can be closed."""
+        """Stop the run, end all iterations, and close the source if it has `aclose`."""
         await self.stop()
         self._life.end(self.thread.number)
         self._bell.notify()
@@ -219,7 +219,7 @@ class Agent:
         return cast("Connectable", self.source)
 
     def _check_answers(self, answers: list[Json] | UnsetType) -> list[Json] | UnsetType:
-        """`answers`, where a run can start with them. Nothing has been changed when this raises."""
+        """Return `answers` if a run can start with them. Raises before anything changes."""
         self._loop()
         given = {answer.get("interruptId"): answer.get("status") for answer in answers or ()}
         pending = self.thread.agui.pending_interrupts
@@ -231,7 +231,7 @@ class Agent:
         return answers
 
     def _find_question(self, index: int) -> str:
-        """The id of the question that the message at `index` answers."""
+        """Return the id of the user message that the message at `index` answers."""
         if self.is_loading:
             raise CannotRegenerate("cannot regenerate while the agent is loading")
         shown = list(self.contract.messages)
@@ -251,7 +251,7 @@ class Agent:
         loop = self._loop()
         self._end_run()
         if not goes_on and hasattr(self.source, "last_event_id"):
-            cast("Connectable", self.source).last_event_id = None  # that of another run
+            cast("Connectable", self.source).last_event_id = None  # it belongs to another run
         self._span = LogRange(self.thread.number)
         self._task = loop.create_task(self._drive(self._span, begin, goes_on, self._task))
         self._tasks.add(self._task)
@@ -264,7 +264,7 @@ class Agent:
         return asyncio.get_running_loop()
 
     def _end_run(self) -> bool:
-        """End the run as far as anybody can see, though its task takes a moment longer; False for no run."""
+        """Mark the active run as ended and cancel its task, which finishes later. False if there is none."""
         if self._task is None or self._span.last is not None:
             return False
         self.source.abort_run()
@@ -287,8 +287,8 @@ class Agent:
             self.thread.open_stream(goes_on)
             self._gate = self._gate if goes_on else self._gate and ProtocolEnforcer()
             await self._take(begin(), span)
-        except BaseException as exc:  # the root of a task: whatever a source raises, the run failed
-            # That goes for a cancellation too, unless it is ours: then the run was ended before.
+        except BaseException as exc:  # the root of a task: any exception of the source fails the run
+            # A cancellation fails it too, unless it is our own: then the run has already ended.
             if span.last is None:
                 self._fail(exc)
             if not isinstance(exc, Exception):
@@ -297,7 +297,7 @@ class Agent:
             self._end(span)
 
     def _fail(self, error: BaseException) -> None:
-        """Show the error. What another program said of it, such as the body of a response, is only logged."""
+        """Record the error in the thread. Details from the peer, such as a response body, are only logged."""
         if isinstance(error, CitewireError) and error.detail:
             report = report_error(error, _log)
             self.thread.fail(report.message, report.code)
@@ -308,7 +308,7 @@ class Agent:
         try:
             async for event in events:
                 if span.last is not None:
-                    return  # the source does not let itself be cancelled
+                    return  # the source ignored the cancellation
                 if self._gate:
                     event = coerce(event)  # noqa: PLW2901  # the same event
                     deque(self._gate.admit(event), maxlen=0)
@@ -337,7 +337,7 @@ def _response(said: Any) -> Json:
 
 
 def _has_expired(interrupt: Json) -> bool:
-    """A date that cannot be read, or compared, does not pass."""
+    """Whether `expiresAt` has passed. An unreadable date never expires."""
     try:
         return datetime.fromisoformat(interrupt["expiresAt"]).astimezone(UTC) <= datetime.now(UTC)
     except (KeyError, OverflowError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""What an `Agent` drives: anything that takes messages and gives the events of a run.
+"""Agents that an `Agent` can run: objects that take messages and produce the events of a run.
 
-`LocalAgent` runs a function, `Replay` gives a log again, `client.HttpAgent` reaches an agent elsewhere. Each
-is a `BaseAgent`, which leads the events through middleware.
+`LocalAgent` calls a function, `Replay` replays a log, `client.HttpAgent` calls a remote agent. Each is a
+`BaseAgent`, which passes the events through middleware.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = [
 ]
 
 Next: TypeAlias = Callable[[RunInput], AsyncIterator[AnyEvent]]
-"""What is further in: the next middleware, at last the agent. May be called any number of times."""
+"""The next handler in the chain: a middleware, or finally the agent. May be called any number of times."""
 
 Middleware: TypeAlias = Callable[[RunInput, Next], AsyncIterator[AnyEvent]]
-"""Stands around a run: may change its input and its events, hold them, add to them.
+"""Wraps a run: may change its input, and change, delay or add events.
 
-All that it opened with `next` is closed with the run. One that reads it in a task of its own must end that
-task itself when it is closed: what another task is reading cannot be closed from here.
+Iterators that it opened with `next` are closed with the run. A middleware that reads one in its own task must
+end that task when it is closed: an iterator that another task is reading cannot be closed from here.
 """
 
-# Events after which an agent that never waits lets others have a turn, and a cancellation arrive.
+# Events after which an agent that never awaits yields to the event loop, so that a cancellation can arrive.
 _TURN = 16
 
 _T = TypeVar("_T")
@@ -59,7 +59,7 @@ _EventSource: TypeAlias = _Events | Awaitable[_Events]
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What of a run's input only its driver knows. Without messages the source sends those it was given."""
+    """The per-run part of a run's input. Without `messages` the source sends the messages it already has."""
 
     run_id: str = ""
     messages: Sequence[Any] | UnsetType = UNSET
@@ -68,72 +68,72 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class AgentPort(Protocol):
-    """The port to whatever runs: one conversation, used from one event loop. These three are all it needs."""
+    """Interface of an agent: one conversation, used from one event loop. Only these three are required."""
 
     def add_message(self, message: Json) -> None:
-        """The user said this. Comes before the run that answers it, and starts none."""
+        """Add a user message. Called before the run that answers it; starts no run."""
         ...
 
     @property
     def run_agent(self) -> Callable[[RunRequest], _EventSource] | Callable[[], _EventSource]:
-        """The events of one run, in order, in any form that `events.coerce` takes.
+        """Return the events of one run, in order, in any form that `events.coerce` accepts.
 
-        A method; it is called with a `RunRequest` where it takes one. Nothing starts before the first event
-        is asked for. RUN_ERROR is an event like any other; what fails on the way is raised, with a code where
-        it is a `CitewireError`. Cancelling the task that iterates ends the run and gives back what it holds.
+        A method; it is called with a `RunRequest` if it accepts one. The run starts when the first event is
+        requested. RUN_ERROR is an ordinary event; transport failures are raised, with a code if they are a
+        `CitewireError`. Cancelling the iterating task ends the run and releases its resources.
         """
         ...
 
     def abort_run(self) -> None:
-        """End what is running: its iterator stops without an error. Does nothing where nothing runs."""
+        """End the active runs: their iterators stop without an error. Does nothing if no run is active."""
         ...
 
 
 class Rewindable(Protocol):
-    """A source that keeps the messages, and can be told others. To one that cannot the request says them."""
+    """A source whose stored messages can be replaced. Other sources take them from the `RunRequest`."""
 
     def set_messages(self, messages: Sequence[Json]) -> None:
-        """The conversation was cut: these are its messages from now on. Starts no run."""
+        """Replace the conversation's messages, for example after it was truncated. Starts no run."""
         ...
 
 
 class Connectable(Protocol):
-    """A source that can also join a run which somebody else started."""
+    """A source that can also join a run started by another client."""
 
     last_event_id: str | None
-    """The id of the last event of this run that was given, where the peer sends ids."""
+    """The id of the last received event of this run, if the peer sends ids."""
 
     def connect(self, last_event_id: str | None = None) -> AsyncIterator[Any]:
-        """The events after that one, or those that the peer gives a newcomer. Raises as `run_agent` does."""
+        """Return the events after that id, or those for a new subscriber. Raises like `run_agent`."""
         ...
 
 
 def start_run(source: AgentPort, request: RunRequest) -> AsyncGenerator[Any]:
-    """The events of a run that `source` starts for `request`."""
+    """Start a run of `source` for `request` and return its events."""
     run_agent: Callable[..., _EventSource] = source.run_agent
     try:
         inspect.signature(run_agent).bind(request)
     except TypeError:
         return iterate_events(run_agent())
-    except ValueError:  # one that has no signature to be read
+    except ValueError:  # its signature cannot be inspected
         pass
     return iterate_events(run_agent(request))
 
 
 def set_agent_messages(source: AgentPort, messages: Sequence[Json]) -> None:
-    """Tell `source` its messages, if it can be told."""
+    """Replace the messages of `source`, if it has `set_messages`."""
     if hasattr(source, "set_messages"):
         cast("Rewindable", source).set_messages(messages)
 
 
 async def close_if_supported(iterator: object) -> None:
-    """Give back what an iterator holds, if it is one that can."""
+    """Close an iterator, if it has `aclose`."""
     if aclose := getattr(iterator, "aclose", None):
         await cast("Callable[[], Awaitable[None]]", aclose)()
 
 
 class AbortSignal:
-    """Ends the wait for the next event from outside."""
+    """Interrupts the wait for the next event when called."""
 
     def __init__(self) -> None:
         self._wait: asyncio.Timeout | None = None
@@ -145,7 +145,7 @@ class AbortSignal:
         self._called = True
 
     async def next(self, incoming: AsyncIterator[_T]) -> _T | None:
-        """The next event; None at the end, or once called."""
+        """Return the next event; None at the end, or once the signal has been called."""
         if self._called:
             return None
         try:
@@ -164,7 +164,7 @@ def _ignore_problem(code: str, message: str) -> None:
 
 
 class BaseAgent(ABC):
-    """A source with middleware. It keeps what the input of every run holds."""
+    """Base class of agents with middleware. Its attributes go into the input of every run."""
 
     def __init__(
         self,
@@ -183,16 +183,16 @@ class BaseAgent(ABC):
         self.forwarded_props: Any = {} if forwarded_props is None else forwarded_props
         self.protocol_version = protocol_version
         self.on_problem: Callable[[str, str], object] = _ignore_problem
-        """Called with the code and the message of what was wrong, though it could be read."""
+        """Called with the code and message of each problem in data that could still be read."""
         self._middleware: tuple[Middleware, ...] = ()
         self._running: set[AbortSignal] = set()
 
     @abstractmethod
     def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
-        """The agent itself, without middleware."""
+        """Run the agent itself, without middleware."""
 
     def use(self, *middleware: Middleware) -> Self:
-        """Put `middleware` around every run from now on. The one that was added first is the outermost."""
+        """Wrap every later run in `middleware`. The first one added is the outermost."""
         self._middleware += middleware
         return self
 
@@ -237,7 +237,7 @@ class BaseAgent(ABC):
     async def _until_aborted(
         self, start: Callable[[_OpenIterators], AsyncIterator[AnyEvent]]
     ) -> AsyncGenerator[AnyEvent]:
-        """The events of what `start` gives, which is closed at the end like all that it noted as opened."""
+        """Yield the events from `start` until aborted, then close its iterator and all that it opened."""
         abort, opened = AbortSignal(), _OpenIterators()
         incoming = start(opened)
         self._running.add(abort)
@@ -246,15 +246,15 @@ class BaseAgent(ABC):
                 yield event
         finally:
             self._running.discard(abort)
-            # From the outside in: what is further out may still be reading what is further in.
+            # From the outside in: an outer iterator may still be reading an inner one.
             for events in (incoming, *opened):
                 await close_if_supported(events)
 
 
 class LocalAgent(BaseAgent):
-    """Runs a function in this process, whose events may be in any form that `events.coerce` takes.
+    """Runs a function in this process. Its events may be in any form that `events.coerce` accepts.
 
-    What the function raises fails the run.
+    An exception from the function fails the run.
     """
 
     def __init__(self, function: Callable[[RunInput], _EventSource], **options: Any) -> None:
@@ -268,7 +268,7 @@ class LocalAgent(BaseAgent):
 
 
 class Replay(LocalAgent):
-    """Gives the same events on every run."""
+    """Replays the same events on every run."""
 
     def __init__(self, events: Iterable[Any], **options: Any) -> None:
         log = tuple(map(coerce, events))

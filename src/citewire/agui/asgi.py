@@ -1,4 +1,4 @@
-"""`CitationMiddleware`: around any ASGI app that answers a POST with a stream of AG-UI events."""
+"""ASGI middleware for apps that answer a POST request with a stream of AG-UI events."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Bytes of a request that are read to know what it asks for.
+# Bytes of a request body that are read to detect a run input; a larger request passes through unchanged.
 _LARGEST_INPUT = 64 << 20
 _CODED = {b"content-encoding", b"content-length"}
 
 
 class CitationMiddleware:
-    """Checks the citations of what `app` streams: `app = CitationMiddleware(app, sources="docs/")`.
+    """Checks the citations in the event streams of `app`: `app = CitationMiddleware(app, sources="docs/")`.
 
-    All else goes through untouched: other requests, and answers that are no event stream. One that is
-    compressed with gzip or deflate is sent on decompressed; other compressions cannot be read.
+    Other requests, and responses that are not event streams, pass through unchanged. A stream compressed with
+    gzip or deflate is sent on decompressed; streams with other compressions pass through unchecked.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class CitationMiddleware:
         sink: RunSink | None = None,
         **options: Any,
     ) -> Citing:
-        """The same around an agent elsewhere: `HttpAgent(url).use(CitationMiddleware.over(…))`."""
+        """Return the same checks for a remote agent: `HttpAgent(url).use(CitationMiddleware.over(…))`."""
         return Citing(sources, verifier=verifier, sink=sink, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one ASGI connection."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
         elif scope["type"] != "http" or scope.get("method") != "POST":
@@ -69,7 +69,7 @@ class CitationMiddleware:
             await self._answer(scope, receive, send)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The engine starts with the first stream, and ends with the server, whether or not the app knows."""
+        """Handle lifespan. Closes the engine, which the first stream starts, even if the app ignores it."""
         life = _Lifespan(receive, send)
         try:
             try:
@@ -116,7 +116,7 @@ class CitationMiddleware:
 
 
 class _Lifespan:
-    """The start and the end of the server, for an app that takes no part in them."""
+    """Answers the lifespan protocol for an app that does not support it."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
@@ -132,7 +132,7 @@ class _Lifespan:
         await self._send(message)
 
     async def stand_in(self) -> None:
-        """Until the server ends."""
+        """Confirm the startup in place of the app, and return at shutdown."""
         self.stands_in = True
         if not self._has_started:
             await self._receive()
@@ -141,14 +141,14 @@ class _Lifespan:
 
 
 class _Request:
-    """A request whose body is known before the app reads it."""
+    """A request whose body is read first and then replayed to the app."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self._receive = scope, receive
         self._messages: list[AsgiMessage] = []
 
     async def read(self) -> Json | None:
-        """The input of a run, or None where the body is something else."""
+        """Return the run input in the body, or None if the body is something else."""
         size, more = 0, True
         while more and size <= _LARGEST_INPUT:
             message = await self._receive()
@@ -176,7 +176,7 @@ class _Request:
 
 
 def _run_input(posted: Json) -> RunInput:
-    """What the middleware needs of an input; the app is given the whole."""
+    """Build a `RunInput` with the fields the middleware needs; the app gets the complete input."""
     context = posted.get("context")
     return RunInput(
         thread_id=str(posted["threadId"]),
@@ -188,7 +188,7 @@ def _run_input(posted: Json) -> RunInput:
 
 
 class _Response:
-    """What the app answers: events to be put into the stream, or something else, which goes through."""
+    """The app's response: events go into the citation stream, any other response passes through."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -221,7 +221,7 @@ class _Response:
                 await self.put(sent)
 
     async def _unpack(self, unpacked: Decompressor, message: AsgiMessage) -> None:
-        """Take a compressed body piece by piece. One that cannot be read ends the run."""
+        """Decompress the body piece by piece. An unreadable body ends the run with RUN_ERROR."""
         if not self._is_cut:
             try:
                 for part in unpacked.feed(message.get("body", b"")):
@@ -233,7 +233,7 @@ class _Response:
             await self._take_body({"type": message["type"], "body": b""})
 
     def _whole(self, message: AsgiMessage) -> AnyEvent | None:
-        """The event, where one frame came by itself and is plain, as nearly all do."""
+        """Return the event if the message is exactly one plain frame, as nearly all are; otherwise None."""
         body: bytes = message.get("body", b"")
         if not (
             body.startswith(b"data: {")
@@ -260,7 +260,7 @@ class _Response:
                 for each in self._frames.finish():
                     yield _sent(each, b"")
         except FrameTooLarge as exc:
-            # No client takes it, nor anything after it.
+            # No client accepts this frame or anything after it.
             if not self._is_cut:
                 self._is_cut = True
                 yield events.RunError(exc.message, exc.code), b""
@@ -270,7 +270,7 @@ class _Response:
         frames = self._frames.feed(body)
         is_between = self._frames.is_between_frames
         if not frames and was_between and is_between and body:
-            yield None, body  # comments, which keep a connection awake
+            yield None, body  # keep-alive comments
         elif len(frames) == 1 and was_between and is_between and b"\r" not in body:
             yield _sent(frames[0], body)
         else:
@@ -279,7 +279,7 @@ class _Response:
 
 
 async def _nowhere(_: OutgoingEvent) -> None:
-    """Before the stream runs nothing is put into it."""
+    """Ignore events before the stream runs."""
 
 
 def _sent(found: SseFrame, raw: bytes) -> OutgoingEvent:
@@ -287,7 +287,7 @@ def _sent(found: SseFrame, raw: bytes) -> OutgoingEvent:
     try:
         return events.decode(found.data), raw
     except CitewireError:
-        # The client says what is wrong with it; of this, which others end their streams with, it need not.
+        # Passed on: the client reports the error. [DONE], which ends the streams of other APIs, is dropped.
         return None, b"" if found.data == b"[DONE]" else raw
 
 
@@ -314,6 +314,6 @@ def _coding(start: AsgiMessage) -> str | None:
 
 
 def _header(start: AsgiMessage, wanted: bytes) -> str:
-    """All values of a header, as one."""
+    """Return all values of a header, joined with commas."""
     values = (value for name, value in start.get("headers", ()) if name.lower() == wanted)
     return b",".join(values).decode("latin-1")

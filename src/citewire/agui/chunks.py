@@ -1,7 +1,7 @@
-"""Chunk events written out: a chunk opens a stream, goes on with it, or both, and never says when it ends.
+"""Expands chunk events into start, content and end events. A chunk starts or continues a stream, or both.
 
-One stream is open per lane, and a lane is a subagent, or the agent itself. The stream ends when the next one
-starts in its lane, or when an event comes that no chunk stream outlives.
+No chunk marks the end. Each lane (the agent itself, or one subagent) has one open stream. It ends when the
+next stream starts in its lane, or when an event arrives that ends all chunk streams.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["ChunkExpander", "ProtocolError", "subagent_of"]
 
 
 class ProtocolError(InputError):
-    """An event that the AG-UI client rejects, and with it the rest of the stream."""
+    """The AG-UI client rejects this event and the rest of the stream."""
 
     code = "out_of_order"
 
 
 class _ChunkKind(NamedTuple):
-    """How the chunks of one kind become events."""
+    """How one kind of chunk is expanded into events."""
 
     noun: str
     id: str
@@ -93,11 +93,11 @@ _END_NONE = frozenset(
 
 
 class ChunkExpander:
-    """The chunk streams of one response."""
+    """Expands the chunk events of one response."""
 
     def __init__(self) -> None:
         self._lanes: dict[str | None, _OpenStream] = {}
-        # Which lane holds a stream, by its kind and id.
+        # The lane of each stream, by its kind and id.
         self._holders: dict[tuple[_ChunkKind, str], str | None] = {}
 
     def copy(self) -> ChunkExpander:
@@ -107,7 +107,7 @@ class ChunkExpander:
 
     @property
     def has_open_main_stream(self) -> bool:
-        """Whether a chunk without an id may follow, which an event of the agent's own lane would orphan."""
+        """Whether the agent's own lane has an open stream: an event there orphans later chunks without id."""
         return None in self._lanes
 
     def affects(self, event: Event) -> bool:
@@ -115,7 +115,7 @@ class ChunkExpander:
         return bool(self._lanes) or type(event) in _KINDS
 
     def expand(self, event: Event) -> list[Event]:
-        """What `event` stands for, in order. Raises `ProtocolError` for a chunk that fits no stream."""
+        """Return the expansion of `event`, in order. Raises `ProtocolError` if a chunk fits no stream."""
         kind = _KINDS.get(type(event))
         if kind is not None:
             return self._expand_chunk(event, kind)
@@ -127,7 +127,7 @@ class ChunkExpander:
         return [self._end(lane), event]
 
     def forget_stream(self, event: Event) -> None:
-        """The stream that `event` would have opened was rejected."""
+        """Forget the stream that `event` opened, because the event was rejected."""
         for kind in _KINDS.values():
             stream = (kind, getattr(event, kind.id, ""))
             if stream in self._holders:
@@ -168,7 +168,7 @@ class ChunkExpander:
         return stream
 
     def _lane(self, chunk: Event, kind: _ChunkKind, name: Any) -> str | None:
-        """The lane of a chunk that need say neither whose it is nor what it goes on with."""
+        """Find the lane of a chunk, which may lack both a subagent and a stream id."""
         tag = subagent_of(chunk)
         if name is not UNSET:
             if (kind, name) not in self._holders:
@@ -202,7 +202,7 @@ def _check_agrees(chunk: Event, stream: _OpenStream) -> None:
 
 
 def subagent_of(event: Event) -> str | None:
-    """The subagent that an event is from; None for the agent itself."""
+    """Return the subagent that sent an event; None for the agent itself."""
     tag = getattr(event, "subagent_run_id", UNSET)
     return None if tag is UNSET else tag
 

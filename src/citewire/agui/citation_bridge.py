@@ -1,7 +1,7 @@
-"""The citations bridge: `state.citations[messageId]`, normalised and put on that message.
+"""Copies `state.citations[messageId]`, normalised, onto the message with that id.
 
 The shape is that of @ngaf/ag-ui. Nothing is fetched, no URL is validated and nothing is deduplicated across
-messages. An entry that says nothing is left out and reported, and a made-up id never takes one that is used.
+messages. An entry without citation fields is dropped and reported. A generated id never equals a given one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ OmissionReporter = Callable[[str], None]
 
 
 def bridge_citations_state(thread: Any, messages: Sequence[Any]) -> Sequence[Any]:
-    """`messages` with the citations of `thread.state`, matched by id.
+    """Return `messages` with the citations of `thread.state`, matched by id.
 
-    Messages without an entry, and all of them where there are no citations, are given back as they are.
+    Messages without an entry are returned unchanged; without any citations, `messages` itself is returned.
     """
     state: Any = cast("Any", thread).get("state") if isinstance(thread, dict) else thread.state
     entries = citations_by_message(state)
@@ -48,18 +48,18 @@ def _bridged(message: Any, entries: dict[str, Any]) -> Any:
 
 
 def citations_by_message(state: Any) -> dict[str, Any] | None:
-    """The citations of a state by message id, or None where it has none."""
+    """Return the citations of a state by message id, or None if it has none."""
     citations = cast("dict[str, Any]", state).get("citations") if isinstance(state, dict) else None
     return cast("dict[str, Any]", citations) if isinstance(citations, dict) else None
 
 
 def is_citation_list(entry: Any) -> TypeGuard[list[Any]]:
-    """Whether `entry` puts citations on a message: an empty list leaves those that are there."""
+    """Whether `entry` sets a message's citations. An empty list does not: the existing ones stay."""
     return isinstance(entry, list) and bool(cast("list[Any]", entry))
 
 
 def normalise_citations(entries: Iterable[Any], report: OmissionReporter | None = None) -> FrozenList:
-    """The citations in `entries`, whatever spelling they have; `report` is told of what is left out."""
+    """Normalise `entries`, in any accepted spelling, to citations. Calls `report` for each dropped entry."""
     listed = list(entries)
     taken = {name for entry in listed if (name := _own_id(entry)) is not None}
     return FrozenList(
@@ -70,9 +70,9 @@ def normalise_citations(entries: Iterable[Any], report: OmissionReporter | None 
 
 
 def renormalise_changed(entries: list[Any], before: FrozenList, changed: Iterable[int]) -> FrozenList | None:
-    """As `normalised`, where `before` are the citations of the same list but for the entries at `changed`.
+    """Like `normalise_citations`, given its earlier result `before` and the indexes that `changed` since.
 
-    None where that does not tell: an entry was left out, or one that changed has another id than before.
+    None if the citations must be normalised in full: an entry was dropped, or an id changed.
     """
     if len(entries) != len(before):
         return None

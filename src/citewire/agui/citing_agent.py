@@ -1,4 +1,4 @@
-"""`CitingAgent`: for those who write the agent itself. It says what it has to say, and that is checked."""
+"""`CitingAgent`: base class for your own agents whose answers are checked for citations."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _log = logging.getLogger("citewire.agents")
 
 
 class CitingAgent(BaseAgent):
-    """An agent that needs only an `answer`; `aclose` ends the processes that check it.
+    """An agent that only has to implement `answer`. `aclose` ends the processes that check its citations.
 
-    `options` are those of `Options`, and those of `BaseAgent`.
+    `options` are the fields of `Options` and the arguments of `BaseAgent`.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class CitingAgent(BaseAgent):
 
     @abstractmethod
     def answer(self, run_input: RunInput) -> AsyncIterator[str | Any]:
-        """Text as it comes, and between it whatever other events there are. What is raised fails the run."""
+        """Yield the answer's text as strings, and any other events in between. An exception fails the run."""
 
     async def aclose(self) -> None:
-        """End what checks."""
+        """End the verification processes."""
         await self._citing.aclose()
 
     async def run(self, run_input: RunInput) -> AsyncGenerator[AnyEvent]:
-        """The answer as a run: its text is one message, which other events may interrupt."""
+        """Run `answer` and yield its events. All text goes into one message, also around other events."""
         yield ev.RunStarted(run_input.thread_id, run_input.run_id, RunInput.PROTOCOL)
         message: str | None = None
         try:

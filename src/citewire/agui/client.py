@@ -1,4 +1,4 @@
-"""An agent elsewhere: `HttpAgent` posts the input of a run and gives its events as they come."""
+"""HTTP client for remote agents: `HttpAgent` posts a run input and streams the events of the response."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ __all__ = ["HttpAgent"]
 _EVENT_STREAM = "text/event-stream"
 _PROTOBUF = "application/vnd.ag-ui.event+proto"
 _DOCUMENT = re.compile(r"text/html|application/(?:\S+\+)?(?:json|xml)")
-# Compressed events are read, though they are not asked for.
+# Compressed responses are read, but not requested.
 _OURS = {"accept": _EVENT_STREAM, "accept-encoding": "identity"}
 _UNNAMED = "the response has no content type of events, and holds none"
 _TERMINAL = frozenset({"RUN_FINISHED", "RUN_ERROR"})
 
-# What a gateway says when the agent behind it is not there: nothing has run. After 504 something may have.
+# A gateway's statuses when the agent is unreachable: nothing ran, so a retry is safe. After 504 one may have.
 _TRY_AGAIN = frozenset({502, 503})
 _LONGEST_PAUSE = 10.0
 
-# Of a body that is no event stream: bytes that are read, seconds to wait for them, characters that are shown.
+# For the body of a response that is not an event stream: bytes to read, seconds to wait, characters to show.
 _EXCERPT_BYTES, _EXCERPT_SECONDS, _EXCERPT_SHOWN = 4096, 5.0, 200
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -67,11 +67,11 @@ class _HttpRequest(NamedTuple):
 
 
 class HttpAgent(BaseAgent):
-    """An AG-UI agent at `url`: a source for an `Agent`, or for a loop over `run_agent()`.
+    """A remote AG-UI agent at `url`, for use with an `Agent` or with a loop over `run_agent()`.
 
-    A connection that fails and HTTP 502 and 503 are tried again, `retries` times at most, with a growing
-    pause; nothing is once an event came. The values of `headers` appear in no error. A `client` of the
-    caller's stays open; without one the agent has its own until `aclose`, or the end of `async with`.
+    Failed connections and HTTP 502 and 503 are retried up to `retries` times with a growing pause; nothing is
+    retried after the first event. Values of `headers` never appear in errors. A `client` passed by the caller
+    stays open; without one the agent creates its own and closes it in `aclose` or at the end of `async with`.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class HttpAgent(BaseAgent):
         return self._stream(_HttpRequest("POST", self.url, {"content-type": "application/json"}, body))
 
     def connect(self, last_event_id: str | None = None) -> AsyncGenerator[AnyEvent]:
-        """The events of a run that somebody else started, after the given one. No middleware sees them.
+        """Join a run started by another client and return its events after `last_event_id`. Skips middleware.
 
-        A peer that has nothing to give may say so with HTTP 204 or an empty stream.
+        A peer without events may answer with HTTP 204 or an empty stream.
         """
         headers = {} if last_event_id is None else {"last-event-id": last_event_id}
         self.last_event_id = last_event_id
         return self._until_aborted(lambda _: self._stream(_HttpRequest("GET", self.connect_url, headers)))
 
     async def aclose(self) -> None:
-        """End what is running, and the connections that are ours."""
+        """Abort the active runs and close the agent's own HTTP client."""
         self.abort_run()
         owned, self._owned = self._owned, None
         if owned:
@@ -141,7 +141,7 @@ class HttpAgent(BaseAgent):
             await response.aclose()
 
     async def _send_with_retries(self, ask: _HttpRequest, waits: RunTimer) -> Response:
-        """The response, after as many attempts as it takes. Raises what the last one did."""
+        """Send the request, with retries, and return the response. Raises the error of the last attempt."""
         pause, left = self._backoff, self._retries
         while True:
             try:
@@ -159,7 +159,7 @@ class HttpAgent(BaseAgent):
         client = self._client or self._owned
         if client is None:
             client = self._owned = httpx2.AsyncClient()
-        # As bytes, since the id of an event may hold any character.
+        # As bytes, since an event id may contain any character.
         headers = [(k.encode(), v.encode()) for k, v in {**self._headers, **ask.headers, **_OURS}.items()]
         timeout = httpx2.Timeout(None, connect=self.timeouts.connect)
         where, seconds = _origin_of(ask.url), self.timeouts.first_byte
@@ -175,7 +175,7 @@ class HttpAgent(BaseAgent):
                 "cannot connect to the agent", detail=f"{where}: {type(exc).__name__}"
             ) from exc
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            # Not `from exc`: some of them quote the value of a header.
+            # Not `from exc`: some of these errors quote header values.
             raise NoAnswer("the agent gave no answer", detail=f"{where}: {type(exc).__name__}") from None
         if response.is_success:
             return response
@@ -183,23 +183,23 @@ class HttpAgent(BaseAgent):
 
 
 class _ResponseReader:
-    """What one response has given so far."""
+    """Reads the events of one response and tracks whether the run has ended."""
 
     def __init__(self, agent: HttpAgent, sure: bool, joining: bool) -> None:
         self._agent = agent
         self._sure = sure
         self._begun = False
         self._cut = False
-        # Who joins may have come too late for anything.
+        # A client that joins may be too late to receive any event.
         self._ended = joining
         self._until: float | None = None
 
     async def frames(self, response: Response, waits: RunTimer) -> AsyncGenerator[list[SseFrame]]:
-        """The frames as they come, at last those that the end of the response completes.
+        """Yield the frames as they arrive, and finally those completed by the end of the response.
 
-        A run that has ended is whole, whatever becomes of its connection.
+        Connection errors after the end of the run are ignored.
         """
-        import httpx2  # noqa: PLC0415  # see _answer
+        import httpx2  # noqa: PLC0415  # see _send_once
 
         frames, unpacked = SseParser(), _make_decoder(response)
         late = StreamStalled(f"the agent sent nothing for {self._agent.timeouts.idle} s")
@@ -220,7 +220,7 @@ class _ResponseReader:
         yield frames.finish()
 
     def _next_timeout(self) -> float | None:
-        """Seconds to wait for more; after the end of a run what is left of the grace, whatever else came."""
+        """Return the seconds to wait for more data; after a run has ended, the rest of the grace period."""
         timeouts, now = self._agent.timeouts, asyncio.get_running_loop().time()
         if not (self._begun and self._ended):
             self._until = None
@@ -261,7 +261,7 @@ class _ResponseReader:
         self._begun = True
 
     def check_ended(self) -> None:
-        """Raises unless the run has ended."""
+        """Raise unless the run has ended."""
         if self._ended:
             return
         if self._sure or self._begun:
@@ -270,7 +270,7 @@ class _ResponseReader:
 
 
 async def _is_event_stream(response: Response) -> bool:
-    """Whether the response says that it is one. Raises where it says that it is something else."""
+    """Whether the content type is that of an event stream. Raises if it is known to be something else."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _PROTOBUF:
         raise UnsupportedEncoding("the agent sends protobuf; citewire reads text/event-stream")
@@ -283,14 +283,14 @@ async def _is_event_stream(response: Response) -> bool:
 
 
 def _make_decoder(response: Response) -> Callable[[bytes], Iterable[bytes]]:
-    """What takes a piece of the body and gives it decompressed, in pieces that may be smaller or larger."""
+    """Return a function that decompresses pieces of the body; its pieces may be smaller or larger."""
     coded = coding_of(response.headers.get("content-encoding", ""))
     return Decompressor().feed if coded else lambda piece: (piece,)
 
 
 async def _excerpt(response: Response) -> str:
-    """The start of a body that is not worth reading whole, safe to show."""
-    import httpx2  # noqa: PLC0415  # see _answer
+    """Return the start of a response body, in a form that is safe to display."""
+    import httpx2  # noqa: PLC0415  # see _send_once
 
     taken = b""
     with suppress(httpx2.HTTPError, TimeoutError):
@@ -304,7 +304,7 @@ async def _excerpt(response: Response) -> str:
 
 
 def prepare_input(run_input: RunInput) -> RunInput:
-    """As a peer of protocol 1.0 wants it: without what only a client shows, and with no retired parts."""
+    """Convert the input to protocol 1.0: no activities, which only clients show, and no retired parts."""
     sent = [message for message in run_input.messages if message.get("role") != "activity"]
     messages = [without_null(message, "subagentRunId") for message in modernise_messages(sent)]
     return replace(run_input, messages=messages)
@@ -322,13 +322,13 @@ def _checked_url(url: str) -> str:
 
 
 def _origin_of(url: str) -> str:
-    """Where an agent is, without what may be secret."""
+    """Return scheme, host and port of a URL, without parts that may be secret."""
     parts = urlsplit(url)
     return one_line(f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else ""), 200)
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Checked here: the libraries below quote a value that they refuse."""
+    """Validate headers and lower-case their names. HTTP libraries would quote a refused value in errors."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise InputError(f"the header {one_line(name, 80)} has a character that HTTP does not take")

@@ -1,7 +1,7 @@
-"""Compressed event streams, decoded as they come.
+"""Streaming decompression of event streams.
 
-Each piece that is handed out is small, and a stream that expands out of all proportion is refused: a short
-response must not fill the memory or keep the processor busy for hours.
+Output comes in small pieces, and a stream that expands too much is refused: a short response must not fill
+the memory or keep the processor busy for hours.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["Decompressor", "coding_of"]
 
 _IDENTITY = "identity"
 _KNOWN = frozenset({"gzip", "x-gzip", "deflate"})
-# Bytes of a piece that is handed out.
+# Bytes of an output piece.
 _PIECE = 64 * 1024
-# What a stream may always expand to, and how many times its size: events compress to a tenth, the same event
-# again and again to a thousandth, which is the most that deflate can do.
+# Bytes a stream may always expand to, and the allowed ratio beyond that: events compress to a tenth, one
+# event repeated many times to a thousandth, which is the maximum of deflate.
 _ALWAYS, _RATIO = 16 << 20, 200
-# Either format by its header, and deflate without one, which some servers send.
+# zlib detects either format by its header; some servers send raw deflate without one.
 _WITH_HEADER, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 def coding_of(header: str) -> str | None:
-    """The one coding that a Content-Encoding names: empty for none, None for what cannot be decoded here."""
+    """Return the coding of a Content-Encoding header: empty for none, None for one that cannot be decoded."""
     codings = [each for word in header.lower().split(",") if (each := word.strip()) not in ("", _IDENTITY)]
     if not codings:
         return ""
@@ -33,14 +33,14 @@ def coding_of(header: str) -> str | None:
 
 
 class Decompressor:
-    """Decodes one stream of gzip or deflate. Raises `UnsupportedEncoding` where it is none, or a bomb."""
+    """Decompresses one gzip or deflate stream. Raises `UnsupportedEncoding` for bad data or a bomb."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(_WITH_HEADER)
         self._came = self._made = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What `data` completes, in pieces."""
+        """Decompress `data` and yield the output in pieces."""
         self._came += len(data)
         while data:
             made, data = self._next(data)
@@ -51,14 +51,14 @@ class Decompressor:
                 yield made
 
     def _next(self, data: bytes) -> tuple[bytes, bytes]:
-        """The next piece, and what of `data` is left for the one after it."""
+        """Return the next output piece and the input that remains."""
         try:
             made = self._inflated(data)
         except zlib.error as exc:
             raise UnsupportedEncoding("the compressed events of the agent are damaged") from exc
         if not self._inflate.eof:
             return made, self._inflate.unconsumed_tail
-        # Another member follows, which is the same stream.
+        # Another gzip member may follow; it continues the same stream.
         left = self._inflate.unused_data
         self._inflate = zlib.decompressobj(_WITH_HEADER)
         return made, left

@@ -1,4 +1,4 @@
-"""Checks of what a client posts to start a run."""
+"""Validation of the run input that a client posts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAULT = re.compile(r"(?P<path>/\S*) (?P<what>is .*)")
 
 
 def check_input(posted: RunInput) -> None:
-    """Raise `ShapeError` for the first entry of a list that is not what AG-UI says, as `check_messages`."""
+    """Raise `ShapeError`, like `check_messages`, for the first invalid message, tool, context or resume."""
     check_messages(posted.messages)
     _check_entries(posted.tools, "tools", shapes.TOOL)
     _check_entries(posted.context, "context", shapes.CONTEXT)
@@ -24,10 +24,9 @@ def check_input(posted: RunInput) -> None:
 
 
 def check_messages(messages: Iterable[Any]) -> None:
-    """Raise `ShapeError` for the first entry that is no message; its path is as `$.messages[0].content`.
+    """Raise `ShapeError` for the first invalid message, with a path such as `$.messages[0].content`.
 
-    Members that the protocol does not know are fine, and so is null where a member may be left out: older
-    clients send both.
+    Unknown members are allowed, and so is null for an optional member: older clients send both.
     """
     for at, message in enumerate(messages):
         where = f"$.messages[{at}]"

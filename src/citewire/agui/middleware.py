@@ -1,8 +1,8 @@
-"""Put citewire on an agent: every citation of its answers checked while they are being written.
+"""Agent middleware that checks every citation of an answer while it is streamed.
 
-`Citing` stands around the runs of a source, `CitationMiddleware` around an ASGI app that streams AG-UI. The
-agent need not know of either. Text goes through at once; verdicts follow as they are reached, and the run's
-terminal event waits for them, for a client takes nothing after it.
+`Citing` wraps the runs of an agent, `CitationMiddleware` an ASGI app that streams AG-UI. The agent needs no
+changes. Text passes through at once and verdicts follow as they are reached. The run's terminal event waits
+for them, because clients accept nothing after it.
 """
 
 from __future__ import annotations
@@ -43,31 +43,30 @@ __all__ = ["Citing", "OutgoingEvent", "RunSink"]
 
 _log = logging.getLogger("citewire.verification")
 
-# Events that are woven ahead of whoever takes them.
+# Batches of events that are buffered ahead of the consumer.
 _AHEAD = 64
-# Pictures that are larger stand in no state.
+# Larger pictures, in bytes, are not put into the state.
 _LARGEST_PICTURE = 64 * 1024
 
 OutgoingEvent: TypeAlias = tuple[AnyEvent | None, bytes]
-"""An event, and the bytes that it came in where they can go on as they are. Without an event, only those."""
+"""An event and its original bytes, if they can be sent unchanged. Without an event, only the bytes."""
 PutEvent: TypeAlias = Callable[[OutgoingEvent], Awaitable[None]]
 SendEvents: TypeAlias = Callable[[list[OutgoingEvent]], Awaitable[None]]
 ProduceEvents: TypeAlias = Callable[[PutEvent], Awaitable[None]]
 
 
 class RunSink(Protocol):
-    """**Protocol:** whoever keeps the record."""
+    """**Protocol:** stores the events and audit records of runs."""
 
     async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | AuditRecord]) -> None:
-        """These come next in a stream. They are sent once this returns; what it raises ends the stream."""
+        """Store the next items of a stream. They are sent once this returns; an error ends the stream."""
         ...
 
 
 class CitationStream:
-    """One stream on its way from the agent to whoever reads it.
+    """Annotates one event stream with citations and verdicts, from the agent to the client.
 
-    What the agent says is woven and sent on in its own turn, with nothing in between; a verdict is by whoever
-    reached it.
+    Each agent event is annotated and sent in one step under a lock. The checking task sends its verdicts.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class CitationStream:
         time = Clock(asyncio.get_running_loop().time, _date)
         self._weaver = CitationAnnotator(run_input, options, time, known, trust)
         self._send: SendEvents = _discard
-        # Held while something is woven and sent: what is sent is in the order in which it was woven.
+        # Held while events are annotated and sent, so that they are sent in the order of annotation.
         self._turn = asyncio.Lock()
         self._news = asyncio.Event()
         self._has_left = self._is_hurried = False
@@ -95,16 +94,16 @@ class CitationStream:
 
     @property
     def has_undecided_checks(self) -> bool:
-        """Whether something was asked that has no verdict."""
+        """Whether a requested check has no verdict yet."""
         return bool(self._undecided)
 
     def take_echoed_ids(self) -> set[str]:
-        """The ids under which the agent repeated posted messages since this was last asked."""
+        """Return and clear the ids under which the agent repeated posted messages."""
         echoed, self._weaver.echoed = self._weaver.echoed, set()
         return echoed
 
     async def run(self, produce: ProduceEvents, send: SendEvents) -> None:
-        """Have `produce` put what the agent says, and `send` what is to be sent. Its errors come last."""
+        """Run `produce`, annotate the events it puts, and pass them to `send`. Its errors are raised last."""
         self._send = send
         try:
             self._dispatch_jobs()
@@ -118,15 +117,15 @@ class CitationStream:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-            with suppress(Exception):  # all has been said, and a verifier that fails here fails only itself
+            with suppress(Exception):  # the stream is complete: a verifier error here must not fail it
                 await self._verifier.forget(self._scope)
 
     async def add_foreign_citation(
         self, message_id: str, cited: MessageCitation, by: str | None, annotation: str
     ) -> bool:
-        """Take in what somebody else says that a message cites; False where no run is open for it.
+        """Add a citation of a message by another client; False if no run is open to take it.
 
-        `annotation` names it: to take it in again changes nothing.
+        `annotation` is its id: adding it again changes nothing.
         """
         async with self._turn:
             if not self._weaver.is_run_open or self._has_left:
@@ -137,12 +136,12 @@ class CitationStream:
         return True
 
     def disconnect(self) -> None:
-        """Whoever reads this is gone: what is not decided yet need not be."""
+        """The client has disconnected: stop sending and waiting for verdicts."""
         self._has_left = True
         self._news.set()
 
     def stop_waiting(self) -> None:
-        """Wait for no more verdicts: what is not decided yet stays pending."""
+        """Stop waiting for verdicts: undecided citations stay pending."""
         self._is_hurried = True
         self._news.set()
 
@@ -161,7 +160,7 @@ class CitationStream:
                 await self._deliver(_with_raw(self._weaver.release_terminal_event(), event, raw))
 
     async def _finish(self) -> None:
-        """All that the agent had to say was said."""
+        """Finish the stream after the agent's last event."""
         await self._send_own(self._weaver.finish)
         await self._wait_for_verdicts()
         await self._send_own(self._weaver.release_terminal_event)
@@ -182,7 +181,7 @@ class CitationStream:
             await self._send(sent)
 
     async def _wait_for_verdicts(self) -> None:
-        """Wait for the verdicts, as long as there is anybody to wait for them."""
+        """Wait for verdicts until the deadline, `disconnect` or `stop_waiting`."""
         seconds = self._options.deadline
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -197,7 +196,7 @@ class CitationStream:
             await self._sink.put(self._input.thread_id, self._input.run_id, [*items, *records])
 
     def _dispatch_jobs(self) -> None:
-        """Give to others what the weaver wants done. They are started when there is something for them."""
+        """Queue the annotator's sources, checks and pictures, and start the tasks for them if needed."""
         weaver = self._weaver
         for job in (*weaver.sources, *weaver.asked):
             self._jobs.put_nowait(job)
@@ -232,21 +231,21 @@ class CitationStream:
                 await self._verifier.add(*_to_sources(job), scope=self._scope)
 
     async def _draw_pictures(self) -> None:
-        """As many at once as there are: what is of one source is drawn together."""
+        """Draw all queued pictures in one call, so that those of one source are drawn together."""
         while True:
             wanted = [await self._pictures.get()]
             while not self._pictures.empty():
                 wanted.append(self._pictures.get_nowait())
             form = self._options.image_format or "png"
             drawn: list[bytes | None] = [None] * len(wanted)
-            with suppress(Exception):  # a picture is nice to have, and the verdict says where to look
+            with suppress(Exception):  # pictures are optional: the verdict has the place of the quote
                 drawn = await self._verifier.pictures([each.checked for each in wanted], form)
             for each, picture in zip(wanted, drawn, strict=True):
                 await self._send_own(partial(self._weaver.add_picture, each.id, _data_url(picture, form)))
 
 
 async def _discard(_: list[OutgoingEvent]) -> None:
-    """Before the stream runs nothing is sent."""
+    """Discard events before the stream runs."""
 
 
 def _data_url(picture: bytes | None, form: str) -> str | None:
@@ -262,7 +261,7 @@ def _with_raw(sent: list[AnyEvent], event: AnyEvent, raw: bytes) -> list[Outgoin
 
 
 def _to_sources(text: RetrievedText) -> list[SourceInput]:
-    """A text that a tool returned, as a source; an address alone is fetched."""
+    """Convert a tool's text to a source. A URL without text is fetched."""
     name = text.id or text.title or text.url or "tool result"
     if text.data is not None:
         return [SourceContent(text.data, text.title or name, text.url, text.title, origin=text.origin)]
@@ -276,11 +275,11 @@ def _date() -> str:
 
 
 class Citing:
-    """Checks the citations of every run it stands around: `HttpAgent(url).use(Citing("docs/"))`.
+    """Middleware that checks the citations of every run: `HttpAgent(url).use(Citing("docs/"))`.
 
-    `sources` are what quotes are looked for in, beside what a run brings along. A `verifier` of your own is
-    yours to close. The processes of the local one start with the first run and end with `aclose`, or with
-    this process.
+    Quotes are searched in `sources` and in texts retrieved during the run. The caller closes its own
+    `verifier`. The processes of the default one start with the first run and end with `aclose`, or with this
+    process.
     """
 
     def __init__(
@@ -305,7 +304,7 @@ class Citing:
         await self.aclose()
 
     async def verifier(self) -> Verifier:
-        """Who checks; the local engine is started when it is needed first."""
+        """Return the verifier; the default local engine starts on first use."""
         async with self._starting:
             if self._verifier is None:
                 engine = Engine(self._given, deadline=self.options.deadline)
@@ -317,16 +316,16 @@ class Citing:
         await self._stack.aclose()
 
     async def stream(self, run_input: RunInput) -> CitationStream:
-        """A stream with this input, as the client posted it. Verdicts not written here are reached anew."""
+        """Create a stream for a posted input. Verdicts in it that were not written here are checked again."""
         trust = ThreadVerdicts(self._written, run_input.thread_id)
         return CitationStream(run_input, self.options, await self.verifier(), self._sink, trust=trust)
 
     def input_for_agent(self, run_input: RunInput) -> RunInput:
-        """The input without what we put into the state."""
+        """Return the input without our own additions to the state."""
         return replace(run_input, state=remove_own_state(run_input.state, self.options.state_key))
 
     async def __call__(self, run_input: RunInput, go_on: Next) -> AsyncGenerator[AnyEvent]:
-        """A run with its citations checked."""
+        """Run the agent and yield its events with checked citations."""
 
         async def produce(put: PutEvent) -> None:
             async for event in go_on(self.input_for_agent(run_input)):

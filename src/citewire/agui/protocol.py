@@ -1,8 +1,8 @@
-"""The order rules of AG-UI 1.0, as the TypeScript client keeps them.
+"""The event order rules of AG-UI 1.0, as the TypeScript client enforces them.
 
-A `Gate` takes the events of one response as they come and gives what the client delivers: retired shapes
-translated, unknown material removed, chunks written out. What the client rejects raises `ProtocolError`.
-`check` does that for a whole stream; leniently, it reports everything that would have been rejected.
+`ProtocolEnforcer` takes the events of one response and returns what the client delivers: retired shapes are
+translated, unknown content is removed, chunks are expanded. An event that the client rejects raises
+`ProtocolError`. `check` validates a whole stream; with `lenient` it reports all rejected events instead.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from citewire.text import one_line
 __all__ = ["FieldError", "ProtocolEnforcer", "ProtocolError", "check", "version_problem"]
 
 ProblemReporter = Callable[[str, str], None]
-"""Takes the code and the message of something that was let through, but not as it came."""
+"""Called with the code and message of a problem in an event that was accepted with changes."""
 
 
 class FieldError(ProtocolError):
-    """A known event with a field that is missing or wrong."""
+    """A known event has a missing or invalid field."""
 
     code = "bad_field"
 
 
 def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
-    """Whether the client takes a whole stream: what it would reject raises `ProtocolError`.
+    """Validate a whole stream. Raises `ProtocolError` for the first event that the client would reject.
 
-    With `lenient` nothing is raised: every event that would be rejected is reported and passed over, and so
-    is what the client leaves out of the others.
+    With `lenient` nothing is raised: every rejected event is reported and skipped, and content that the
+    client removes from other events is reported too.
     """
     problems: list[Problem] = []
     number = 0
@@ -50,7 +50,7 @@ def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
         problems.append(Problem(code, f"#{number}", message))
 
     gate = ProtocolEnforcer(report if lenient else None)
-    for number, event in enumerate(events, 1):  # `report` says where
+    for number, event in enumerate(events, 1):  # `report` reads `number`
         try:
             for _ in gate.admit(ev.coerce(event)):
                 pass
@@ -64,12 +64,12 @@ def check(events: Iterable[Any], lenient: bool = False) -> tuple[Problem, ...]:
 
 
 _VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
-# The newest version that is read. 1.1 has the rules of 1.0, which is what we write.
+# The newest version that we read. 1.1 has the rules of 1.0, which is the version we write.
 _NEWEST = (1, 1)
 
 
 def version_problem(declared: str | UnsetType) -> tuple[str, str] | None:
-    """The code and the message of a warning: the `protocolVersion` is newer than ours, or unreadable."""
+    """Return the code and message of a warning if `protocolVersion` is newer than ours or unreadable."""
     if declared is UNSET:
         return None
     found = _VERSION.fullmatch(declared)
@@ -88,7 +88,7 @@ class _Move(Enum):
 
 
 class _StreamKind(NamedTuple):
-    """Something that is opened, gone on with and closed by id. Ids are unique within a `bucket` of owners."""
+    """A stream type: opened, continued and closed by id. Ids are unique within a `bucket` of owners."""
 
     noun: str
     bucket: str
@@ -100,7 +100,7 @@ _TOOL = _StreamKind("tool call", "tool call", "tool_call_id")
 _REASONING = _StreamKind("reasoning message", "reasoning", "message_id")
 _SPAN = _StreamKind("reasoning span", "reasoning", "message_id")
 
-# What each event does to the thing that it names. The client checks what is still open in this order, too.
+# What each event does to the stream it names. The client also checks for open streams in this order.
 _MOVES: dict[type[Event], tuple[_Move, _StreamKind]] = {
     ev.TextMessageStart: (_Move.OPEN, _TEXT),
     ev.TextMessageContent: (_Move.GO_ON, _TEXT),
@@ -123,15 +123,15 @@ class _Phase(Enum):
     FAILED = "the run has failed"
 
 
-# Where a run event leads from each phase; every other event is for a running run only.
+# The phase transitions of run events; every other event requires a running run.
 _RUN: dict[type[Event], dict[_Phase, _Phase]] = {
     ev.RunStarted: dict.fromkeys((_Phase.BEFORE, _Phase.FINISHED, _Phase.FAILED), _Phase.RUNNING),
     ev.RunFinished: {_Phase.RUNNING: _Phase.FINISHED},
     ev.RunError: dict.fromkeys((_Phase.BEFORE, _Phase.RUNNING, _Phase.FINISHED), _Phase.FAILED),
 }
 
-# The JSON inside events that the protocol describes: which field, and how. Where an unknown member of a
-# union may go, the field is optional.
+# The JSON fields inside events, with the shape the protocol defines. A field is optional if its value may be
+# an unknown member of a union, which is removed.
 _INNER: dict[type[Event], tuple[tuple[str, shapes.Shape], ...]] = {
     ev.StateDelta: (("delta", shapes.PATCH),),
     ev.ActivityDelta: (("patch", shapes.PATCH),),
@@ -142,7 +142,7 @@ _INNER: dict[type[Event], tuple[tuple[str, shapes.Shape], ...]] = {
     ev.RunError: (("usage", shapes.USAGE),),
     ev.SubagentFinished: (("outcome", shapes.SUBAGENT_OUTCOME),),
 }
-# Events that may hold a retired shape.
+# Events that may contain a retired shape.
 _OLD = frozenset(
     {
         ev.ThinkingStart,
@@ -165,7 +165,7 @@ def _ignore_problem(code: str, message: str) -> None:
 
 
 class ProtocolEnforcer:
-    """The events of one response, as the client lets them through."""
+    """Validates the events of one response and normalises them as the client does."""
 
     def __init__(self, report: ProblemReporter | None = None) -> None:
         self._report = report or _ignore_problem
@@ -174,7 +174,7 @@ class ProtocolEnforcer:
         self._order = _OrderState()
 
     def copy(self, report: ProblemReporter | None = None) -> ProtocolEnforcer:
-        """Another gate that goes on from here."""
+        """Return an independent enforcer with the same state."""
         twin = ProtocolEnforcer(report)
         twin._retired, twin._chunks, twin._order = (
             copy(self._retired),
@@ -184,9 +184,9 @@ class ProtocolEnforcer:
         return twin
 
     def admit(self, event: AnyEvent) -> Iterable[Event]:
-        """What the client delivers for `event`, in order.
+        """Return the events that the client delivers for `event`, in order.
 
-        Raises `ProtocolError` where it rejects the stream; what was given before that stands.
+        Raises `ProtocolError` if the client rejects the stream; events returned before stay valid.
         """
         if not isinstance(event, Event):
             return self._admit_untyped(event)
@@ -198,7 +198,7 @@ class ProtocolEnforcer:
         return (event,)
 
     def closing_events(self) -> list[Event]:
-        """Events that close what is open. Chunks are closed by whatever comes next."""
+        """Return events that close all open streams. Chunk streams need none: the next event closes them."""
         order = self._order.copy()
         for event in self._chunks.copy().expand(ev.RunError(""))[:-1]:
             order.check(event)
@@ -220,7 +220,7 @@ class ProtocolEnforcer:
         return ()
 
     def _enforce(self, event: Event) -> Event:
-        """`event` without what is retired or unknown. What is known to be wrong raises."""
+        """Translate retired shapes in `event` and remove unknown fields. Raises for invalid fields."""
         modern = event
         if type(event) in _OLD or event.raw_event is None:
             modern = self._retired.translate(event)
@@ -250,7 +250,7 @@ class ProtocolEnforcer:
 
 
 class _OrderState:
-    """What is open, and whose it is."""
+    """Tracks open streams, steps and subagents, and which agent owns each."""
 
     def __init__(self) -> None:
         self._phase = _Phase.BEFORE
@@ -289,7 +289,7 @@ class _OrderState:
         return [*closed, *(ev.SubagentFinished(name) for name in reversed(running))]
 
     def check(self, event: Event) -> None:
-        """Take note of `event`, or raise `ProtocolError` because it has no place here."""
+        """Record `event`, or raise `ProtocolError` if it is out of order."""
         kind = type(event)
         if (move := _MOVES.get(kind)) is not None and self._phase is _Phase.RUNNING:
             self._move(event, *move)
@@ -336,14 +336,14 @@ class _OrderState:
             del ids[name]
 
     def _check_owner(self, event: Any, bucket: str, name: str) -> None:
-        """An event that says whose it is must not contradict whoever opened what it names."""
+        """Raise `ProtocolError` if the event's subagent is not the owner of the stream it names."""
         owners, tag = self._owners[bucket], subagent_of(event)
         if tag is not None and name in owners and owners[name] != tag:
             named, whose = one_line(name, 80), one_line(tag, 80)
             raise ProtocolError(f"{event.type}: the {bucket} {named!r} is not that of subagent {whose!r}")
 
     def _tool_owner(self, event: ev.ToolCallStart, name: str) -> str | None:
-        """A call belongs to whoever owns the message that carries it."""
+        """Return the owner of a tool call: the owner of its parent message."""
         tag, owners = subagent_of(event), self._owners["message"]
         parent = event.parent_message_id
         if not isinstance(parent, str) or parent not in owners:
@@ -359,7 +359,7 @@ class _OrderState:
         return inherited
 
     def _note_owners(self, messages: list[Json], afresh: bool) -> None:
-        """Note whose the messages of a history are."""
+        """Record the owners of the messages and tool calls in a history."""
         for message in messages:
             owner: str | None = message.get("subagentRunId")
             bucket = message["role"] if message["role"] in ("reasoning", "activity") else "message"

@@ -1,7 +1,7 @@
-"""Shapes that protocol 1.0 retired, as their modern equivalents: no data of an older agent is lost.
+"""Translates shapes that protocol 1.0 retired to their modern equivalents, without losing data.
 
-THINKING_* events become REASONING_* ones, `binary` content parts media parts, and a null that older peers
-write for "absent" is absent.
+THINKING_* events become REASONING_* ones, `binary` content parts become media parts, and a null that older
+peers write for an absent member is removed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _INPUT_NULLS = (("tools", "parameters"), ("resume", "payload"))
 
 
 class RetiredEventTranslator:
-    """Translates the events of one stream; thinking has no ids, so they are made here."""
+    """Translates the events of one stream. THINKING_* events have no ids, so ids are generated here."""
 
     def __init__(self) -> None:
         self._made = 0
         self._span = self._message = ""
 
     def translate(self, event: Event) -> Event:
-        """`event` in the words of 1.0; itself where it is in them."""
+        """Translate `event` to protocol 1.0; a modern event is returned unchanged."""
         if event.raw_event is None:
             event = replace(event, raw_event=UNSET)
         match event:
@@ -82,7 +82,7 @@ class RetiredEventTranslator:
                 return event
 
     def _open_message(self) -> str:
-        """The message that goes on; where none was started, one that the order rules will not find."""
+        """Return the id of the open message; if none was started, a new id, which the order rules reject."""
         return self._message or self._new_id("message")
 
     def _new_id(self, what: str) -> str:
@@ -102,7 +102,7 @@ class RetiredEventTranslator:
 
 
 def modernise_messages(messages: Sequence[Any]) -> list[Any]:
-    """`messages` with their retired content parts upgraded."""
+    """Return `messages` with their retired content parts upgraded."""
     return [_modern_message(message) for message in messages]
 
 
@@ -127,7 +127,7 @@ def _change_each(fields: Json, name: str, change: Callable[[Any], Any]) -> None:
 
 
 def without_null(entry: Any, key: str) -> Any:
-    """`entry` without `key` where that is null."""
+    """Return `entry` without `key` if its value is null."""
     if isinstance(entry, dict) and (fields := cast("Json", entry)).get(key, "") is None:
         return {name: value for name, value in fields.items() if name != key}
     return cast("Any", entry)
@@ -145,7 +145,7 @@ def _modern_message(message: Any) -> Any:
 
 
 def _modern_part(part: Any, beside: list[Any]) -> list[Any]:
-    """The part as it is now: none where a modern one beside it says the same already."""
+    """Upgrade a content part. Returns nothing if the message already has an equal modern part."""
     if not isinstance(part, dict):
         return [part]
     fields = cast("Json", part)
@@ -161,7 +161,7 @@ def _modern_part(part: Any, beside: list[Any]) -> list[Any]:
 
 
 def _media(binary: Json, mime: str) -> Json | None:
-    """A media part with the bytes or the address of a binary one; with only an id there is no equivalent."""
+    """Convert a binary part with data or a URL to a media part. One with only an id has no equivalent."""
     family = mime.partition("/")[0]
     kind = family if family in _MEDIA and "/" in mime else "document"
     for key, source in (("data", "data"), ("url", "url")):

@@ -1,4 +1,4 @@
-"""One run as its caller holds it: to be awaited, and to be read event by event from the thread's log."""
+"""Handles for one run: await its result, or read its events from the thread's log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LogEventReader", "LogRange", "Run"]
 
 
 class LogRange:
-    """Where the events of one run stand in the log; `last` is known at its end."""
+    """The range of log entries that belongs to one run; `last` is set when the run ends."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -30,7 +30,7 @@ class LogRange:
 
 
 class LogEventReader:
-    """The events of a thread up to the end of a span, read from the log: a slow reader holds up nobody."""
+    """Iterates over a thread's events to the end of `span`, from the log: a slow reader blocks nobody."""
 
     def __init__(self, thread: Thread, after: int, span: LogRange, bell: Wakeup) -> None:
         self._thread, self._after, self._span, self._bell = thread, after, span, bell
@@ -56,10 +56,10 @@ class LogEventReader:
 
 
 class Run:
-    """One run: `await` it for the contract at its end, iterate over it for its events as they come.
+    """One run: `await` it for the contract at its end, or iterate over its events as they arrive.
 
-    Neither raises for a run that fails or is stopped. Nobody has to keep up with the events; a reader that
-    falls behind by more than the thread's log holds gets `Gone`.
+    Neither raises if the run fails or is stopped. A slow reader does not block the run; one that falls behind
+    by more than the thread's log holds gets `NotInLog`.
     """
 
     def __init__(self, thread: Thread, span: LogRange, bell: Wakeup) -> None:

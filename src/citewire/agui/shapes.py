@@ -1,8 +1,8 @@
-"""What the protocol says of the JSON inside events: messages, content parts, outcomes, patches, run inputs.
+"""Schemas of the JSON inside events: messages, content parts, outcomes, patches, run inputs.
 
-A client removes what it does not know and refuses what it knows to be wrong. `clean` does both: material
-that no shape describes is left out and named, a member of a union that has an unknown tag goes with whatever
-cannot be without it, and a described field of the wrong kind is a fault.
+A client removes unknown content and rejects invalid content. `clean` does both: content without a schema is
+removed and reported, a union member with an unknown tag is removed together with any object that requires
+it, and a known field of the wrong type is a fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 2**53 - 1
 
 @dataclass(frozen=True)
 class ValueShape:
-    """A value that is what `test` says, described by `word`."""
+    """A value that passes `test`; `word` describes it in messages."""
 
     word: str
     test: Callable[[Any], bool]
@@ -42,7 +42,7 @@ class TextOrListShape:
 
 @dataclass(frozen=True)
 class ObjectShape:
-    """An object. One that is `loose` keeps members that no field describes."""
+    """An object. With `loose`, unknown members stay."""
 
     required: Mapping[str, Shape]
     optional: Mapping[str, Shape] = field(default_factory=dict[str, "Shape"])
@@ -51,7 +51,7 @@ class ObjectShape:
 
 @dataclass(frozen=True)
 class UnionShape:
-    """One of several records, told apart by the member `tag`."""
+    """One of several object shapes, distinguished by the member `tag`."""
 
     tag: str
     choices: Mapping[str, ObjectShape]
@@ -62,7 +62,7 @@ Shape: TypeAlias = ValueShape | ListShape | TextOrListShape | ObjectShape | Unio
 
 @dataclass(frozen=True)
 class CleanResult:
-    """A value without what no shape describes, the paths of that, and the paths of what is wrong."""
+    """The cleaned value, the paths of removed content, and the faults found."""
 
     value: Any
     removed: list[str]
@@ -70,7 +70,7 @@ class CleanResult:
 
 
 def clean(value: Any, shape: Shape, path: str) -> CleanResult:
-    """`value` as `shape` has it. A value that is not recognisable at all is None, and its path removed."""
+    """Clean `value` by `shape`. An unrecognisable value becomes None, with its path in `removed`."""
     notes = CleanResult(None, [], [])
     cleaned = _clean(value, shape, path, notes)
     if cleaned is _DROP:
@@ -141,7 +141,7 @@ def _clean_record(value: Any, shape: ObjectShape, path: str, notes: CleanResult)
 
 
 def _child(value: Any, shape: Shape, path: str, notes: CleanResult) -> Any:
-    """As `_clean`; what was said of the inside of something that goes whole is unsaid."""
+    """Call `_clean`; if the whole value is dropped, discard the notes about its content."""
     removed, faults = len(notes.removed), len(notes.faults)
     cleaned = _clean(value, shape, path, notes)
     if cleaned is _DROP:
@@ -191,7 +191,7 @@ PATCH = ListShape(
 
 
 def is_plain_patch(operations: list[Any]) -> bool:
-    """Whether `operations` are surely what PATCH says: nearly all are, and `clean` takes its time."""
+    """Whether `operations` surely match PATCH. A fast path for nearly all patches, since `clean` is slow."""
     for operation in operations:
         if type(operation) is not dict:
             return False
@@ -256,7 +256,7 @@ MESSAGES = ListShape(MESSAGE)
 
 
 def filter_sendable(messages: Iterable[Any]) -> list[Any]:
-    """The messages that a client takes in a snapshot. One that is none would fail the whole stream."""
+    """Return the messages that a client accepts in a snapshot. An invalid one would fail the whole stream."""
     return [each for each in messages if not (found := clean([each], MESSAGES, "")).faults and found.value]
 
 

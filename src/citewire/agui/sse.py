@@ -1,8 +1,8 @@
-"""Events as server-sent events, as AG-UI frames them, and event logs in a file.
+"""Server-sent events in the framing of AG-UI, and event log files.
 
-`Frames` takes a response in pieces, cut anywhere, and gives its frames. It reads what the TypeScript client
-reads and more: CRLF and CR lines, a byte order mark, bytes that are not UTF-8. `frame` writes what that
-client needs: LF lines only, and a blank one at the end.
+`SseParser` takes a response in arbitrary pieces and returns its frames. It accepts what the TypeScript client
+accepts and more: CRLF and CR lines, a byte order mark, bytes that are not UTF-8. `encode_frame` writes what
+that client needs: LF lines only, and a blank one at the end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from citewire.errors import CitewireError, InputError
 
 __all__ = ["FrameTooLarge", "PING", "SseFrame", "SseParser", "encode_frame", "split_event_log"]
 
-# The cap of the TypeScript client.
+# The limit of the TypeScript client, in bytes.
 MAX_FRAME = 10 * 1024 * 1024
 
 PING = b": ping\n\n"
-"""A comment, which keeps a connection from looking idle and is no event."""
+"""A comment that keeps an idle connection open; it is not an event."""
 
 _BOM = b"\xef\xbb\xbf"
 _BETWEEN = re.compile(r"[\s,]*")
@@ -33,15 +33,15 @@ _FIELD = re.compile(rb":|(?:data|event|id|retry)(?:[:\r\n]|\Z)")
 
 
 class FrameTooLarge(CitewireError):
-    """A frame with no end in sight: it would have to be held in memory whole."""
+    """A frame exceeds the size limit; it would have to be held in memory as a whole."""
 
     code = "frame_too_large"
 
 
 class SseFrame(Struct, frozen=True, gc=False):
-    """One frame: the data, which is empty where it only has an id, and what else was in it.
+    """One frame; `data` is empty if it only has an id.
 
-    `replaced` says that bytes of the data were not UTF-8 and became U+FFFD.
+    `replaced` means that bytes of the data were not UTF-8 and became U+FFFD.
     """
 
     data: bytes
@@ -51,11 +51,11 @@ class SseFrame(Struct, frozen=True, gc=False):
 
 
 class SseParser:
-    """The frames of one response, from its bytes in pieces. Takes time in proportion to the bytes."""
+    """Parses the bytes of one response, in pieces, into frames. Takes time linear in the bytes."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
-        self._partial = bytearray()  # the line that has not ended
+        self._partial = bytearray()  # the incomplete last line
         self._after_cr = False
         self._at_start = True
         self._failure: FrameTooLarge | None = None
@@ -69,19 +69,19 @@ class SseParser:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether nothing of a frame has come that has not ended."""
+        """Whether no frame is incomplete."""
         return not (self._partial or self._data or self._after_cr) and self._id is self._event is None
 
     def feed(self, piece: bytes) -> list[SseFrame]:
-        """The frames that end in `piece`.
+        """Return the frames that end in `piece`.
 
-        Raises `FrameTooLarge`, after the frames that were complete before were given, and from then on.
+        Raises `FrameTooLarge` once the frames completed before have been returned, and on every later call.
         """
         if self._failure:
             raise self._failure
         if not piece:
             return []
-        if self._after_cr:  # the line has ended at the CR; its LF is here
+        if self._after_cr:  # the line ended at the CR; its LF may be here
             piece = piece.removeprefix(b"\n")
         self._after_cr = piece.endswith(b"\r")
         if b"\r" in piece:
@@ -90,7 +90,7 @@ class SseParser:
         return self._checked(self._take(lines), rest)
 
     def finish(self) -> list[SseFrame]:
-        """What the end of the response completes: a last frame needs no blank line."""
+        """Return the last frame, if any, at the end of the response; it needs no blank line."""
         return self.feed(b"\n\n") if not self._failure else self.feed(b"")
 
     def _take(self, lines: list[bytes]) -> Iterator[SseFrame]:
@@ -141,9 +141,9 @@ class SseParser:
 
 
 def encode_frame(event: AnyEvent, event_id: str | None = None) -> bytes:
-    """`event` as one frame. Raises `InputError` for an id that would end its line, or that readers ignore."""
+    """Encode `event` as one frame. Raises `InputError` for an id with a line break, NUL or lone surrogate."""
     data = events.encode(event)
-    if b"\n" in data or b"\r" in data:  # JSON from elsewhere, over several lines
+    if b"\n" in data or b"\r" in data:  # JSON from another program, over several lines
         data = b"\ndata: ".join(data.splitlines())
     return b"%bdata: %b\n\n" % (b"" if event_id is None else _id_line(event_id), data)
 
@@ -158,10 +158,10 @@ def _id_line(event_id: str) -> bytes:
 
 
 def split_event_log(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON of each event in a log, from its lines as they come; long ones may come in pieces.
+    """Yield the JSON of each event in a log, from its lines; long lines may be split into pieces.
 
-    A log is JSON Lines, server-sent events or one JSON list, whichever it is. Raises `EventError` where it is
-    none of them, and `FrameTooLarge`.
+    The format is detected: JSON Lines, server-sent events or one JSON list. Raises `EventError` if it is none
+    of them, and `FrameTooLarge`.
     """
     left = iter(lines)
     first = next((line for line in left if line.removeprefix(_BOM).strip()), b"").removeprefix(_BOM)
@@ -183,7 +183,7 @@ def _from_list(data: bytes) -> Iterator[bytes]:
 
 
 def _from_broken_list(data: bytes) -> Iterator[bytes]:
-    """The items up to where the list breaks, and the rest as it is."""
+    """Yield the items up to the first syntax error, and then the unparsed rest."""
     text = data.decode("utf-8", "replace").strip()
     decoder, at = json.JSONDecoder(), 1
     while True:

@@ -1,12 +1,12 @@
-"""How the way to an agent may fail, and how long it may take.
+"""Transport errors and timeouts of requests to an agent.
 
 TransportError
-├── ConnectFailed        nobody answers at the address
+├── ConnectFailed        no connection to the address
 ├── NoAnswer             connected, but no response in time, or none at all
-├── BadStatus            a response outside 2xx; has the status and an excerpt
-├── UnsupportedEncoding  events as protobuf, or compressed in a way that cannot be read
+├── BadStatus            a status outside 2xx; has the status and an excerpt
+├── UnsupportedEncoding  events as protobuf, or in an unreadable compression
 ├── NotAnEventStream     a page, a JSON document or something else
-├── Stalled              not a byte for too long
+├── StreamStalled        no data for too long
 ├── DeadlinePassed       the run as a whole took too long
 └── StreamEnded          closed before the run ended
 """
@@ -40,13 +40,13 @@ _T = TypeVar("_T")
 
 
 class TransportError(CitewireError):
-    """A run that failed on the way between the agent and us. What came before stays."""
+    """The transport between us and the agent failed. Events received before stay valid."""
 
     code = "transport"
 
 
 class ConnectFailed(TransportError):
-    """No connection to the agent, after all attempts."""
+    """The agent could not be reached, after all retries."""
 
     code = "connect_failed"
 
@@ -58,7 +58,7 @@ class NoAnswer(TransportError):
 
 
 class BadStatus(TransportError):
-    """A response outside 2xx. Redirects are among them: they are not followed. `excerpt` is for logs."""
+    """The status is outside 2xx. That includes redirects, which are not followed. `excerpt` is for logs."""
 
     code = "bad_status"
 
@@ -69,25 +69,25 @@ class BadStatus(TransportError):
 
 
 class UnsupportedEncoding(TransportError):
-    """Events in a form that cannot be read: protobuf, an unknown compression, a damaged one, or a bomb."""
+    """The events are unreadable: protobuf, an unknown or damaged compression, or a decompression bomb."""
 
     code = "unsupported_encoding"
 
 
 class NotAnEventStream(TransportError):
-    """A response that holds no events: a page, a JSON document, nothing at all."""
+    """The response contains no events: it is a page, a JSON document, or empty."""
 
     code = "not_an_event_stream"
 
 
 class StreamStalled(TransportError):
-    """The response began, and then not a byte came for too long."""
+    """The response began, and then no data arrived for too long."""
 
     code = "stalled"
 
 
 class DeadlinePassed(TransportError):
-    """The run took longer than it may as a whole."""
+    """The run exceeded its total timeout."""
 
     code = "deadline_passed"
 
@@ -99,25 +99,25 @@ class StreamEnded(TransportError):
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """Seconds; None is without end. A comment of the peer's is a sign of life like any other."""
+    """Timeouts in seconds; None means no limit. A comment line from the peer resets the idle timeout."""
 
     connect: float | None = 10
     first_byte: float | None = 120
     idle: float | None = 120
     total: float | None = 3600
     grace: float = 1.0
-    """For what may follow the end of a run, such as another run, where the peer keeps the connection open."""
+    """How long to wait after the end of a run for more, such as another run, if the connection stays open."""
 
 
 class RunTimer:
-    """The waits of one run, each with an end of its own and that of the run."""
+    """Applies the timeouts of one run: one per wait, and one for the run as a whole."""
 
     def __init__(self, total: float | None) -> None:
         self._total = total
         self._end = math.inf if total is None else _now() + total
 
     async def wait_within(self, seconds: float | None, coming: Awaitable[_T], late: TransportError) -> _T:
-        """What is coming, or `late` raised after so many seconds."""
+        """Return the result of `coming`. Raises `late` after `seconds`, `DeadlinePassed` after the total."""
         until = min(self._end, math.inf if seconds is None else _now() + seconds)
         wait = asyncio.timeout_at(None if until == math.inf else until)
         try:

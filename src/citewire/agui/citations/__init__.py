@@ -1,1 +1,1 @@
-"""Citations in an AG-UI stream: found, checked, and written into shared state."""
+"""Finds the citations in an AG-UI stream, has them checked, and writes them into shared state."""

@@ -1,5 +1,4 @@
-"""Citations that an agent hands over itself, beside its text: in shared state, in metadata, in events of its
-own."""
+"""Reads citations that an agent sends outside its text: in shared state, in metadata, in CUSTOM events."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from citewire.model import Source, SourceRef
 
 __all__ = ["find_custom_citations", "find_entry_citations", "find_metadata_citations"]
 
-# Where people put them.
+# Members where agents put citations.
 _LISTS = ("citations", "sources", "references", "annotations", "source_documents", "sourceDocuments")
 _MOST = 10_000
 
 
 def find_entry_citations(entries: Iterable[Any], listed: bool = False) -> list[MessageCitation]:
-    """The citations in a list of entries in any spelling; `listed` where they stand in the state."""
+    """Read citations from entries in any spelling; `listed` if the entries are in the state."""
     return [
         _cited(fields, _number(entry, at), entry_id(entry, at) if listed else None)
         for at, entry in enumerate(islice(entries, _MOST))
@@ -36,19 +35,19 @@ def _cited(fields: Json, number: int, name: str | None) -> MessageCitation:
 
 
 def _number(entry: Any, at: int) -> int:
-    """What an entry is cited by: its index, else its place."""
+    """Return the number of an entry: its index, otherwise its position."""
     index = cast("Json", entry).get("index") if isinstance(entry, dict) else None
     return index if type(index) is int and index >= 0 else at + 1
 
 
 def find_metadata_citations(metadata: Json) -> list[MessageCitation]:
-    """The citations in the metadata of a message."""
+    """Return the citations in the metadata of a message."""
     lists = (metadata[name] for name in _LISTS if isinstance(metadata.get(name), list))
     return [cited for each in lists for cited in find_entry_citations(each)]
 
 
 def find_custom_citations(name: str, value: Any) -> tuple[str | None, list[MessageCitation]]:
-    """The citations in a CUSTOM event, and the message that it names."""
+    """Return the message id in a CUSTOM event, if any, and the event's citations."""
     if isinstance(value, list):
         is_meant = any(word in name.lower() for word in ("source", "citation", "reference"))
         return None, find_entry_citations(cast("list[Any]", value)) if is_meant else []

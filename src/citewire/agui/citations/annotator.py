@@ -1,8 +1,8 @@
-"""Citations woven into the events of a stream: what the agent says goes through, ours is put between.
+"""Adds citation events to an agent's event stream; the agent's own events pass through.
 
-A `Weaver` takes the events of one stream, and the verdicts as they are reached, and gives the events to send.
-It awaits nothing. What it wants checked or drawn, the sources that it came upon and what is to be recorded
-wait in lists for whoever drives it.
+`CitationAnnotator` takes the events of one stream, and verdicts as they are reached, and returns the events
+to send. It awaits nothing. Quotes to check, pictures to draw, new sources and audit records collect in lists
+for its caller to process.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
 
 
 class CitationAnnotator:
-    """The citations of one stream. Whoever has a log gives what is `known`, anybody else what to `trust`."""
+    """Annotates one stream with citations. A caller with a log passes `known`, any other passes `trust`."""
 
     def __init__(
         self,
@@ -84,25 +84,25 @@ class CitationAnnotator:
         self._news = [*known.news] if known else []
         theirs = trust.find_echo_fingerprints(run_input.messages) if trust else frozenset[bytes]()
         self._echoes = EchoDetector(known.echoes if known else theirs)
-        # Ids under which the agent repeated what a client posted.
+        # Ids under which the agent repeated posted messages.
         self.echoed: set[str] = set()
         self._messages = self._ledger.messages
         self._chunks, self._provider = ChunkExpander(), ProviderCitations()
-        # Citations that came before the message that they must be of.
+        # Citations that arrived before their message.
         self._loose: list[MessageCitation] = []
         self._tools: dict[str, str] = {}
         self._texts = RetrievedTexts(options.fetch_urls)
         self.sources: list[RetrievedText] = []
         self.held: AnyEvent | None = None
-        # Before a run starts and after it has ended a client takes nothing.
+        # Clients accept no events before a run starts and after it has ended.
         self._is_over = True
-        # Without a log, nothing tells that the agent said what is posted.
+        # Without a log, nothing shows that a posted result is the agent's.
         origin = known.result_origin if known else posted_origin
         self.sources += self._texts.add(find_input_texts(run_input.messages, run_input.context, origin))
 
     @property
     def asked(self) -> list[QuoteCheck]:
-        """What is to be checked."""
+        """Quotes to check."""
         return self._ledger.asked
 
     @asked.setter
@@ -111,7 +111,7 @@ class CitationAnnotator:
 
     @property
     def wanted(self) -> list[CropRequest]:
-        """What is to be drawn."""
+        """Pictures to draw."""
         return self._ledger.wanted
 
     @wanted.setter
@@ -120,7 +120,7 @@ class CitationAnnotator:
 
     @property
     def records(self) -> list[AuditRecord]:
-        """What is to be recorded."""
+        """Audit records to store."""
         return self._ledger.records
 
     @records.setter
@@ -129,18 +129,18 @@ class CitationAnnotator:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a verdict or a picture is still to come in this run."""
+        """Whether a verdict or a picture is still pending in this run."""
         return not self._is_over and self._ledger.is_waiting
 
     @property
     def is_run_open(self) -> bool:
-        """Whether a run is going on, in which something can be said."""
+        """Whether a run is open, so that events can be sent."""
         return not self._is_over
 
     def add_foreign_citation(
         self, name: str, cited: MessageCitation, by: str | None, annotation: str
     ) -> list[AnyEvent]:
-        """What to send for a citation that somebody else put on a message, if there is such a message."""
+        """Add another client's citation of a message, if it exists, and return the events to send."""
         message = self._ledger.find_message(name)
         if message is None and name in self._ledger.earlier and is_safe_key(name):
             message = self._ledger.add_message(name)
@@ -152,28 +152,28 @@ class CitationAnnotator:
         return self._flush()
 
     def apply_verdict(self, checked: CheckResult) -> list[AnyEvent]:
-        """What to send for a verdict."""
+        """Apply a verdict and return the events to send."""
         self._ledger.apply_verdict(checked)
         return self._flush()
 
     def add_picture(self, name: str, address: str | None) -> list[AnyEvent]:
-        """What to send for a picture that was drawn, or could not be."""
+        """Add a picture, None if it could not be drawn, and return the events to send."""
         self._ledger.add_picture(name, address)
         return self._flush()
 
     def fail_pending(self, reason: str) -> list[AnyEvent]:
-        """What to send when nothing more will be checked."""
+        """Fail all pending checks, since no more will run, and return the events to send."""
         self._ledger.fail_pending(reason)
         return self._flush()
 
     # --- the stream ---------------------------------------------------------------------------------------
 
     def process_event(self, event: AnyEvent) -> list[AnyEvent]:
-        """What to send for `event`: itself, or what is left of it, and ours. A terminal event is `held`."""
+        """Return the events to send: `event` or its visible part, and our own. A terminal event is `held`."""
         if not isinstance(event, Event):
             return self._hold(event) if event.type in _TERMINAL else [event]
         if self._posted and (name := started_message_id(event, self._roles.get)) in self._posted:
-            # The agent says something under this id now; what was posted under it was withdrawn.
+            # The agent now writes a message with this id; the one posted under it was withdrawn.
             self._posted.discard(name)
             self._ledger.earlier.discard(name)
         if not self._chunks.affects(event):
@@ -183,19 +183,19 @@ class CitationAnnotator:
         try:
             steps = self._chunks.expand(event)
         except ProtocolError:
-            return [event]  # the client says what is wrong with it
+            return [event]  # the client reports the error
         if isinstance(event, ev.TextMessageChunk):
             return [*self._take_chunk(event, steps), *self._flush()]
         out = [sent for step in steps if step is not event for sent in self._end_chunk_stream(step)]
         for step in steps:
             if isinstance(step, ev.ToolCallStart) and step is not event:
                 self._on_tool(step)
-        # Chunks of tools and thoughts are only passed on.
+        # Chunks of tool calls and reasoning are only passed on.
         out += self._handle(event) if steps[-1:] == [event] else [event]
         return [*out, *self._flush()]
 
     def release_terminal_event(self) -> list[AnyEvent]:
-        """The terminal event that was held, after what could be said before it."""
+        """Return the held terminal event, after our unsent events."""
         held, self.held = self.held, None
         if held is None:
             return self._flush()
@@ -203,11 +203,11 @@ class CitationAnnotator:
         return [*ours, held]
 
     def finish(self) -> list[AnyEvent]:
-        """The stream has ended: what it left open is as whole as it gets."""
+        """End the stream and its open messages, and return the events to send."""
         return [*self._end_open_messages(), *self._flush()]
 
     def _end_open_messages(self) -> list[AnyEvent]:
-        """End what is open, chunks as their kind is ended."""
+        """End all open messages; those of chunk streams end with a chunk."""
         left = [message for message in self._messages.values() if message.scanner is not None]
         for message in left:
             message.error = STREAM_ENDED_EARLY
@@ -226,7 +226,7 @@ class CitationAnnotator:
         return [event] if handler is None else handler(self, event)
 
     def _flush(self) -> list[AnyEvent]:
-        """Ours, unless chunks are under way that it would cut in two."""
+        """Return our unsent events; none while they would split an open chunk stream."""
         if self._is_over or self._chunks.has_open_main_stream or not self._ledger.has_unsent_changes:
             return []
         return [*self._ledger.flush()]
@@ -237,17 +237,13 @@ class CitationAnnotator:
         return [self._with_posted_input(event), *news]
 
     def _with_posted_input(self, event: ev.RunStarted) -> ev.RunStarted:
-        """What the agent says was its input is nothing that it says itself."""
-        agent_citations = (event.input or {}).get("messages")
-        if not agent_citations:
+        """Mark posted messages in the run's input, which the agent repeats but did not write."""
+        posted = (event.input or {}).get("messages")
+        if not posted:
             return event
-        self._note_echoes({id_of(each) for each in agent_citations} - self._ledger.earlier)
-        shown = [self._mark_if_posted(each) for each in agent_citations]
-        return (
-            event
-            if shown == agent_citations
-            else replace(event, input={**(event.input or {}), "messages": shown})
-        )
+        self._note_echoes({id_of(each) for each in posted} - self._ledger.earlier)
+        shown = [self._mark_if_posted(each) for each in posted]
+        return event if shown == posted else replace(event, input={**(event.input or {}), "messages": shown})
 
     def _note_echoes(self, names: Set[str]) -> None:
         self._posted |= names
@@ -255,7 +251,7 @@ class CitationAnnotator:
         self.echoed |= names
 
     def _hold(self, event: AnyEvent) -> list[AnyEvent]:
-        """A run may fail in the middle of a message, and after that nothing can be said of it."""
+        """Hold a terminal event, and end open messages: a run may fail within one, and nothing can follow."""
         self.held = event
         return self._end_open_messages()
 
@@ -281,7 +277,7 @@ class CitationAnnotator:
         return [replace(event, delta=shown)] if shown or event.metadata is not UNSET else []
 
     def _scan_delta(self, message: MessageState, scanner: Scanner, delta: str) -> str:
-        """What of `delta` a reader sees."""
+        """Scan `delta` and return the part that readers see."""
         shown = scanner.feed(delta)
         if self._options.incremental and len(scanner.citations) > message.taken:
             self._cite_scanned(message, scanner)
@@ -308,12 +304,12 @@ class CitationAnnotator:
                     shown = replace(chunk, delta=cast("ev.TextMessageContent", said[0]).delta if said else "")
             else:
                 out += self._end_chunk_stream(step)
-        # One that only said what is held back has nothing to say, unless it opens the stream.
+        # A chunk whose whole text is held back is dropped, unless it opens the stream.
         is_empty = shown is not chunk and not shown.delta and len(steps) == 1 and chunk.metadata is UNSET
         return out if is_empty else [*out, shown]
 
     def _end_chunk_stream(self, step: Event) -> list[AnyEvent]:
-        """A stream of chunks is over. What was held back of it is its last chunk."""
+        """End a chunk stream. Its held-back text is sent as its last chunk."""
         message = self._messages.get(step.message_id) if isinstance(step, ev.TextMessageEnd) else None
         if message is None or message.scanner is None:
             return self._flush()
@@ -325,7 +321,7 @@ class CitationAnnotator:
     def _end_message(
         self, message: MessageState, scanner: Scanner, tail: ev.TextMessageContent | ev.TextMessageChunk
     ) -> tuple[list[AnyEvent], list[AnyEvent]]:
-        """What is still to be shown, as `tail`, and ours: all that the message cites is known now."""
+        """End a message, whose citations are now complete; returns its last text, as `tail`, and our own."""
         rest = scanner.close()
         message.scanner = None
         found = scanner.extraction()
@@ -355,7 +351,7 @@ class CitationAnnotator:
     # --- citations ----------------------------------------------------------------------------------------
 
     def _cite_scanned(self, message: MessageState, scanner: Scanner) -> None:
-        """Those that are complete while the text goes on. One without words of its own waits for the text."""
+        """Add the citations that are complete so far. One without a quote waits for the end of the text."""
         found = scanner.citations[message.taken :]
         message.taken = len(scanner.citations)
         sources = {source.id: source for source in scanner.sources}
@@ -371,7 +367,7 @@ class CitationAnnotator:
         text: str = "",
         sentences: Sentences | None = None,
     ) -> Iterator[MessageCitation]:
-        """What a citation points to. What nothing in the text explains is among what tools returned."""
+        """Yield the references of a citation. A source unknown to the text is looked up in tool results."""
         for ref in citation.refs:
             source = sources[ref.source_id]
             label = source.record_id
@@ -379,7 +375,7 @@ class CitationAnnotator:
                 self._texts.find_by_label(label) if source.kind == "unknown" and label is not None else None
             )
             if source.kind == "unknown" and meant is None and not ref.quote:
-                continue  # nothing says what it is, and there is nothing to look for
+                continue  # the source is unknown, and there is no quote to search for
             if meant is not None:
                 name = meant.id or meant.url or meant.title or label or ""
                 source = Source(
@@ -396,7 +392,7 @@ class CitationAnnotator:
             if cited.ref.quote:
                 self.sources += self._texts.pages_to_fetch(cited.source.url)
 
-    # --- what the agent says beside its text -----------------------------------------------------------
+    # --- what the agent sends besides its text ---------------------------------------------------------
 
     def _on_tool(self, event: ev.ToolCallStart) -> list[AnyEvent]:
         self._tools[event.tool_call_id] = event.tool_call_name
@@ -414,7 +410,7 @@ class CitationAnnotator:
 
     def _on_custom(self, event: ev.Custom) -> list[AnyEvent]:
         name, cited = agent_citations.find_custom_citations(event.name, event.value)
-        # A payload that is known is read as what it is, not as a list of anything.
+        # A recognised provider payload takes precedence over a generic list.
         cited = self._provider.read_event(event.value) or cited
         if name is None:
             self._cite_unnamed(cited)
@@ -427,7 +423,7 @@ class CitationAnnotator:
         return [event]
 
     def _cite_unnamed(self, cited: list[MessageCitation]) -> None:
-        """Citations without the name of their message: they are of the last, or of the first to come."""
+        """Add citations without a message id to the last message, or to the first one that starts."""
         if self._ledger.last is None:
             self._loose += cited
         else:
@@ -451,20 +447,20 @@ class CitationAnnotator:
         return [*ours, event]
 
     def _take_entries(self) -> None:
-        """Citations that the agent put into the state are checked like those in its text."""
+        """Check the citations that the agent put into the state like those in its text."""
         for name, entries in self._ledger.state.agent_entries():
             cited = agent_citations.find_entry_citations(entries, listed=True)
             if cited and name not in self._ledger.earlier and is_safe_key(name):
                 self._cite_given(self._messages.get(name) or self._begin_without_text(name), cited)
 
     def _begin_without_text(self, name: str) -> MessageState:
-        """A message of which no text was seen yet."""
+        """Begin a message whose text has not been seen yet."""
         message = self._ledger.begin_message(name)
         message.scanner = None
         return message
 
     def _on_messages(self, event: ev.MessagesSnapshot) -> list[AnyEvent]:
-        """Blocks are taken out of its messages, and what moved to another id moves here too."""
+        """Remove data blocks from the messages of a snapshot, and follow messages whose id has changed."""
         ours = self._flush()
         answers = {id_of(message): message for message in event.messages if is_answer(message)}
         visible = {name: visible_text(message["content"]) for name, message in answers.items()}
@@ -481,18 +477,18 @@ class CitationAnnotator:
         return [*ours, event if shown == event.messages else replace(event, messages=shown), *after]
 
     def _shown(self, message: Any, visible: dict[str, str]) -> Any:
-        """A message of a snapshot without data blocks, and with the mark where a client posted it."""
+        """Return a message of a snapshot without data blocks, and marked if a client posted it."""
         name = id_of(message)
         if self._options.strip_block and is_answer(message):
             message = {**message, "content": visible[name]}
         return self._mark_if_posted(message)
 
     def _mark_if_posted(self, message: Any) -> Any:
-        """The message with the mark where a client posted it, and nowhere else."""
+        """Return the message with the mark if a client posted it, otherwise without."""
         return mark_posted(message) if id_of(message) in self._posted else without_mark(message)
 
     def _scan_whole_answer(self, name: str, answer: Json) -> list[AnyEvent]:
-        """What is new in an answer of a snapshot; maybe all of it was never streamed. Ours, to follow it."""
+        """Add new citations of a snapshot's answer, which may not have been streamed; returns our events."""
         ours: list[AnyEvent] = []
         if name not in self._messages and answer["content"]:
             message = self._ledger.begin_message(name)

@@ -1,4 +1,4 @@
-"""Entries of `state.citations[messageId]`: which of them are ours, and what we say in their `extra`."""
+"""Entries of `state.citations[messageId]`: which of them are ours, and our notes in their `extra`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [
 ]
 
 CITEWIRE_KEY = "citewire"
-"""The member of a record, or of `extra`, that is ours alone."""
+"""Our own member in a record, or in `extra`."""
 
 
 def is_own_list(entries: Any) -> bool:
-    """Whether a list of citations was made here."""
+    """Whether all entries of a citation list are ours."""
     listed = cast("list[Any]", entries) if isinstance(entries, list) else []
     return bool(listed) and all(map(_is_own_entry, listed))
 
@@ -34,25 +34,25 @@ def _is_own_entry(entry: Any) -> bool:
 
 
 def read_note(entry: Any) -> Json | None:
-    """What we say in an entry; None where we say nothing."""
+    """Return our note in an entry; None if there is none."""
     extra = cast("Json", entry).get("extra") if isinstance(entry, dict) else None
     ours = cast("Json", extra).get(CITEWIRE_KEY) if isinstance(extra, dict) else None
     return cast("Json", ours) if isinstance(ours, dict) else None
 
 
 def key_of(entry: Any) -> str | None:
-    """The key of the citation that an entry of a list stands for, where it says so."""
+    """Return the citation key in our note in an entry; None if there is none."""
     key = (read_note(entry) or {}).get("key")
     return key if isinstance(key, str) else None
 
 
 def remove_notes(entries: Iterable[Any]) -> list[Any]:
-    """The entries of a list of citations without what we say of them."""
+    """Return the entries of a citation list without our notes."""
     return [_without_note(entry) if _has_note(entry) else entry for entry in entries]
 
 
 def _has_note(entry: Any) -> bool:
-    """Whether an entry has our member in its `extra`, whatever is in that."""
+    """Whether an entry has our member in its `extra`, with any value."""
     extra = cast("Json", entry).get("extra") if isinstance(entry, dict) else None
     return isinstance(extra, dict) and CITEWIRE_KEY in extra
 
@@ -64,12 +64,12 @@ def _without_note(entry: Json) -> Json:
 
 
 def entry_id(entry: Any, at: int) -> str:
-    """What an entry goes by here: its own id, else its place."""
+    """Return the id of an entry, otherwise `#` and its position."""
     fields = cast("Json", entry) if isinstance(entry, dict) else {}
     named = next((fields[name] for name in ("id", "refId") if isinstance(fields.get(name), str)), None)
     return f"#{at}" if named is None else cast("str", named)
 
 
 def read_note_without_owner(entry: Json) -> Json:
-    """What we say of the citation of an entry, whoever listed it."""
+    """Return our note in an entry without its `own` flag; empty if there is none."""
     return {key: value for key, value in (read_note(entry) or {}).items() if key != "own"}

@@ -1,6 +1,6 @@
-"""Posted messages that an agent repeats when it lists all messages, maybe under ids of its own.
+"""Detects posted messages that an agent repeats when it lists all messages, maybe under new ids.
 
-Repeating a message does not make it the agent's. What the agent streams is always its own.
+Repeating a message does not make it the agent's. Messages that the agent streams are always its own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["EchoDetector", "fingerprint", "fingerprints"]
 
 
 def fingerprint(message: Any) -> bytes | None:
-    """What tells that two messages say the same; None for a user's, and for one that says nothing.
+    """Return a digest that is equal for messages with equal content; None for user and empty messages.
 
-    It is made of the role and the content, or of the ids of the tool calls where there is no content. A text
-    counts without its data block and white space; where the block is all that it has, with the block.
+    It covers the role and the content, or the ids of the tool calls if there is no content. A text counts
+    without its data block and extra white space; if it has nothing but the block, with the block.
     """
     fields = cast("Json", message) if isinstance(message, dict) else {}
     role, said = fields.get("role"), _said(fields)
@@ -41,7 +41,7 @@ def _said(message: Json) -> Any:
 
 
 def fingerprints(messages: Iterable[Any]) -> frozenset[bytes]:
-    """The fingerprints of those of the messages that have one."""
+    """Return the fingerprints of the messages that have one."""
     return frozenset(found for each in messages if (found := fingerprint(each)) is not None)
 
 
@@ -53,11 +53,11 @@ class EchoDetector:
         self._streamed: set[str | None] = set()
 
     def note_streamed(self, *names: str | None) -> None:
-        """The agent streams messages with these ids, which are its own."""
+        """Record ids of messages that the agent streams, which are its own."""
         self._streamed.update(names)
 
     def find_echoes(self, messages: Iterable[Any]) -> set[str]:
-        """The ids of those that say the same as a posted message, and were not streamed."""
+        """Return the ids of messages that equal a posted message and were not streamed."""
         if not self._posted:
             return set()
         return {

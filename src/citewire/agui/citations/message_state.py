@@ -1,7 +1,7 @@
-"""What the messages of a stream cite, and what became of it: kept in shared state, and told as it changes.
+"""Tracks the citations of a stream's messages and their verdicts, and writes them to shared state.
 
-A `Ledger` awaits nothing. What is to be checked, drawn or recorded waits in its lists, and what the client
-is to be told waits for `flush`.
+`MessageTracker` awaits nothing. Quotes to check, pictures to draw and audit records collect in its lists;
+`flush` returns the changes to send to the client.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = [
 
 _log = logging.getLogger("citewire.agui")
 
-# Citations of one message that are looked at: past that a message is no answer any more.
+# Citations of one message that are processed; a message with more is not an answer.
 _MOST_CITED = 10_000
 _UNSAFE_ID = "its citations are not checked: the message has an id under which no state can be kept"
 ImageFormat = Literal["avif", "webp", "jpeg", "png"]
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How citations are woven in; the table in docs/reference says more of each.
+    """Options of citation checking; the table in docs/reference describes each.
 
     `deadline` is in seconds, and None waits for every verdict; `max_text` counts characters of a message.
     """
@@ -64,16 +64,16 @@ class Options(Struct, frozen=True, kw_only=True):
     fetch_urls: bool = False
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for a `state_key` under which no client could keep our state."""
+        """Raise `InputError` for a `state_key` under which clients cannot store our state."""
         if not shared_state.is_state_key(self.state_key):
             message = "a state key has 1 to 128 printable characters, and no name that JavaScript reserves"
             raise InputError(message, "state_key")
 
 
 class CitationSeen(Struct, frozen=True, gc=False, omit_defaults=True):
-    """For the record: a message cites something.
+    """Audit record: a message cites something.
 
-    Where that was not said by the agent, `by` is who did, if it said so, and `annotation` where.
+    If the citation is not the agent's, `annotation` is its id, and `by` its author if known.
     """
 
     message_id: str
@@ -84,7 +84,7 @@ class CitationSeen(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class VerdictReached(Struct, frozen=True, gc=False):
-    """For the record: what became of what it quotes."""
+    """Audit record: the verdict on a citation."""
 
     message_id: str
     key: str
@@ -93,7 +93,7 @@ class VerdictReached(Struct, frozen=True, gc=False):
 
 
 class ReviewGiven(Struct, frozen=True, gc=False):
-    """For the record: what a client says of somebody who looked at it."""
+    """Audit record: a person's review of a citation, as reported by a client."""
 
     message_id: str
     key: str
@@ -104,12 +104,12 @@ AuditRecord = CitationSeen | VerdictReached | ReviewGiven
 
 
 class LogKnowledge(Struct, frozen=True):
-    """What somebody with a log of the thread knows, whose input of the run can be trusted.
+    """Facts from a thread's log, given by a caller whose run input can be trusted.
 
     `posted` are the ids of messages that only clients posted, in this run or before. `news` are events that
-    follow RUN_STARTED, to bring the client's copy up to date. `open_calls` are the tool calls of the agent
-    that have no result in the log: the client answers them. `echoes` are the fingerprints of posted messages
-    that the server never said, see `echoes.fingerprint`.
+    follow RUN_STARTED, to bring the client's copy up to date. `open_calls` are the agent's tool calls without
+    a result in the log: the client answers them. `echoes` are the fingerprints of posted messages that the
+    server never sent, see `echoes.fingerprint`.
     """
 
     posted: Set[str] = frozenset()
@@ -118,7 +118,7 @@ class LogKnowledge(Struct, frozen=True):
     echoes: Set[bytes] = frozenset()
 
     def result_origin(self, message: Json) -> SourceOrigin | None:
-        """Who brought the result of a tool; None where the log has it from the agent."""
+        """Return the origin of a tool result; None if the log has it from the agent."""
         name = id_of(message)
         if name and name not in self.posted:
             return None
@@ -127,29 +127,29 @@ class LogKnowledge(Struct, frozen=True):
 
 
 class ThreadVerdicts(NamedTuple):
-    """The verdicts of one thread that were written here, for whoever has no log."""
+    """The verdicts of one thread that this process wrote, for callers without a log."""
 
     written: WrittenVerdicts
     thread_id: str
 
     def drop_foreign_verdicts(self, client: Any, state_key: str) -> Any:
-        """The client's state without verdicts of others."""
+        """Return the client's state without verdicts that were written elsewhere."""
         return self.written.drop_foreign_verdicts(client, state_key, self.thread_id)
 
     def add(self, message_id: str, key: str, *values: Any) -> None:
-        """These are written about a citation."""
+        """Remember the values that are written for a citation."""
         self.written.add(self.thread_id, message_id, key, *values)
 
     def add_entry(self, message_id: str, entry: Json) -> None:
-        """This entry of a list of citations is written, or our note in it."""
+        """Remember an entry of a citation list that is written, or our note in it."""
         self.written.add_entry(self.thread_id, message_id, entry)
 
     def add_answer(self, text: str) -> None:
-        """An agent said this in the thread."""
+        """Remember an answer that an agent gave in the thread."""
         self.written.add(self.thread_id, "", "", _fingerprint_answer(text))
 
     def find_echo_fingerprints(self, messages: Iterable[Any]) -> frozenset[bytes]:
-        """The fingerprints of posted messages that no agent is known to have said here."""
+        """Return the fingerprints of posted messages that no agent is known to have sent here."""
         posted = fingerprints(messages)
         return frozenset(each for each in posted if not self.written.has(self.thread_id, "", "", each.hex()))
 
@@ -160,23 +160,23 @@ def _fingerprint_answer(text: str) -> str:
 
 
 class CropRequest(NamedTuple):
-    """A picture that is to be drawn of where a quote stands."""
+    """A request to draw a picture of the place of a quote."""
 
     id: str
     checked: CheckResult
 
 
 class Clock(NamedTuple):
-    """The clocks: seconds that only grow, and what is written down."""
+    """Two clocks: monotonic seconds, and the current date as text."""
 
     seconds: Callable[[], float]
     date: Callable[[], str]
 
 
 class MessageState:
-    """An answer that is being written, or was: `scanner` reads it while it is.
+    """The citations of one answer; `scanner` is set while its text is streamed.
 
-    `taken` counts what of the scanner is cited already, and `digest` is that of the text as it was read.
+    `taken` counts the scanner's citations that were already added; `digest` is the hash of the final text.
     """
 
     def __init__(self, name: str, began: float) -> None:
@@ -192,10 +192,10 @@ class MessageState:
 
 
 class MessageTracker:
-    """The messages of one stream by their id.
+    """Tracks the messages of one stream by id.
 
-    `last` is the one that spoke last. `earlier` are ids of messages of which all is known: those of earlier
-    runs, what only clients posted, and what was forgotten. Whoever has a log keeps reviews itself.
+    `last` is the message that started last. `earlier` are the ids of closed messages: those of earlier runs,
+    those that only clients posted, and evicted ones. A caller with a log records reviews itself.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class MessageTracker:
         self.messages: dict[str, MessageState] = {}
         self.last: MessageState | None = None
         listed = {*earlier}
-        # Messages of the record that the client left out: one that starts again under such an id is another.
+        # Recorded messages that are missing from the input: one that starts with such an id is a new message.
         self._left_out = self.state.own_record["messages"].keys() - listed
         self.earlier = {*listed, *self.state.own_record["messages"], *(known.posted if known else ())}
         self._undecided: dict[str, tuple[MessageState, str]] = {}
@@ -232,16 +232,16 @@ class MessageTracker:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a verdict or a picture is still to come."""
+        """Whether a verdict or a picture is still pending."""
         return bool(self._undecided or self._undrawn)
 
     @property
     def has_unsent_changes(self) -> bool:
-        """Whether anything is to be said."""
+        """Whether there are changes to send to the client."""
         return bool(self._customs or self._repeated or self.state.is_dirty)
 
     def flush(self) -> list[Event]:
-        """What the client is to be told."""
+        """Return the events to send for all changes since the last call."""
         operations = self.state.flush()
         if self._repeated:
             operations += self.state.resend_lists(self._repeated)
@@ -250,7 +250,7 @@ class MessageTracker:
         return [ev.StateDelta(operations), *customs] if operations else customs
 
     def resend(self, names: Iterable[str]) -> None:
-        """Tell what these messages cite once more."""
+        """Send the citation lists of these messages once more."""
         self._repeated = [*names]
 
     def _emit_custom(self, name: str, message: MessageState, since: float, **value: Any) -> None:
@@ -262,7 +262,7 @@ class MessageTracker:
     # --- messages -----------------------------------------------------------------------------------------
 
     def begin_message(self, name: str) -> MessageState:
-        """A message that starts, or goes on after it had ended, maybe in an earlier run."""
+        """Start a message, or continue one that had ended, maybe in an earlier run."""
         if name in self._left_out:
             self._forget_message(name)
         message = self.find_message(name)
@@ -275,19 +275,19 @@ class MessageTracker:
         return message
 
     def _forget_message(self, name: str) -> None:
-        """Forget what an answer cites that was left out, for another one takes its id."""
+        """Forget an answer that is missing from the input, because a new one takes its id."""
         self._left_out.discard(name)
         self.messages.pop(name, None)
         self._undecided = {each: it for each, it in self._undecided.items() if it[0].id != name}
         self.state.evict([name])
 
     def find_message(self, name: str) -> MessageState | None:
-        """A message of this stream, or of an earlier one that the state tells of."""
+        """Return a message of this stream, or one of an earlier stream from the state; None if unknown."""
         told = self.state.own_record["messages"].get(name)
         return self.messages.get(name) or (None if told is None else self._restore_message(name, told))
 
     def add_message(self, name: str) -> MessageState:
-        """A message of which nothing is known."""
+        """Add a message that is not known yet."""
         message = self.messages[name] = MessageState(name, self._time.seconds())
         if is_safe_key(name):
             self._evict()
@@ -295,19 +295,19 @@ class MessageTracker:
         return message
 
     def set_status(self, message: MessageState, status: MessageStatus) -> None:
-        """How far a message is."""
+        """Write the status of a message to the state."""
         if is_safe_key(message.id):
             error = message.error if status in ("error", "verifying") else None
             self.state.patch(shared_state.status_patches(message.id, status, error, self._key))
 
     def record_text(self, message: MessageState, text: str) -> None:
-        """All of the text of a message is known."""
+        """Record the complete text of a message."""
         message.digest = hash(text)
         if self._trust is not None:
             self._trust.add_answer(text)
 
     def complete_if_done(self, message: MessageState) -> None:
-        """Say so where nothing more is to come for a message."""
+        """Mark a message as complete, or as failed, if nothing is pending for it."""
         if message.scanner is None and not message.pending:
             self.set_status(message, "error" if message.error else "complete")
             error = {"error": message.error} if message.error else {}
@@ -315,7 +315,7 @@ class MessageTracker:
             self._emit_custom("message_complete", message, message.began, summary=summary, **error)
 
     def follow_renamed_messages(self, answers: Mapping[str, str]) -> None:
-        """Messages that were streamed under one id and stand among `answers`, their texts, under another."""
+        """Rename streamed messages whose text is in `answers`, a map from id to text, under another id."""
         unknown = {
             hash(text): name
             for name, text in answers.items()
@@ -344,7 +344,7 @@ class MessageTracker:
                 self.last = None
 
     def _recheck_undecided(self) -> None:
-        """What an earlier run did not decide in time."""
+        """Request the checks that an earlier run did not finish in time."""
         for name, message in self.state.own_record["messages"].items():
             left = [key for key in message["citations"] if key not in message["verifications"]]
             if not left:
@@ -356,7 +356,7 @@ class MessageTracker:
                     self._request_check(known, key, cited)
 
     def _restore_message(self, name: str, raw: Json) -> MessageState:
-        """A message of an earlier run, as far as the client says."""
+        """Restore a message of an earlier run from the client's state."""
         message = self.messages[name] = MessageState(name, self._time.seconds())
         citations, verdicts = raw["citations"], raw["verifications"]
         if raw["status"] == "verifying":
@@ -373,15 +373,15 @@ class MessageTracker:
     def add_foreign_citation(
         self, message: MessageState, cited: MessageCitation, by: str | None, annotation: str
     ) -> None:
-        """Take in what somebody else says that a message cites, once for each `annotation`."""
-        # A key of its own: what others say never gets the verdict on what the agent says.
+        """Add another client's citation of a message, once for each `annotation`."""
+        # A separate key: another client's citation never gets the verdict on the agent's.
         key = key_v2(cited.ref, replace(cited.source, file_id=None, id=annotation))
         if key not in message.cited and len(message.cited) < _MOST_CITED:
             message.cited[key] = cited
             self._add(message, {key: cited}, by, annotation)
 
     def add_citations(self, message: MessageState, found: Iterable[MessageCitation]) -> list[MessageCitation]:
-        """Take in what a message cites; what of it is new."""
+        """Add citations to a message, and return those that are new."""
         new: dict[str, MessageCitation] = {}
         for cited in found:
             key = self._key_of(cited)
@@ -420,14 +420,14 @@ class MessageTracker:
         return [*new.values()]
 
     def _refuse_citations(self, message: MessageState, count: int) -> None:
-        """Say once that the citations of a message are not checked: no state can be kept under its id."""
+        """Log once that a message's citations are not checked: no state can be stored under its id."""
         if message.error != _UNSAFE_ID:
             _log.warning("message %s: %s", one_line(message.id, 80), _UNSAFE_ID)
         message.error = _UNSAFE_ID
         message.counts["skipped"] += count
 
     def _key_of(self, cited: MessageCitation) -> str:
-        """The published key, for which lines are in order."""
+        """Return the published key, which needs line ids in order."""
         ref, source = cited.ref, cited.source
         if isinstance(ref.locator, Lines):
             ref = replace(ref, locator=Lines(tuple(sorted(ref.locator.ids)), ref.locator.page))
@@ -442,7 +442,7 @@ class MessageTracker:
         )
 
     def apply_verdict(self, checked: CheckResult) -> None:
-        """Take in a verdict. One that was not reached in time stays pending."""
+        """Apply a verdict. A check that did not finish in time stays pending."""
         message, key = self._undecided.pop(checked.id or "", (None, ""))
         if message is None or checked.status == "pending":
             return
@@ -467,26 +467,26 @@ class MessageTracker:
         self.complete_if_done(message)
 
     def _put_beside(self, message_id: str, key: str) -> None:
-        """Among those of all messages, have the citation that a verdict is on: keys may be shared."""
+        """Put the citation of a verdict among those of all messages, where another may share its key."""
         told = self.state.own_record["messages"].get(message_id)
         if told and self.state.own_record["citations"].get(key) != (cited := told["citations"].get(key)):
             self.state.patch(shared_state.shared_citation_patches(key, cited, self._key))
 
     def _remember_verdict(self, message_id: str, key: str) -> None:
-        """Note that what the record says of a citation was written here."""
+        """Remember that the recorded verdict on a citation was written here."""
         if self._trust is None:
             return
         if (told := self.state.own_record["messages"].get(message_id)) and key in told["verifications"]:
             self._trust.add(message_id, key, told["citations"].get(key), told["verifications"][key])
 
     def _links(self, message_id: str, key: str, checked: CheckResult) -> ProofUrls | None:
-        """Where somebody serves the proof of what was found."""
+        """Return the URLs of the proof, if proofs are served and the quote was found."""
         if self._options.proofs is None or checked.start is None:
             return None
         return self._options.proofs(message_id, key, checked)
 
     def add_picture(self, name: str, address: str | None) -> None:
-        """Take in a picture that was drawn, or could not be."""
+        """Add a picture; `address` is None if it could not be drawn."""
         message, key = self._undrawn.pop(name, (None, ""))
         if message is None:
             return
@@ -496,7 +496,7 @@ class MessageTracker:
         self._emit_custom("evidence_ready", message, message.seen[key], key=key)
 
     def fail_pending(self, reason: str) -> None:
-        """Nothing more will be checked."""
+        """Fail all messages with pending checks, since no more will run."""
         waiting = {message.id: message for message, _ in self._undecided.values()}
         self._undecided.clear()
         self._undrawn.clear()
@@ -507,7 +507,7 @@ class MessageTracker:
 
 
 def _reviews(record: Json) -> Iterator[ReviewGiven]:
-    """What the client noted about who looked at which citation."""
+    """Yield the reviews of citations in the client's record."""
     reviews = record.get("reviews")
     for name, by_key in cast("Json", reviews).items() if isinstance(reviews, dict) else ():
         for key, given_reviews in cast("Json", by_key).items() if isinstance(by_key, dict) else ():

@@ -1,7 +1,7 @@
-"""The mark on messages that a client posted and the server never said: `metadata.citewire.posted`.
+"""Marks messages that a client posted and the server never sent, with `metadata.citewire.posted`.
 
-Messages of users are not marked, for nobody takes them for the server's.
-Clients of every AG-UI version either keep or drop `metadata`, so the mark may stand in any snapshot.
+User messages are not marked, because nobody takes them for the server's.
+Clients of every AG-UI version either keep or drop `metadata`, so any snapshot may contain the mark.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _CALLS = ev.ToolCallStart | ev.ToolCallChunk
 
 
 def id_of(message: Any) -> str:
-    """The id of a message; empty where it has none."""
+    """Return the id of a message; empty if it has none."""
     name = cast("Json", message).get("id") if isinstance(message, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def find_open_calls(messages: Iterable[Any]) -> frozenset[str]:
-    """The ids of the tool calls in these messages that none of them answers."""
+    """Return the ids of tool calls in these messages that have no result among them."""
     calls, answered = set[str](), set[str]()
     for message in messages:
         fields = cast("Json", message) if isinstance(message, dict) else {}
@@ -53,7 +53,7 @@ def is_posted(message: Any) -> bool:
 
 
 def find_posted_ids(event: ev.AnyEvent) -> set[str]:
-    """The ids of the messages that an event lists and that are marked."""
+    """Return the ids of the marked messages that an event lists."""
     listed: list[Any] = []
     if isinstance(event, ev.MessagesSnapshot):
         listed = event.messages
@@ -63,7 +63,7 @@ def find_posted_ids(event: ev.AnyEvent) -> set[str]:
 
 
 def mark_posted(message: Any) -> Any:
-    """The message with the mark, unless its role says that a user wrote it."""
+    """Return the message with the mark, unless its role is `user`."""
     if not isinstance(message, dict):
         return message
     fields = cast("Json", message)
@@ -75,7 +75,7 @@ def mark_posted(message: Any) -> Any:
 
 
 def without_mark(message: Any) -> Any:
-    """The message without the mark, as the client wrote it."""
+    """Return the message without the mark, as the client wrote it."""
     if not is_posted(message):
         return message
     fields = {name: value for name, value in message.items() if name != _METADATA}
@@ -84,10 +84,10 @@ def without_mark(message: Any) -> Any:
 
 
 def started_message_id(event: ev.AnyEvent, role: Callable[[str], Any] = lambda _: None) -> str:
-    """The id of the message that an event starts or adds; empty where it does neither.
+    """Return the id of the message that an event starts or adds; empty if it does neither.
 
-    A tool call starts its parent message, or a message with the id of the call where it has no parent, or one
-    that is not an assistant's. `role` gives the role of a message by its id, None where there is none.
+    A tool call starts its parent message. Without a parent, or with one that is not an assistant's, it starts
+    a message with the id of the call. `role` returns the role of a message by its id, None if there is none.
     """
     name: object = None
     if isinstance(event, _STARTS):
@@ -100,7 +100,7 @@ def started_message_id(event: ev.AnyEvent, role: Callable[[str], Any] = lambda _
 
 
 def role_of(message: Any) -> Any:
-    """The role of a message; None where it has none."""
+    """Return the role of a message; None if it has none."""
     return cast("Json", message).get("role") if isinstance(message, dict) else None
 
 

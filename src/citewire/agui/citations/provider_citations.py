@@ -1,4 +1,4 @@
-"""What an agent passes on of its provider: answers as a whole, or event by event as they are streamed."""
+"""Reads citations from provider payloads that an agent forwards: whole answers, or events of a stream."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from citewire.model import Answer, Citation, Source
 
 __all__ = ["ProviderCitations"]
 
-# What a payload or an event of a dialect has one of: a member, or a type, up to its first dot. Agents pass on
-# every token and much else, so that only those are asked whose it could be.
+# A payload or event of a dialect has one of its words as a member, or as its type up to the first dot. Agents
+# forward every token and much else, so only dialects with a matching word are tried.
 _DIALECT_WORDS = {
     "ably": "action annotations name",
     "anthropic": "content content_block_delta content_block_start message_start message_stop",
@@ -53,7 +53,7 @@ _DIALECTS_BY_WORD = {
     word: tuple(name for name, words in _DIALECT_WORDS.items() if word in words.split())
     for word in " ".join(_DIALECT_WORDS.values()).split()
 }
-# Streams that look alike until something comes that only one of them has, by the one that has nothing.
+# Dialects whose streams look alike until a distinctive event arrives, and the plainest dialect of each group.
 _PLAIN = {
     "azure.oyd": "openai.chat",
     "mistral": "openai.chat",
@@ -63,14 +63,14 @@ _PLAIN = {
     "openai.responses": "openai.responses",
     "xai": "openai.responses",
 }
-# Types that say something only in a stream that is known already.
+# Event types that have a meaning only in a stream that is already known.
 _LATER = {
     "content_block_stop": "anthropic",
     "conversation.response.done": "mistral",
     "finish": "vercel",
     "start": "vercel",
 }
-# With what another answer of the same provider begins, or what is another for each.
+# Event types that begin another answer of the same provider, and members that differ between answers.
 _STARTS = frozenset(
     {
         "conversation.response.started",
@@ -83,27 +83,27 @@ _STARTS = frozenset(
     }
 )
 _IDS = {"gemini": "responseId", "langchain": "id", "openai.chat": "id"}
-# With these, too, comes the whole answer: an agent may pass on no more than that.
+# Events that also contain the whole answer: an agent may forward only these.
 _REPEATS = ("response.completed", "response.incomplete")
-# Bytes of events that are kept until it is known whose they are.
+# Bytes of events that are buffered until their dialect is known.
 _BUFFER_BYTES = 1 << 20
-# Which source is meant is read from the answer so far. So many characters (a citation counts as some) are
-# read again for one stream, more than real ones need; then only when the stream has grown by a part.
+# Sources are resolved from the answer so far. One stream may re-read this many characters (a citation counts
+# as some), more than real streams need; after that, only when the stream has grown by 1/8.
 _READ_AGAIN, _PER_CITATION, _GROWTH = 20_000_000, 200, 8
 
 
 class ProviderCitations:
-    """Recognises what comes from a provider, and follows its streams."""
+    """Recognises provider payloads, and follows provider streams."""
 
     def __init__(self) -> None:
         self._followed: dict[str, _ProviderStream] = {}
         self._last = ""
-        # Bedrock sends text before it says what tells whose it is.
+        # Bedrock sends text before the event that identifies the dialect.
         self._early = _EventBuffer()
 
     def read_event(self, event: Any) -> list[MessageCitation]:
-        """The citations that `event` completes. Nothing in it raises, and what nobody or more than one
-        dialect recognises has none."""
+        """Return the citations that `event` completes; none unless exactly one dialect recognises it. Bad
+        content raises nothing."""
         try:
             payload = _unwrap_event(event)
             if is_object(payload):
@@ -130,7 +130,7 @@ class ProviderCitations:
         return self._take_later(event)
 
     def _take_later(self, event: Json) -> list[MessageCitation]:
-        """An event that only goes on with a stream, or will turn out to."""
+        """Handle an event that only continues a stream, or may turn out to."""
         kind = event.get("type")
         name = _LATER.get(kind) if isinstance(kind, str) else "bedrock.rag" if "output" in event else None
         if name is not None and _PLAIN.get(name, name) in self._followed:
@@ -158,7 +158,7 @@ class ProviderCitations:
 
 
 class _ProviderStream:
-    """A stream of one answer."""
+    """A provider's stream of one answer."""
 
     def __init__(self, name: str, event: Json) -> None:
         self.name = name
@@ -166,12 +166,12 @@ class _ProviderStream:
         self._stream, self._kept = open_stream(name), _EventBuffer()
         self._id = event.get(_IDS.get(self._kin, ""))
         self._found: list[Citation] = []
-        # Gemini's responses need not have an id.
+        # Gemini's responses may have no id.
         self._is_at_end = False
         self._left, self._events, self._next = _READ_AGAIN, 0, 0
 
     def is_other_answer(self, event: Json) -> bool:
-        """Whether `event` is of another answer."""
+        """Whether `event` belongs to another answer."""
         if self._events and not _STARTS.isdisjoint(_kinds(event)):
             return True
         said = event.get(_IDS.get(self._kin, ""))
@@ -179,7 +179,7 @@ class _ProviderStream:
         return said != self._id if said else self._is_at_end and gemini_stream.has_answer_text(event)
 
     def redetect(self, event: Json) -> list[MessageCitation]:
-        """Read anew as what it is known to be with `event`, if that is something else."""
+        """Detect the dialect again with `event`. If it changes, re-read the stream; returns its citations."""
         both, streams = [self._telling, event], stream_dialects()
         alike = (name for name, kin in _PLAIN.items() if kin == self._kin)
         name = next((name for name in alike if streams[name].detect(both)), self.name)
@@ -190,7 +190,7 @@ class _ProviderStream:
         return [cited for one in kept for cited in self.feed(one)]
 
     def feed(self, event: Json) -> list[MessageCitation]:
-        """The citations to give after `event`."""
+        """Add `event` to the stream and return the new citations."""
         self._events += 1
         self._is_at_end = self._is_at_end or (
             self._kin == gemini_stream.NAME and gemini_stream.is_last_response(event)
@@ -209,7 +209,7 @@ class _ProviderStream:
 
 
 class _EventBuffer:
-    """The last events, as many as there is room for."""
+    """Buffers the last events, up to a size limit."""
 
     def __init__(self) -> None:
         self._events: deque[bytes] = deque()
@@ -226,8 +226,8 @@ class _EventBuffer:
 
 
 def _unwrap_event(event: Any) -> Any:
-    """What is told of a model in an event of LangChain's, the response at the end of a stream that has all
-    of it again, and all else as it is."""
+    """Return the model data in a LangChain event, or the response in an event that repeats the whole answer.
+    Other events are returned unchanged."""
     if not is_object(event):
         return event
     if event.get("type") in _REPEATS:
@@ -239,7 +239,7 @@ def _unwrap_event(event: Any) -> Any:
 
 
 def _candidate_dialects(event: Json) -> set[str]:
-    """The dialects that `event` could be of."""
+    """Return the dialects that `event` may belong to."""
     words, kind = event.keys() & _DIALECTS_BY_WORD.keys(), event.get("type")
     if isinstance(kind, str):
         words.add(kind.partition(".")[0])
@@ -247,7 +247,7 @@ def _candidate_dialects(event: Json) -> set[str]:
 
 
 def _kinds(event: Json) -> Iterator[str]:
-    """What an event says it is: a type, or its only member."""
+    """Yield the possible type names of an event: its type, or its only member."""
     kinds = event.get("type"), event.get("event_type"), *(event if len(event) == 1 else ())
     return (kind for kind in kinds if isinstance(kind, str))
 

@@ -1,5 +1,5 @@
-"""Citations and verdicts as they stand in shared state: in DeepCitation's published fields, ours beside them,
-and as entries that @ngaf/ag-ui reads."""
+"""Converts citations and verdicts for shared state: to DeepCitation's published fields with our additions,
+and to entries that @ngaf/ag-ui reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "read_record",
 ]
 
-# What we say of a verdict that others have no words for.
+# Fields of a verdict that the published format does not have.
 _OURS = (
     "status",
     "reason",
@@ -49,10 +49,10 @@ _OURS = (
 
 
 class MessageCitation(Struct, frozen=True, gc=False):
-    """One thing that a message cites: the words, where they are said to be, and the number it is cited by.
+    """One citation of a message: the quote, its stated place, and the number it is cited by.
 
-    `label` is that of its `[^label]`; `entry_id` what the agent calls it where it is the agent's own. `claim`
-    is the sentence that cites it, where that quotes nothing.
+    `label` is that of its `[^label]`; `entry_id` is the agent's id for it, if the agent listed it. `claim` is
+    the citing sentence, if there is no quote.
     """
 
     ref: SourceRef
@@ -64,26 +64,26 @@ class MessageCitation(Struct, frozen=True, gc=False):
 
     @property
     def expected_place(self) -> ExpectedPlace:
-        """Where in its source it is said to stand."""
+        """The stated place of the quote in its source."""
         return ExpectedPlace.from_reference(self.ref, self.source)
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """What its source may be called, the most telling first."""
+        """The possible names of its source, most specific first."""
         source = self.source
         given = (source.file_id, source.filename, source.url, source.title, source.record_id, source.id)
         return tuple(dict.fromkeys(name for name in given if name))
 
 
 class ProofUrls(NamedTuple):
-    """Where the proof of a verdict is served: as a page, and as a picture where its source has looks."""
+    """URLs of the proof of a verdict: a page, and a picture if its source can be drawn."""
 
     page: str
     picture: str | None
 
 
 def make_record(cited: MessageCitation) -> Json:
-    """The citation in published fields."""
+    """Convert a citation to the published fields."""
     ref, source = cited.ref, cited.source
     url = source.url if source.kind == "web" else None
     kind = type_of(source.metadata.get("type"), url, ref.locator)
@@ -95,7 +95,7 @@ def make_record(cited: MessageCitation) -> Json:
 
 
 def read_record(raw: Json) -> MessageCitation | None:
-    """A citation that was written before; None where it is one no longer."""
+    """Read a citation from its published fields; None if they are not valid."""
     try:
         fields = read_fields(raw, None)
     except ShapeError:
@@ -106,7 +106,7 @@ def read_record(raw: Json) -> MessageCitation | None:
 
 
 def make_entry(cited: MessageCitation, key: str, at: int) -> Json:
-    """The citation as an entry of `state.citations`, the `at`th of its message."""
+    """Convert a citation to an entry of `state.citations`, the `at`th of its message."""
     source = cited.source
     title = source.title or source.filename or source.file_id
     shown = {"title": title, "url": source.url, "snippet": cited.ref.quote or source.snippet}
@@ -121,7 +121,7 @@ def make_entry(cited: MessageCitation, key: str, at: int) -> Json:
 def make_verification(
     checked: CheckResult, cited: MessageCitation, links: ProofUrls | None, date: str
 ) -> Json:
-    """The verdict in published fields. `links` lead to its proof, `date` is when it was reached."""
+    """Convert a verdict to the published fields. `links` lead to its proof, `date` is when it was reached."""
     said = Verification(checked.status, checked.reason, checked.found, checked.page)
     more = {
         "attachmentId": cited.source.file_id,
@@ -135,13 +135,13 @@ def make_verification(
 
 
 def make_note(checked: CheckResult) -> Json:
-    """What we say of a citation, beside what others have words for."""
+    """Return the fields of a verdict that the published format does not have."""
     said = to_builtins(checked)
     return {name: said[name] for name in _OURS if said.get(name) not in (None, [], ())}
 
 
 def count_statuses(verifications: Iterable[Json]) -> Counter[Status]:
-    """How many verdicts of a message say what."""
+    """Count the verdicts of a message by status."""
     return Counter[Status](map(_status, verifications))
 
 

@@ -1,7 +1,7 @@
-"""What an agent was given to answer from: the texts in its tools' results and in the input of its run.
+"""Finds the texts that an agent answers from, in its tools' results and in the input of its run.
 
-Nobody agrees on how a search result is spelled, so a text with something that names it is one wherever it
-stands: the items of LangChain, LlamaIndex and MCP, of vector stores and of web searches.
+Search results have no standard format, so any text with a name counts as one, wherever it is: the items of
+LangChain, LlamaIndex and MCP, of vector stores and of web searches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from citewire.verification.sources import SourceOrigin
 
 __all__ = ["RetrievedText", "find_input_texts", "find_result_texts", "posted_origin"]
 
-# Values of a result that are looked at, and how deep.
+# Limits for one result: values that are visited, and nesting depth.
 _MOST, _DEEPEST = 20_000, 12
 
 _TEXT = (
@@ -36,14 +36,14 @@ _ID = (
     "number",
 )  # fmt: skip
 _PAGE = ("page", "page_number", "pageNumber", "page_label")
-# Members that say more of the text beside them.
+# Members that describe the text in the same object.
 _ABOUT = ("metadata", "meta", "source", "document", "resource", "node", "location", "web", "retrievedContext")
 
 
 class RetrievedText(Struct, frozen=True, gc=False):
-    """A text that was given to the agent, and what it may be called. `data` is a file that came whole.
+    """A text that the agent received, and its possible names. `data` is the content of a complete file.
 
-    `origin` is set where a client brought it, which then says what it is.
+    `origin` is set if a client supplied the text; its names are then the client's claim.
     """
 
     text: str
@@ -56,14 +56,14 @@ class RetrievedText(Struct, frozen=True, gc=False):
 
 
 def find_result_texts(content: Any, name: str | None = None) -> list[RetrievedText]:
-    """The texts in what a tool returned. One that names nothing goes by the name of the tool."""
+    """Return the texts in a tool's result. A text without a name gets the name of the tool."""
     walk = _ResultWalk()
     found = walk.in_text(content, 0) if isinstance(content, str) else walk.texts(content, False, 0)
     return [each if each.title or each.url or each.id else replace(each, title=name) for each in found]
 
 
 def posted_origin(_: Json) -> SourceOrigin | None:
-    """The origin of a result of which nothing is known but that a client posted it."""
+    """Return the origin of a result of which only one fact is known: a client posted it."""
     return "posted"
 
 
@@ -72,9 +72,9 @@ def find_input_texts(
     context: Iterable[Any],
     result_origin: Callable[[Json], SourceOrigin | None] = posted_origin,
 ) -> Iterator[RetrievedText]:
-    """The texts and files in the input of a run: attachments, what tools returned before, and context.
+    """Yield the texts and files in the input of a run: attachments, earlier tool results, and context.
 
-    `result_origin` tells who brought the result of a tool, from its message. All else was posted.
+    `result_origin` returns the origin of a tool result, given its message. All other texts were posted.
     """
     for text in _in_context(context):
         yield replace(text, origin="posted")
@@ -109,7 +109,7 @@ def _attachments(message: Json) -> Iterator[RetrievedText]:
 
 
 def _attachment(part: Json) -> RetrievedText | None:
-    """The file in a part of a message or of a result."""
+    """Return the file in a part of a message or of a result; None if there is none."""
     source = part.get("source")
     if part.get("type") not in ("document", "image") or not isinstance(source, dict):
         return None
@@ -127,7 +127,7 @@ def _attachment(part: Json) -> RetrievedText | None:
 
 
 def _parsed(text: str) -> Any:
-    """The JSON in a text, or None where it is none."""
+    """Return the JSON value in a text, or None if it is not JSON."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:
@@ -137,13 +137,13 @@ def _parsed(text: str) -> Any:
 
 
 class _ResultWalk:
-    """A look through a result that ends, whatever it holds."""
+    """Searches a result for texts, within limits on size and depth."""
 
     def __init__(self) -> None:
         self._left = _MOST
 
     def in_text(self, text: str, depth: int) -> Iterator[RetrievedText]:
-        """What a text holds where it is JSON, else itself."""
+        """Yield the texts in a JSON text, or the text itself if it is not JSON."""
         value = _parsed(text)
         if isinstance(value, dict | list):
             found = list(self.texts(value, False, depth + 1))
@@ -166,7 +166,7 @@ class _ResultWalk:
             fields = cast("Json", value)
             found = _attachment(fields) or _retrieved(fields, named)
             if found is not None and found == RetrievedText(found.text):
-                # A part of MCP or AG-UI, in which may be the JSON of what the tool returned.
+                # A content part of MCP or AG-UI, which may contain the tool's result as JSON.
                 yield from self.in_text(found.text, depth)
             elif found is not None:
                 yield found
@@ -177,7 +177,7 @@ class _ResultWalk:
 
 
 def _retrieved(fields: Json, named: bool) -> RetrievedText | None:
-    """The text of an item with what names it; None for an object that only holds others."""
+    """Return the text of an item with its names; None for an object that only contains others."""
     about = [fields, *_about(fields)]
     about += [inner for each in about[1:] for inner in _about(each)]
     title, url, name = (
@@ -196,7 +196,7 @@ def _about(fields: Json) -> list[Json]:
 
 
 def _lines(value: Any, name: str = "", depth: int = 0) -> Iterator[str]:
-    """What an object says that is no text with a name, one value a line."""
+    """Yield the values of an object that contains no named text, one value per line."""
     if depth > _DEEPEST:
         return
     if isinstance(value, dict):

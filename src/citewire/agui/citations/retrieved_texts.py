@@ -1,4 +1,4 @@
-"""The texts that an agent was given in one stream, and which of them a label in its answer means."""
+"""The texts that an agent received in one stream, and the lookup of labels among them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from citewire.agui.citations.retrieval import RetrievedText
 
 __all__ = ["RetrievedTexts"]
 
-# Characters that are searched, for one stream, and how many texts.
+# Limits for one stream: characters that are searched, and number of texts.
 _MOST_CHARACTERS, _MOST_TEXTS = 32 << 20, 1000
 
 
 class RetrievedTexts:
-    """The texts of one stream; where `fetches_urls`, also the pages whose addresses are among them."""
+    """The texts of one stream; with `fetches_urls`, also the pages whose URLs are among them."""
 
     def __init__(self, fetches_urls: bool) -> None:
         self._fetches_urls = fetches_urls
         self._texts: list[RetrievedText] = []
-        # The first of them that goes by an id, a title or an address. What a client brought comes last.
+        # The first text with each id, title or URL. Those of the agent's tools precede those of clients.
         self._named: dict[str | None, RetrievedText] = {}
         self._room = _MOST_CHARACTERS
         self._fetched: set[str] = set()
 
     def add(self, texts: Iterable[RetrievedText]) -> list[RetrievedText]:
-        """Take in texts, as long as there is room; those that are to be searched."""
+        """Add texts up to the limits, and return those to search."""
         return [text for text in texts if self._add(text)]
 
     def _add(self, text: RetrievedText) -> bool:
@@ -44,7 +44,7 @@ class RetrievedTexts:
         return True
 
     def pages_to_fetch(self, url: str | None) -> list[RetrievedText]:
-        """The page that is to be fetched for a citation, unless a tool of the agent returned it."""
+        """Return the page to fetch for a citation, unless one of the agent's tools returned it."""
         if not (self._fetches_urls and url and is_web_url(url)):
             return []
         is_known = any(text.url == url and text.origin is None for text in self._texts)
@@ -54,7 +54,7 @@ class RetrievedTexts:
         return [RetrievedText("", url=url)]
 
     def find_by_label(self, label: str) -> RetrievedText | None:
-        """The text that a label means: by a name of it, else by its place."""
+        """Return the text that a label refers to: by one of its names, otherwise by its position."""
         place = int(label) if label.isascii() and label.isdecimal() else 0
         nth = self._texts[place - 1] if 0 < place <= len(self._texts) else None
         return self._named.get(label, nth)

@@ -1,9 +1,9 @@
-"""What citewire writes into shared state, and the state of the client that it is written into.
+"""Writes citewire's part of the shared state, and tracks the client's copy of that state.
 
-Under one key, `deepcitation`, stands what DeepCitation's integration design publishes; under `citations` what
-@ngaf/ag-ui reads. The agent writes state as well and knows nothing of ours, so the client's state is followed
-here: parents exist before anything is put into them, ours is put back after whatever took it away, and what
-the agent wrote is never changed. On its own citations we only add to `extra`.
+The key `deepcitation` holds what DeepCitation's integration design publishes, `citations` what @ngaf/ag-ui
+reads. The agent writes state too and does not know our part, so the client's state is tracked here: parents
+are created before their members, our part is restored when the agent removes it, and the agent's data is
+never changed. To the agent's own citations we only add `extra` members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INITIAL_DEEPCITATION_STATE: Json = {"citations": {}, "verifications": {}, "messa
 """The state before the first message."""
 
 CITATIONS = "citations"
-"""The key of the state under which lists of citations stand, by message."""
+"""The key of the state that holds the citation lists, by message."""
 # No client needs a longer one.
 _LONGEST_KEY = 128
 _MISSING: Any = object()
@@ -45,14 +45,14 @@ _Path: TypeAlias = tuple[str, ...]
 
 
 def is_state_key(key: object) -> bool:
-    """Whether our state can stand under this key of the client's: a safe name, other than `citations`."""
+    """Whether our state can use this key of the client's state: a safe name, other than `citations`."""
     if not isinstance(key, str) or not is_safe_key(key) or key == CITATIONS:
         return False
     return 0 < len(key) <= _LONGEST_KEY and key.isprintable()
 
 
 def safe_path(*keys: str) -> str:
-    """The pointer to these keys. Raises `PatchError` for one that is not safe."""
+    """Return the JSON pointer to these keys. Raises `PatchError` for an unsafe key."""
     for key in keys:
         if not is_safe_key(key):
             raise PatchError(f"{key} is not a safe key", "")
@@ -60,7 +60,7 @@ def safe_path(*keys: str) -> str:
 
 
 def message_patches(message_id: str, state_key: str = "deepcitation") -> list[PatchOperation]:
-    """A message that has just begun."""
+    """Build the patch that adds a new message."""
     value = {
         "messageId": message_id,
         "citations": {},
@@ -74,7 +74,7 @@ def message_patches(message_id: str, state_key: str = "deepcitation") -> list[Pa
 def citation_patches(
     message_id: str, citations: Mapping[str, Json], state_key: str = "deepcitation", *, together: bool = True
 ) -> list[PatchOperation]:
-    """Citations of a message, and each among those of all; `together` they are all that it has."""
+    """Build the patch that adds a message's citations, also to those of all; `together` replaces its own."""
     mine = (state_key, "messages", message_id, "citations")
     if together:
         first = [_replace(dict(citations), *mine)]
@@ -86,14 +86,14 @@ def citation_patches(
 def shared_citation_patches(
     key: str, citation: Json, state_key: str = "deepcitation"
 ) -> list[PatchOperation]:
-    """A citation among those of all messages."""
+    """Build the patch that adds a citation to those of all messages."""
     return [_add(citation, state_key, "citations", key)]
 
 
 def verification_patches(
     message_id: str, key: str, verification: Json, state_key: str = "deepcitation"
 ) -> list[PatchOperation]:
-    """The verdict on one citation."""
+    """Build the patch that adds the verdict on one citation."""
     mine = _add(verification, state_key, "messages", message_id, "verifications", key)
     return [mine, _add(verification, state_key, "verifications", key)]
 
@@ -101,21 +101,21 @@ def verification_patches(
 def evidence_patches(
     message_id: str, key: str, evidence: Json, state_key: str = "deepcitation"
 ) -> list[PatchOperation]:
-    """The picture to a verdict, with the verdict of its message only: a picture is large."""
+    """Build the patch that adds a picture to a message's verdict only, because pictures are large."""
     return [_add(evidence, state_key, "messages", message_id, "verifications", key, "evidence")]
 
 
 def summary_patches(
     message_id: str, counts: Mapping[Status, int], state_key: str = "deepcitation"
 ) -> list[PatchOperation]:
-    """How many citations of a message have which verdict."""
+    """Build the patch that sets the counts of a message's verdicts."""
     return [_replace(summary_of(counts), state_key, "messages", message_id, "summary")]
 
 
 def status_patches(
     message_id: str, status: MessageStatus, error: str | None = None, state_key: str = "deepcitation"
 ) -> list[PatchOperation]:
-    """How far a message is, and what went wrong with it."""
+    """Build the patch that sets the status of a message, and its error."""
     patches = [_replace(status, state_key, "messages", message_id, "status")]
     if error is not None:
         patches.append(_add(error, state_key, "messages", message_id, "error"))
@@ -123,7 +123,7 @@ def status_patches(
 
 
 def summary_of(counts: Mapping[Status, int]) -> Json:
-    """The published counts and two of ours: `altered` is a part of `missed`, `skipped` of nothing else."""
+    """Return the published counts and two of ours: `altered` is part of `missed`, `skipped` is separate."""
     missed = counts.get("missed", 0) + counts.get("altered", 0)
     others = {name: counts.get(name, 0) for name in ("verified", "partial", "pending", "skipped")}
     total = sum(others.values()) + missed
@@ -131,7 +131,7 @@ def summary_of(counts: Mapping[Status, int]) -> Json:
 
 
 def remove_own_state(state: Any, state_key: str = "deepcitation") -> Any:
-    """The state as the agent wrote it, to be sent back to it."""
+    """Return the state without our part, to send it back to the agent."""
     if not isinstance(state, dict):
         return state
     kept = {key: value for key, value in cast("Json", state).items() if key != state_key}
@@ -158,12 +158,12 @@ def _replace(value: Any, *keys: str) -> PatchOperation:
 
 
 class SharedState:
-    """The state that the client has, and what of it should be ours.
+    """Tracks the client's state and the target value of our part.
 
-    Changes are noted as paths; `flush` gives the operations that bring the client's state to where it should
-    be, as it is then: what is missing on the way comes with it. While the client's state is no object, and so
-    cannot hold ours, changes wait. `trusted` is the state that should take the place of the client's.
-    `on_entry` is told of every entry of a list of citations that we write or annotate, and of its message.
+    Changes are recorded as paths; `flush` returns the operations that bring the client's current state to the
+    target, including missing parents. While the client's state is not an object, and cannot hold our part,
+    changes wait. `trusted` is the state that replaces the client's. `on_entry` is called with the message id
+    and the entry for every entry of a citation list that we write or annotate.
     """
 
     def __init__(
@@ -185,36 +185,36 @@ class SharedState:
         lists = _own_lists(trusted)
         self._corrections = _corrections(client, trusted, state_key)
         self._ours = PatchTarget({**mine, CITATIONS: lists})
-        # Where in our list of a message an entry stands, by its id and by its key.
+        # The index of each entry in our list of a message, by its id and by its key.
         self._places = {name: _places(entries) for name, entries in lists.items()}
-        # What we add to citations of the agent, by message and entry.
+        # Our notes on the agent's citations, by message and entry.
         self._notes: dict[str, dict[str, Json]] = {}
         self._dirty: dict[_Path, None] = {}
         self._unsaid: set[str] = set()
 
     @property
     def own_record(self) -> Json:
-        """Our record as it should be, to look at until the next change."""
+        """The target value of our record, read-only, valid until the next change."""
         return self._ours.peek().get(self._key, INITIAL_DEEPCITATION_STATE)
 
     @property
     def known_messages(self) -> list[str]:
-        """The messages that we have written of, the oldest first."""
+        """The ids of the messages in our part of the state, oldest first."""
         return [*dict.fromkeys([*self.own_record["messages"], *self._ours.peek()[CITATIONS]])]
 
     def own_citations(self, message_id: str) -> list[Json]:
-        """The citations that we list for a message, to look at."""
+        """Return the citations that we list for a message, read-only."""
         return self._ours.peek()[CITATIONS].get(message_id, [])
 
     def agent_entries(self) -> Iterator[tuple[str, list[Any]]]:
-        """The citations that the agent put into state, by message."""
+        """Yield the citations that the agent put into the state, by message."""
         own = self._ours.peek()[CITATIONS]
         for message_id, entries in (self._lists() or {}).items():
             if isinstance(entries, list) and message_id not in own and not is_own_list(entries):
                 yield message_id, cast("list[Any]", entries)
 
     def patch(self, operations: Iterable[PatchOperation]) -> None:
-        """Change our record."""
+        """Apply operations to our record."""
         if not self._deepcitation:
             return
         if self._key not in self._ours.peek():
@@ -224,7 +224,7 @@ class SharedState:
             self._dirty[tuple(parse_pointer(operation["path"]))] = None
 
     def list_citation(self, message_id: str, entry: Json) -> None:
-        """Put one citation at the end of those that we list for a message, unless the agent lists its own."""
+        """Append a citation to our list for a message, unless the agent lists its own."""
         listed = self.own_citations(message_id)
         if not self._ngaf or not is_safe_key(message_id) or self._is_listed_by_agent(message_id):
             return
@@ -241,7 +241,7 @@ class SharedState:
         self._on_entry(message_id, entry)
 
     def set_label(self, message_id: str, key: str, label: str) -> None:
-        """A citation that we list goes by the label of its marker, unless another one does."""
+        """Set the id of a citation that we list to the label of its marker, unless the label is taken."""
         places = self._places.get(message_id, {}) if self.own_citations(message_id) else {}
         if key in places and label not in places:
             places[label] = places[key]
@@ -249,7 +249,7 @@ class SharedState:
             self._on_entry(message_id, self.own_citations(message_id)[places[key]])
 
     def annotate(self, message_id: str, key: str, entry_id: str | None, note: Json) -> None:
-        """Say something of a citation in its `extra`: in our entry, or in the agent's of this id."""
+        """Add a note to the `extra` of a citation: in our entry, or in the agent's entry with this id."""
         if not self._ngaf or not is_safe_key(message_id):
             return
         if self.own_citations(message_id):
@@ -265,7 +265,7 @@ class SharedState:
             self._unsaid.add(message_id)
 
     def rename_message(self, old: str, new: str) -> None:
-        """A message goes by another id from now on."""
+        """Move our part of a message to another id."""
         if not is_safe_key(new):
             return
         if (message := self.own_record["messages"].get(old)) is not None:
@@ -283,7 +283,7 @@ class SharedState:
             self._unsaid.add(new)
 
     def evict(self, message_ids: Iterable[str]) -> None:
-        """Forget messages, and what of the aggregates no other message uses."""
+        """Remove messages, and the members of the aggregates that no other message uses."""
         for name in message_ids:
             self._notes.pop(name, None)
             self._drop((self._key, "messages", name))
@@ -296,7 +296,7 @@ class SharedState:
                 self._drop((self._key, aggregate, key))
 
     def resend_lists(self, message_ids: Iterable[str]) -> list[PatchOperation]:
-        """Our lists once more: the client's messages were replaced, and bridges have to merge anew."""
+        """Return operations that set our lists again: bridges must merge them into replaced messages."""
         lists = self._lists() or {}
         return [
             _replace(lists[name], CITATIONS, name)
@@ -306,16 +306,16 @@ class SharedState:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the client has to be told anything."""
+        """Whether there are changes to send to the client."""
         return bool(self._dirty or self._unsaid or self._corrections)
 
     def flush(self) -> list[PatchOperation]:
-        """What the client has to be told, as it can be applied now."""
+        """Return the operations to send, which apply to the client's current state."""
         if not self.is_dirty or not isinstance(self._client.peek(), dict):
             return []
         told, self._corrections = self._corrections, []
         self._client.apply(told)
-        wanted = self._ours.value  # what is told is not changed any more
+        wanted = self._ours.value  # a value that does not change after it is sent
         for path in self._dirty:
             operation = self._operation(wanted, path)
             if operation is not None:
@@ -330,12 +330,12 @@ class SharedState:
         return told
 
     def apply_snapshot(self, snapshot: Any) -> None:
-        """The agent replaced the whole state."""
+        """Apply the agent's snapshot of the whole state."""
         self._client.replace(snapshot)
         self._restore_own()
 
     def apply_delta(self, delta: list[Any]) -> bool:
-        """The agent patched the state, and whether where we write as well.
+        """Apply the agent's patch, and return whether it touches keys that we write.
 
         A patch that the client cannot apply changes nothing.
         """
@@ -357,7 +357,7 @@ class SharedState:
             self._dirty[path] = None
 
     def _lists(self) -> Json | None:
-        """The lists of citations in the client's state; None where it has something else there."""
+        """Return the citation lists in the client's state; None if something else is there."""
         state = self._client.peek()
         lists = cast("Json", state).get(CITATIONS, {}) if isinstance(state, dict) else None
         return cast("Json", lists) if isinstance(lists, dict) else None
@@ -367,7 +367,7 @@ class SharedState:
         return bool(entries) and not self.own_citations(message_id) and not is_own_list(entries)
 
     def _restore_own(self) -> None:
-        """The agent wrote where we write. What it listed is its own from now on; the rest comes back."""
+        """Restore our part after the agent wrote to it. Lists that the agent wrote now belong to it."""
         lists = self._lists() or {}
         for name, entries in list(self._ours.peek()[CITATIONS].items()):
             theirs = lists.get(name)
@@ -382,9 +382,9 @@ class SharedState:
         self._unsaid |= self._notes.keys()
 
     def _operation(self, wanted: Any, path: _Path) -> PatchOperation | None:
-        """What makes the client's state as `wanted` at `path`, or as near to the root as it differs."""
+        """Return the operation that sets the client's state to `wanted` at `path`, or at a missing parent."""
         if path[0] == CITATIONS and self._lists() is None:
-            return None  # the agent has something of its own there
+            return None  # the agent uses this key for something else
         ours, theirs = wanted, self._client.peek()
         for depth, key in enumerate(path, 1):
             ours, theirs = _child(ours, key), _child(theirs, key)
@@ -398,7 +398,7 @@ class SharedState:
         return None
 
     def _note_operations(self, message_id: str) -> list[PatchOperation]:
-        """What we add to the agent's entries, as far as they do not have it."""
+        """Return the operations that add our missing notes to the agent's entries."""
         notes, operations = self._notes.get(message_id, {}), list[PatchOperation]()
         entries = (self._lists() or {}).get(message_id)
         for at, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
@@ -417,11 +417,11 @@ class SharedState:
 
 
 def _nobody(_message_id: str, _entry: Json) -> None:
-    """Nobody is told of entries."""
+    """Ignore an entry."""
 
 
 def _corrections(client: Any, trusted: Any, state_key: str) -> list[PatchOperation]:
-    """The operations that make our part of the client's state the trusted one."""
+    """Return the operations that set our part of the client's state to the trusted one."""
     if client is trusted or not isinstance(client, dict):
         return []
     theirs, ours = cast("Json", client), cast("Json", trusted)
@@ -460,7 +460,7 @@ def _at(value: Any, path: _Path) -> Any:
 
 
 def record_of(state: Any, key: str) -> Json | None:
-    """Our record in the state that a client posted, if it is whole."""
+    """Return our record in a posted state, without invalid messages and keys; None if it is not valid."""
     record = cast("Json", state).get(key) if isinstance(state, dict) else None
     if not isinstance(record, dict):
         return None

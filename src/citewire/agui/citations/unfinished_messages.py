@@ -1,4 +1,4 @@
-"""Messages that a run left open: when it is over, none may stay `streaming` in the shared state."""
+"""Ends messages that a run left open: after the run, none may stay `streaming` in the shared state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from citewire.agui.events import Json
 __all__ = ["STREAM_ENDED_EARLY", "unfinished_message_patches"]
 
 STREAM_ENDED_EARLY = "the stream ended before the message did"
-"""What is wrong with a message that never ended."""
+"""The error of a message that never ended."""
 
 
 def unfinished_message_patches(state: Any, state_key: str) -> list[Json]:
-    """The operations that end the open messages of a state: as an error, or first with their verdicts."""
+    """Build the patch that ends a state's open messages: `verifying` if checks are pending, else `error`."""
     patches: list[Json] = []
     for name, message in (record_of(state, state_key) or INITIAL_DEEPCITATION_STATE)["messages"].items():
         if message["status"] in ("streaming", "extracting"):

@@ -1,6 +1,6 @@
-"""Which verdicts in a posted state this process wrote itself. All others have to be reached again.
+"""Recognises the verdicts in a posted state that this process wrote. All others have to be checked again.
 
-Without a log nobody else can tell: a client posts its own copy of the state, and may have changed it.
+Without a log nothing else can tell: a client posts its own copy of the state, and may have changed it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from citewire.patch import apply_patch
 
 __all__ = ["WrittenVerdicts"]
 
-# Verdicts that are remembered: some 10 MB.
+# Digests that are remembered, about 10 MB.
 _MOST = 50_000
 
 
 class WrittenVerdicts:
-    """Remembers the verdicts that were written, the last ones only, as digests."""
+    """Remembers the most recently written verdicts, as digests."""
 
     def __init__(self) -> None:
         self._digests: OrderedDict[bytes, None] = OrderedDict()
 
     def add(self, thread_id: str, message_id: str, key: str, *values: Any) -> None:
-        """These were written about a citation."""
+        """Remember the values that were written for a citation."""
         digest = _digest(thread_id, message_id, key, *values)
         self._digests[digest] = None
         self._digests.move_to_end(digest)
@@ -47,11 +47,11 @@ class WrittenVerdicts:
             self._digests.popitem(last=False)
 
     def has(self, thread_id: str, message_id: str, key: str, *values: Any) -> bool:
-        """Whether exactly these were written about it."""
+        """Whether exactly these values were written for a citation."""
         return _digest(thread_id, message_id, key, *values) in self._digests
 
     def add_entry(self, thread_id: str, message_id: str, entry: Json) -> None:
-        """This entry of a list of citations was written, or our note in it."""
+        """Remember an entry of a citation list that was written, or our note in it."""
         self.add(thread_id, message_id, key_of(entry) or "", _shown(entry), read_note_without_owner(entry))
 
     def has_entry(self, thread_id: str, message_id: str, entry: Json) -> bool:
@@ -61,7 +61,7 @@ class WrittenVerdicts:
         )
 
     def drop_foreign_verdicts(self, state: Any, state_key: str, thread_id: str) -> Any:
-        """The state without verdicts that were not written here: what they are about is pending."""
+        """Return the state without verdicts that were written elsewhere: their citations become pending."""
         if not isinstance(state, dict):
             return state
         fields = dict(cast("Json", state))
@@ -107,7 +107,7 @@ class WrittenVerdicts:
         }
 
     def _entries(self, entries: list[Any], name: str, thread_id: str, message: Json | None) -> list[Any]:
-        """The entries of a message's list; each of our own citations once."""
+        """Return the entries of a message's list, each of our own citations once."""
         kept: list[Any] = []
         own: set[str | None] = set()
         for at, each in enumerate(entries, 1):
@@ -120,7 +120,7 @@ class WrittenVerdicts:
         return kept
 
     def _entry(self, entry: Any, at: int, name: str, thread_id: str, message: Json | None) -> Any:
-        """An entry as we wrote it. Any other one of ours is made anew from its citation in the record."""
+        """Return an entry as we wrote it. A changed one is rebuilt from its citation in the record."""
         ours = read_note(entry)
         if ours is not None and self.has_entry(thread_id, name, entry):
             return entry
@@ -136,7 +136,7 @@ class WrittenVerdicts:
 
 
 def _aggregates(messages: Iterable[Json]) -> Json:
-    """The citations and verdicts of all messages. A verdict stands beside the citation that it is on."""
+    """Return the citations and verdicts of all messages. Each verdict has its own citation under its key."""
     citations: Json = {}
     verdicts: Json = {}
     for message in messages:
@@ -150,7 +150,7 @@ def _aggregates(messages: Iterable[Json]) -> Json:
 
 
 def _without_picture(verdict: Json) -> Json:
-    """The verdict without a picture in a data URI, which only the verdict of its message has."""
+    """Return the verdict without a picture in a data URI, which only the message's own verdict has."""
     evidence: Json = verdict.get("evidence") or {}
     src = evidence.get("src")
     if not isinstance(src, str) or not src.startswith("data:"):
@@ -159,14 +159,14 @@ def _without_picture(verdict: Json) -> Json:
 
 
 def _status(posted: Any, is_pending: bool, was_changed: bool) -> Any:
-    """The status of a message by its verdicts. One that is open, or failed, stays so."""
+    """Derive a message's status from its verdicts. An open or unchanged failed message keeps its status."""
     if posted in ("streaming", "extracting") or (posted == "error" and not was_changed):
         return posted
     return "verifying" if is_pending else "complete"
 
 
 def _made_anew(message: Json, key: str, at: int) -> Json | None:
-    """The entry of a citation by the record of its message; None where the record has no such citation."""
+    """Rebuild the entry of a citation from its message's record; None if the record lacks the citation."""
     cited = read_record(message["citations"][key]) if key in message["citations"] else None
     if cited is None:
         return None
@@ -177,7 +177,7 @@ def _made_anew(message: Json, key: str, at: int) -> Json | None:
 
 
 def _shown(entry: Json) -> Json:
-    """An entry without `extra`: what a reader is shown of the citation."""
+    """Return an entry without `extra`: the part that readers see."""
     return {name: value for name, value in entry.items() if name != "extra"}
 
 
@@ -187,7 +187,7 @@ def _digest(*values: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value as it comes back from a client to which 1.0 is 1."""
+    """Return the value as a client sends it back that does not distinguish 1.0 from 1."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in cast("Json", value).items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A thread: one numbered log of AG-UI events, and the two views that front ends have of it."""
+"""A thread: one numbered log of AG-UI events, with two views for front ends."""
 
 from citewire.agui.thread.thread import NotInLog, Thread, ThreadSnapshot
 

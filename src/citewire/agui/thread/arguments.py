@@ -1,7 +1,7 @@
-"""The arguments of a tool call while they are streamed: fragments of one JSON text, as the best value so far.
+"""Incremental parser for the arguments of a tool call: takes JSON fragments, gives the best value so far.
 
-Each fragment is looked at once. What is read is the text up to where it makes sense, closed: the half of a
-string is shown, the half of a number is not.
+Each fragment is scanned once. The value is the longest valid prefix with its brackets closed: an incomplete
+string is shown, an incomplete number is not.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from citewire.frozen import FrozenDict, freeze
 __all__ = ["Arguments"]
 
 _MARKS = re.compile(r'["{}\[\],:]')
-# Within a string: its end, or an escape that is not at an end and may be cut off.
+# Inside a string: its closing quote, or an escape, which may be cut off.
 _IN_STRING = re.compile(r'"|\\(?:u[0-9a-fA-F]{0,4}|.|$)', re.DOTALL)
-# An escape that goes on, or the first half of a surrogate pair.
+# An incomplete escape, or the first half of a surrogate pair.
 _CUT_ESCAPE = re.compile(r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}))?\Z")
 _ESCAPE_LENGTH = len("\\ud83d")
 _NOTHING = FrozenDict()
 
 
 class Arguments:
-    """The arguments of one call. With `seed`, each fragment is taken for the whole, as @ngaf/ag-ui does."""
+    """The arguments of one call. With `seed`, each fragment is parsed as the whole, as @ngaf/ag-ui does."""
 
     __slots__ = (
         "_carry",
@@ -48,12 +48,12 @@ class Arguments:
 
     def _restart(self) -> None:
         self._text = AppendOnlyText()
-        self._length = 0  # of what was looked at, in code points
-        self._safe = 0  # where the text, closed, is whole
-        self._closers: list[str] = []  # the brackets that will close it, outermost first
-        self._root = ""  # the bracket that closes the outermost one
+        self._length = 0  # code points scanned so far
+        self._safe = 0  # the text before this index is valid JSON once its brackets are closed
+        self._closers: list[str] = []  # the missing closing brackets, outermost first
+        self._root = ""  # the closing bracket of the outermost value
         self._string = self._is_key = False
-        self._carry = ""  # an escape that was cut
+        self._carry = ""  # an incomplete escape at the end
         self._made: FrozenDict | None = _NOTHING
 
     def copy(self) -> Arguments:
@@ -64,13 +64,13 @@ class Arguments:
         return twin
 
     def feed(self, fragment: str) -> None:
-        """Go on with `fragment`; an object by itself replaces an object that is whole."""
+        """Add `fragment`. If the value is complete, a fragment that is a whole object replaces it."""
         if self._seed:
             self._made = _object(fragment) or _NOTHING
             return
         if self.is_complete:
             if _object(fragment) is None:
-                return  # nothing more belongs to it
+                return  # the value is complete
             self._restart()
         self._text.extend((fragment,))
         self._made = None
@@ -78,12 +78,12 @@ class Arguments:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the text so far is an object, and closed."""
+        """Whether the text so far is a closed object."""
         return self._root == "}" and not self._closers and not self._string
 
     @property
     def value(self) -> FrozenDict:
-        """The best value so far; `{}` where there is no object."""
+        """The best value so far; `{}` if there is no object."""
         if self._made is None:
             self._made = _object(self._close_text()) or _NOTHING
         return self._made
@@ -95,10 +95,10 @@ class Arguments:
         return text[: self._safe] + closers
 
     def _scan(self, text: str) -> None:
-        """Note what the new text opens and closes. `text` starts with what was carried over."""
+        """Track the brackets and strings that the new text opens and closes. `text` starts with `_carry`."""
         start = self._length - len(self._carry)
         self._carry = ""
-        at, half = 0, -1  # where the first half of a surrogate pair was escaped, right before
+        at, half = 0, -1  # `half`: start of the last escape if it is the first half of a surrogate pair
         while at < len(text):
             mark = (_IN_STRING if self._string else _MARKS).search(text, at)
             if mark is None:
@@ -148,7 +148,7 @@ def _object(text: str) -> FrozenDict | None:
 
 
 def _whole(value: Any) -> Any:
-    """`value` with the halves of surrogate pairs in its text joined."""
+    """Return `value` with the halves of surrogate pairs in its text joined."""
     try:
         codec.encode(value)
     except OutputError:

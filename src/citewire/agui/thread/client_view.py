@@ -1,7 +1,7 @@
-"""What the AG-UI client holds: messages, state and pending interrupts, as protocol 1.0 has them.
+"""The state of the AG-UI client: messages, state and pending interrupts of protocol 1.0.
 
-The fold follows the TypeScript client event by event, through the same gate. Where that rejects an event the
-rest of the stream is lost, as it is for the client, and `error` says why.
+The fold follows the TypeScript client event by event, with the rules of `ProtocolEnforcer`. After a rejected
+event the rest of the stream is lost, as it is for the client, and `error` has the reason.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _AUTHORITY = "@ag-ui/client"
 
 
 class ClientView(Struct, frozen=True):
-    """What the client holds after so many events.
+    """The state of the client at one moment.
 
-    `outcome` is whether it took the stream, `error` why not, `run_error` what the agent itself reported.
+    `outcome` says whether it accepted the stream, `error` why not; `run_error` is the agent's own error.
     """
 
     messages: ListSnapshot
@@ -42,7 +42,7 @@ class ClientView(Struct, frozen=True):
     problems: ListSnapshot
 
     def to_json(self) -> Json:
-        """The view as JSON values."""
+        """Convert the view to JSON values."""
         return {
             "outcome": self.outcome,
             "error": self.error,
@@ -55,7 +55,7 @@ class ClientView(Struct, frozen=True):
 
 
 class _Call(JsonDraft):
-    """A tool call within a message: `name` and `arguments` stand under `function`."""
+    """A tool call in a message; its JSON has `name` and `arguments` under `function`."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ class _Message(JsonDraft):
         return twin
 
     def patch(self, operations: list[Any]) -> None:
-        """Patch the content. Raises `PatchError` and changes nothing where that cannot be done."""
+        """Patch the content. Raises `PatchError`, and changes nothing, if the patch does not apply."""
         self._made = None
         self.activity = self.activity or PatchTarget(self.get("content"), as_client=True, frozen=True)
         self.activity.apply(operations)
@@ -108,7 +108,7 @@ class _Message(JsonDraft):
 
 
 def _message(message: Json) -> _Message:
-    """A message that came whole."""
+    """Build a draft from a complete message."""
     fields = cast("Json", dict(freeze(message)))
     calls = fields.get("toolCalls")
     if not isinstance(calls, list) or not all(map(_is_call, cast("list[Any]", calls))):
@@ -125,7 +125,7 @@ def _is_call(call: Any) -> bool:
 
 
 def _id_of(message: JsonDraft) -> str | None:
-    """The id of a message; None where it is not a string, which only messages of this side can have."""
+    """Return the id of a message; None if it is not a string, which only local messages can have."""
     found = message.fields.get("id")
     return found if isinstance(found, str) else None
 
@@ -140,14 +140,14 @@ def _merge_metadata(draft: JsonDraft, event: Event) -> None:
 
 
 class ClientViewFold(Fold):
-    """Folds the entries of a log into a `Mirror`."""
+    """Folds the entries of a log into a `ClientView`."""
 
     def __init__(self, messages: Iterable[Json] = (), state: Any = None) -> None:
         super().__init__()
         self.messages = JsonDraftList()
-        # The key of the message that holds a tool call.
+        # The message key of each tool call.
         self._homes: dict[str, Any] = {}
-        # How many tool messages stand behind a message with calls.
+        # The number of tool messages that follow each message with calls.
         self._results: dict[Any, int] = {}
         self._state = PatchTarget({} if state is None else state, as_client=True, frozen=True)
         self._interrupts = FrozenList()
@@ -161,7 +161,7 @@ class ClientViewFold(Fold):
         self._run_error: str | None = None
 
     def copy(self) -> ClientViewFold:
-        """Another fold that goes on from here. It starts a response of its own."""
+        """Return an independent fold with the same state."""
         twin = ClientViewFold()
         twin.messages, twin._homes = self.messages.copy(), self._homes.copy()
         twin._state.replace(self._state.value)
@@ -173,7 +173,7 @@ class ClientViewFold(Fold):
 
     @property
     def value(self) -> ClientView:
-        """What the client holds now."""
+        """The current state of the client."""
         return ClientView(
             self.messages.snapshot(),
             self._state.value,
@@ -185,7 +185,7 @@ class ClientViewFold(Fold):
         )
 
     def _go_on(self, event: Any, more: Sequence[Any]) -> bool:
-        """Take events that only go on where `event` did."""
+        """Apply deltas that continue `event` at once."""
         if self._error is not None:
             return True
         if isinstance(event, ev.ToolCallArgs):
@@ -316,7 +316,7 @@ class ClientViewFold(Fold):
             _merge_metadata(self._editable(event.message_id), event)
 
     def _is_activity(self, message: JsonDraft, event: Event) -> bool:
-        """Whether an id was taken for two things; the text goes nowhere then."""
+        """Whether the id already names an activity. If so, report it; the event's text is dropped."""
         if message.fields.get("role") != "activity":
             return False
         self._report("activity_message", f"{event.type}: the message of this id is an activity")
@@ -355,7 +355,7 @@ class ClientViewFold(Fold):
         _merge_metadata(call, event)
 
     def _get_or_add_parent(self, event: ev.ToolCallStart) -> _Message:
-        """The assistant message that a call belongs to, made where there is none."""
+        """Return the assistant message that a call belongs to, adding one if needed."""
         name = event.tool_call_id
         if event.parent_message_id:
             parent = self.messages.find(event.parent_message_id)
@@ -384,7 +384,7 @@ class ClientViewFold(Fold):
             _merge_metadata(cast("JsonDraft", self._edit_call(event.tool_call_id)), event)
 
     def _tool_result(self, event: ev.ToolCallResult) -> None:
-        """A result stands right behind the message with its call and the results that are there already."""
+        """Insert a result after the message with its call and the results that already follow it."""
         message = _Message(
             {
                 "id": event.message_id,
@@ -400,7 +400,7 @@ class ClientViewFold(Fold):
         if place is None or self.messages.at(place).fields.get("role") != "assistant":
             self._add(message)
             return
-        # Past the results that were seen there before, and any that came since.
+        # Skip the results counted before, and any added since.
         first = place + 1
         place = first + self._results.get(home, 0)
         while place < len(self.messages) and self.messages.at(place).fields.get("role") == "tool":
@@ -429,7 +429,7 @@ class ClientViewFold(Fold):
             self._report(exc.code, str(exc))
 
     def _messages_snapshot(self, event: ev.MessagesSnapshot) -> None:
-        """Update by id, append what is new, and drop what is not in it, unless only this side can know it."""
+        """Update messages by id, append new ones, drop missing ones unless only the client can know them."""
         new = {message["id"]: message for message in event.messages}
         roles = {message["role"] for message in event.messages}
         owned = _owned_activities(event)
@@ -471,7 +471,7 @@ class ClientViewFold(Fold):
             fresh.put("metadata", metadata)
         self.messages.replace(place, fresh)
         if not is_activity:
-            self._index_tool_calls()  # the calls of the message that stood here are gone with it
+            self._index_tool_calls()  # the replaced message's calls are gone
         _merge_metadata(fresh, event)
 
     def _activity_delta(self, event: ev.ActivityDelta) -> None:
@@ -509,7 +509,7 @@ def _owner(event: Any) -> Json:
 
 
 def _owned_activities(event: ev.MessagesSnapshot) -> Any:
-    """The activity types that a snapshot says it lists in full: None for all, UNSET where it does not say."""
+    """Return the activity types that a snapshot lists in full: None for all, UNSET if it does not say."""
     metadata = event.metadata or {}
     if _AUTHORITY not in metadata:
         return UNSET

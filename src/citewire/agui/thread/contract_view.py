@@ -1,7 +1,7 @@
 """The Agent contract that citation front ends follow, as the AG-UI adapter of @ngaf documents it.
 
-Any event is taken at any time: what has no place is reported and changes nothing. Beyond the contract stand
-interrupts, subagents with messages of their own, chunk events, and arguments that come in fragments.
+Events are accepted in any order: one that does not fit is reported and changes nothing. Beyond the contract,
+the view has interrupts, subagents with their own messages, chunk events, and arguments in fragments.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from citewire.text import one_line
 
 __all__ = ["Contract", "ContractFold"]
 
-# Custom events that are kept, at least: the last ones, and up to twice as many.
+# Custom events that stay in the view: at least this many of the last ones, and at most twice as many.
 _MOST_EVENTS = 10_000
 RunStatus = Literal["idle", "running", "error"]
 _INDEX = re.compile(r"[0-9]{1,9}")
 _Touched: TypeAlias = dict[str, set[int] | None]
-"""Messages, and at which places of their list a citation changed; None where the list itself did."""
+"""The indexes of changed citations, by message id; None if the whole list changed."""
 
 
 class Contract(Struct, frozen=True):
-    """What a front end shows after so many events. Lists and JSON in it are as they were at that moment."""
+    """The view for a front end at one moment. Its lists and JSON never change."""
 
     status: RunStatus
     is_loading: bool
@@ -57,7 +57,7 @@ class Contract(Struct, frozen=True):
     problems: ListSnapshot
 
     def to_json(self) -> Json:
-        """The view as JSON values, named as front ends name them."""
+        """Convert the view to JSON values, with the names that front ends use."""
         return {
             "status": self.status,
             "isLoading": self.is_loading,
@@ -73,7 +73,7 @@ class Contract(Struct, frozen=True):
 
 
 class Subagent(Struct, frozen=True):
-    """A run of a subagent: what is known of it, and what it wrote."""
+    """A subagent run: its metadata, messages and tool calls."""
 
     info: FrozenDict
     messages: ListSnapshot
@@ -107,7 +107,7 @@ class _Message(JsonDraft):
     __slots__ = ()
 
     def _make(self) -> FrozenDict:
-        """Text that follows content in blocks is a block behind them."""
+        """Build the message. Text streamed after content blocks becomes another block."""
         made = super()._make()
         blocks = self.fields.get("content")
         if "content" not in self.texts or not isinstance(blocks, list):
@@ -117,7 +117,7 @@ class _Message(JsonDraft):
 
 
 class _Lane:
-    """The messages and tool calls of one agent: of the one that answers, or of a subagent."""
+    """The messages and tool calls of one agent: the main agent or a subagent."""
 
     def __init__(self, info: Json | None = None, place: int = 0) -> None:
         self.info: Json = info or {}
@@ -150,24 +150,24 @@ class ContractFold(Fold):
         self._status: RunStatus = "idle"
         self._loading = False
         self._error: Any = None
-        # Whether a run has begun that has not said that it ended, whatever became of its way here.
+        # Whether a run has started without a terminal event, regardless of transport failures.
         self._in_run = False
         self._main = _Lane()
         self._lanes: dict[str, _Lane] = {}
-        # Where the messages and calls of subagents are; those of the agent itself are in the main lane.
+        # The lanes of subagents' messages and calls; those of the main agent are in the main lane.
         self._message_lanes: dict[str, _Lane] = {}
         self._call_lanes: dict[str, _Lane] = {}
         self._state = PatchTarget({} if state is None else state, frozen=True)
-        # The subagents as they were shown last, and those that changed since.
+        # The subagents in the last snapshot, and the ids of those that changed since.
         self._subagents = PersistentList[Subagent]()
         self._changed: set[str] = set()
         self._interrupts = FrozenList()
         self._events = PersistentList[FrozenDict]()
         self._chunks = ChunkExpander()
-        # Citations whose message has not come, and those whose message came since the last state event.
+        # Ids of cited messages that have not arrived, and of those that arrived since the last state event.
         self._early: set[str] = set()
         self._due: set[str] = set()
-        # The citations of each message as they were put there.
+        # The citations that were set on each message.
         self._bridged: dict[str, FrozenList] = {}
         self._thinking_since: dict[str, float] = {}
         self._time: float | None = None
@@ -176,7 +176,7 @@ class ContractFold(Fold):
         self._mark_all_due()
 
     def copy(self) -> ContractFold:
-        """Another fold that goes on from here."""
+        """Return an independent fold with the same state."""
         twin = ContractFold((), None, self._seed_args, self._clear_removed)
         twin._status, twin._loading, twin._error = self._status, self._loading, self._error
         twin._in_run = self._in_run
@@ -196,7 +196,7 @@ class ContractFold(Fold):
 
     @property
     def value(self) -> Contract:
-        """The contract now."""
+        """The current contract."""
         return Contract(
             self._status,
             self._loading,
@@ -211,7 +211,7 @@ class ContractFold(Fold):
         )
 
     def _go_on(self, event: Any, more: Sequence[Any]) -> bool:
-        """Take events that only go on where `event` did."""
+        """Apply deltas that continue `event` at once."""
         if isinstance(event, ev.ToolCallArgs):
             return False
         message = self._edit(event.message_id)
@@ -254,7 +254,7 @@ class ContractFold(Fold):
                     self._status, self._loading, self._error = "running", True, None
             case en.StreamOpened():
                 self._chunks = ChunkExpander()
-            case _:  # events that we do not know are ignored
+            case _:  # unknown events are ignored
                 pass
 
     def _take_event(self, event: Event) -> None:
@@ -336,7 +336,7 @@ class ContractFold(Fold):
             self._due.add(message.key)
 
     def _cut(self, name: str) -> None:
-        """Drop the messages after this one, and the calls that were made since it came."""
+        """Remove the messages after this one, and the calls made since it was added."""
         place = self._main.messages.index_of(name)
         if place is None:
             return
@@ -351,7 +351,7 @@ class ContractFold(Fold):
         return self._lane_of(name)
 
     def _lane_of(self, name: str) -> _Lane:
-        """The lane of a subagent, which is about to change."""
+        """Return the lane of a subagent, and mark it as changed."""
         if name not in self._lanes:
             self._lanes[name] = _Lane({"id": name, "status": "running"}, len(self._lanes))
             self._subagents.append(self._lanes[name].value)
@@ -381,7 +381,7 @@ class ContractFold(Fold):
         return lane if lane is self._main else self._lane_of(lane.info["id"])
 
     def _get_or_add_message(self, event: Any) -> JsonDraft:
-        """The message of this id, or a new one of the assistant."""
+        """Return the message with the event's id, or add an assistant message."""
         message = self._edit(event.message_id)
         if message is None:
             fields = {"id": event.message_id, "role": "assistant", "content": ""}
@@ -477,7 +477,7 @@ class ContractFold(Fold):
             self._clear(event.delta)
 
     def _merge(self, touched: _Touched | None) -> None:
-        """Put the citations of these messages on them, of all where it is None, and those that are due."""
+        """Copy citations from the state to the `touched` messages, all if None, and to those that are due."""
         entries = citations_by_message(self._state.peek())
         if entries is None:
             return
@@ -507,7 +507,7 @@ class ContractFold(Fold):
         self._bridged[name] = citations
 
     def _mark_all_due(self) -> None:
-        """Messages or the state are others: the next state event puts all citations on their messages."""
+        """Let the next state event set all citations, because the messages or the state were replaced."""
         self._due.update(citations_by_message(self._state.peek()) or ())
 
     def _bad_citation(self, message: str) -> None:
@@ -540,7 +540,7 @@ class ContractFold(Fold):
         self._mark_all_due()
 
     def _remove_moved_messages(self) -> None:
-        """What the main lane has now, a subagent has no longer."""
+        """Remove messages from subagents' lanes that are now in the main lane."""
         moved = [name for name in self._message_lanes if name in self._main.messages]
         for lane in {id(lane): lane for name in moved if (lane := self._message_lanes.pop(name))}.values():
             kept = [message.copy() for message in lane.messages if message.key not in moved]
@@ -562,13 +562,13 @@ class ContractFold(Fold):
         return isinstance(message, dict)
 
     def _message(self, message: Json) -> _Message:
-        """A message that came whole; the citations that it carries are normalised."""
+        """Build a draft from a complete message, with its citations normalised."""
         fields = cast("Json", dict(freeze(message)))
         if is_citation_list(entry := fields.get("citations")):
             fields["citations"] = normalise_citations(entry, self._bad_citation)
         return _Message(fields)
 
-    # Events that only pass, and subagents
+    # Custom events and subagents
 
     def _custom(self, event: ev.Custom) -> None:
         value = freeze(event.value)
@@ -612,7 +612,7 @@ def _is_tagged(message: JsonDraft) -> bool:
 
 
 def _touched_citations(operations: list[Json]) -> _Touched | None:
-    """The messages whose citations a patch that was applied may have changed; None for any."""
+    """Return the messages whose citations an applied patch may have changed; None for all."""
     touched: _Touched = {}
     for operation in operations:
         within = operation["op"] == "replace"
@@ -635,14 +635,14 @@ def _touched_citations(operations: list[Json]) -> _Touched | None:
     return touched
 
 
-# What a field is where it is missing or wrong; other text is empty.
+# Defaults of missing or invalid fields; other text fields become empty.
 _FALLBACKS: Json = {"message_id": "unknown", "snapshot": None, "value": None, "event": None}
-# What the adapter takes whatever it is.
+# Fields that the adapter accepts with any value.
 _VERBATIM = frozenset({"content"})
 
 
 def _repair_event(event: ev.MalformedEvent) -> Event | None:
-    """`event` with what is right of it, as the adapter would read it; None without the list it is about."""
+    """Build the event from its valid fields, as the adapter reads it; None if a required list is missing."""
     values: Json = {}
     kind = ev.TYPES[event.type]
     for field in fields(kind):

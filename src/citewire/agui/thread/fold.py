@@ -1,4 +1,4 @@
-"""What the two views of a thread have in common: they take a log entry by entry, and note what is wrong."""
+"""Base class of the two thread views: folds log entries one by one and records problems."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from citewire.model import Problem
 
 __all__ = ["Fold", "ThreadProblems", "problems_to_json"]
 
-# Problems that are kept one by one; a peer can make as many as it likes.
+# Problems that are stored individually; a peer can cause any number.
 _MOST_PROBLEMS = 1000
 
 
 class ThreadProblems:
-    """The first problems of a thread, and how many of which kind came after them."""
+    """Stores the first problems of a thread, and counts later ones by code."""
 
     def __init__(self) -> None:
         self._rows = PersistentList[Problem]()
@@ -46,12 +46,12 @@ class ThreadProblems:
 
 
 def problems_to_json(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    """Problems as JSON values."""
+    """Convert problems to JSON values."""
     return [{"code": each.code, "path": each.path, "message": each.message} for each in problems]
 
 
 class Fold(ABC):
-    """Folds the entries of a log. `number` is that of the last one, `born` when each message came."""
+    """Folds log entries. `number` is that of the last one, `born` that of the entry that added a message."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -59,7 +59,7 @@ class Fold(ABC):
         self._problems = ThreadProblems()
 
     def fold(self, entries: Sequence[LogEntry], times: Mapping[int, float]) -> None:
-        """Take the next entries; `times` says when some of them came."""
+        """Apply the next entries; `times` has the arrival times of some of them."""
         for entry, more in group_deltas(entries):
             self.number += 1
             self._take(entry, times.get(self.number))
@@ -78,17 +78,17 @@ class Fold(ABC):
 
     @abstractmethod
     def _apply(self, entry: LogEntry, time: float | None) -> None:
-        """Take one entry, which came at `time` where that is known."""
+        """Apply one entry, received at `time` if that is known."""
 
     @abstractmethod
     def _go_on(self, event: Any, more: Sequence[Any]) -> bool:
-        """Take events that only go on where `event` did; False where they must be taken one by one."""
+        """Apply deltas that continue `event` at once; False if they must be applied one by one."""
 
     def _report(self, code: str, message: str) -> None:
         self._problems.add(Problem(code, f"#{self.number}", message))
 
     def _note_message_added(self, message: JsonDraft) -> None:
-        """Remember when a message came that somebody can name."""
+        """Record the entry number of a new message, if the message has an id."""
         if isinstance(message.key, str):
             self.born.setdefault(message.key, self.number)
 

@@ -1,4 +1,4 @@
-"""What a thread's log holds besides events: what its own side did, and what came that is no event."""
+"""Log entries of a thread other than events: local actions, and received data that is not an event."""
 
 from __future__ import annotations
 
@@ -32,55 +32,55 @@ __all__ = [
 
 
 class MessageAdded(Struct, frozen=True, gc=False):
-    """A message that this side wrote."""
+    """A message was added locally."""
 
     message: Json
 
 
 class MessagesSet(Struct, frozen=True, gc=False):
-    """The messages that this side goes on with."""
+    """All messages were replaced locally."""
 
     messages: tuple[Json, ...]
 
 
 class StateSet(Struct, frozen=True, gc=False):
-    """The state that this side goes on with."""
+    """The state was replaced locally."""
 
     state: Any
 
 
 class MessagesCut(Struct, frozen=True, gc=False):
-    """The messages after this one are gone, as when an answer is asked for anew."""
+    """The messages after this one were removed, for example to regenerate an answer."""
 
     message_id: str
 
 
 class StreamOpened(Struct, frozen=True, gc=False):
-    """A new response begins; the order rules start afresh, unless it goes on with a run that broke off."""
+    """A new response begins. The order rules are reset, unless it resumes an interrupted run."""
 
     goes_on: bool
 
 
 class RunFailed(Struct, frozen=True, gc=False):
-    """A run that failed under way: `error` is what the transport threw, as text."""
+    """The run failed in transport; `error` is the text of the exception."""
 
     code: str
     error: str
 
 
 class RunStopped(Struct, frozen=True, gc=False):
-    """A run that this side ended."""
+    """The run was stopped locally."""
 
 
 class ProblemNoted(Struct, frozen=True, gc=False):
-    """Something that was wrong with what came, though it could be read."""
+    """Received data had a problem, but could be read."""
 
     code: str
     message: str
 
 
 class InvalidEventReceived(Struct, frozen=True, gc=False):
-    """Something that came and is no event."""
+    """Received data is not an event."""
 
     code: str
     message: str
@@ -100,7 +100,7 @@ LogEntry: TypeAlias = (
 )
 
 
-# The events that come by the thousand, and what they go on with.
+# Frequent delta events, and how to get the id of the stream they continue.
 _STREAMED: dict[type[Any], Callable[[Any], str]] = {
     TextMessageContent: attrgetter("message_id"),
     ReasoningMessageContent: attrgetter("message_id"),
@@ -109,9 +109,9 @@ _STREAMED: dict[type[Any], Callable[[Any], str]] = {
 
 
 def group_deltas(entries: Sequence[LogEntry]) -> Iterator[tuple[LogEntry, Sequence[Any]]]:
-    """Each entry, and those right behind it that do nothing but go on with the same text.
+    """Yield each entry with the entries right after it that only continue the same text.
 
-    What holds for the first holds for all of them, so a fold need look at them only once.
+    Checks of the first entry hold for all of them, so a fold needs to check only once.
     """
     listed, at, end = cast("Sequence[Any]", entries), 0, len(entries)
     while at < end:

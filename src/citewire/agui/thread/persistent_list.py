@@ -1,8 +1,8 @@
-"""What grows while it is streamed, and is handed out unchanged at any moment.
+"""Copy-on-write lists, JSON objects and texts: they grow while their snapshots stay unchanged.
 
-A write changes in place what nobody else holds, and copies once what was handed out since: one message and
-the few dozen pointers beside it, however long the thread is. Handing out costs nothing. Text is kept in
-pieces and joined when it is read.
+A write modifies unshared data in place, and copies data once that is part of a snapshot: one message and a
+few dozen neighbouring pointers, however long the thread is. Taking a snapshot costs nothing. Text is stored
+in pieces and joined when it is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class AppendOnlyText:
-    """Text in pieces. Copies share them: whoever appends first goes on in the list, others take a copy."""
+    """Text in pieces. Copies share the pieces: the first to append extends the list, others copy it."""
 
     __slots__ = ("_count", "_head", "_pieces", "_read")
 
@@ -44,7 +44,7 @@ class AppendOnlyText:
         return twin
 
     def join(self) -> str:
-        """The text as it came, which may hold halves of surrogate pairs."""
+        """Return the text as received, which may contain halves of surrogate pairs."""
         if self._read < self._count:
             self._head += "".join(self._pieces[self._read : self._count])
             self._read = self._count
@@ -55,7 +55,7 @@ class AppendOnlyText:
 
 
 def join_surrogates(text: str) -> str:
-    """`text` with the halves of surrogate pairs joined; a half without its other half becomes U+FFFD."""
+    """Join the halves of surrogate pairs in `text`; a lone half becomes U+FFFD."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -64,7 +64,7 @@ def join_surrogates(text: str) -> str:
 class JsonDraft:
     """A JSON object whose `texts` still grow.
 
-    `edition` says in whose hands it may be changed, `key` what it is found by where it stands.
+    Only the list with the same `edition` may modify it; `key` is its key in that list.
     """
 
     __slots__ = ("_made", "edition", "fields", "key", "texts")
@@ -84,7 +84,7 @@ class JsonDraft:
         return twin
 
     def extend(self, name: str, pieces: Sequence[str]) -> None:
-        """Append to a text, which starts with the string that stands there now, if one does."""
+        """Append to a text member, which starts with the member's current string, if any."""
         self._made = None
         text = self.texts.get(name)
         if text is None:
@@ -104,13 +104,13 @@ class JsonDraft:
         self.texts.pop(name, None)
 
     def get(self, name: str) -> Any:
-        """A member; text as it is now."""
+        """Return a member; a growing text as its current string."""
         text = self.texts.get(name)
         return self.fields.get(name) if text is None else str(text)
 
     @property
     def value(self) -> FrozenDict:
-        """The object as it is now."""
+        """The current object, frozen."""
         if self._made is None:
             self._made = self._make()
         return self._made
@@ -120,7 +120,7 @@ class JsonDraft:
 
 
 class ListSnapshot(Sequence[Any]):
-    """A list as it was at one moment. It compares and prints like a list."""
+    """An immutable snapshot of a list. It compares and prints like a list."""
 
     __slots__ = ("_chunks", "_length")
 
@@ -167,7 +167,7 @@ def _value_of(row: Any) -> Any:
 
 
 class PersistentList(Generic[_T]):
-    """A list in chunks of a fixed width, all full but the last; chunks that were handed out are copied."""
+    """A list in chunks of a fixed size, all full but the last. Chunks in a snapshot are copied on write."""
 
     def __init__(self, rows: Iterable[_T] = ()) -> None:
         every = list(rows)
@@ -198,7 +198,7 @@ class PersistentList(Generic[_T]):
         self._length += 1
 
     def insert(self, at: int, row: _T) -> None:
-        """Put `row` before the one at `at`; what comes after moves, so this costs as much as there is."""
+        """Insert `row` at index `at`. All later rows move, so the cost is linear in their number."""
         after = [self[place] for place in range(at, self._length)]
         self.truncate(at)
         for moved in (row, *after):
@@ -216,7 +216,7 @@ class PersistentList(Generic[_T]):
         self._length = length
 
     def snapshot(self) -> ListSnapshot:
-        """The list as it is now."""
+        """Return the current list as an immutable snapshot."""
         self._own, self._own_root = set(), False
         return ListSnapshot(self._chunks, self._length)
 
@@ -241,7 +241,7 @@ class PersistentList(Generic[_T]):
 
 
 class JsonDraftList:
-    """Drafts in order. Each is found by its key: its id, unless that is another's before it, or no string."""
+    """Drafts in order, each with a key: its id, or a number if the id is taken or not a string."""
 
     def __init__(self, drafts: Iterable[JsonDraft] = ()) -> None:
         self._edition = object()
@@ -249,7 +249,7 @@ class JsonDraftList:
         self.reset(drafts)
 
     def reset(self, drafts: Iterable[JsonDraft]) -> None:
-        """Hold these instead, which nobody else holds."""
+        """Replace the content with `drafts`, which must not be shared."""
         self._rows = PersistentList[JsonDraft]()
         self._places: dict[Any, int] = {}
         for draft in drafts:
@@ -272,19 +272,19 @@ class JsonDraftList:
         return key in self._places
 
     def index_of(self, key: Any) -> int | None:
-        """Where the draft with this key stands."""
+        """Return the index of the draft with this key."""
         return self._places.get(key)
 
     def at(self, place: int) -> JsonDraft:
         return self._rows[place]
 
     def find(self, key: Any) -> JsonDraft | None:
-        """The draft with this key, to read."""
+        """Return the draft with this key, for reading."""
         place = self._places.get(key)
         return None if place is None else self._rows[place]
 
     def edit(self, key: Any) -> JsonDraft | None:
-        """The draft with this key, to change."""
+        """Return the draft with this key, for writing."""
         place = self._places.get(key)
         if place is None:
             return None
@@ -302,9 +302,9 @@ class JsonDraftList:
         return draft
 
     def insert(self, place: int, draft: JsonDraft) -> bool:
-        """As `add`, before what stands at `place`.
+        """Insert a draft at index `place`.
 
-        Where one behind it has its id, it is the first now: all are given their keys anew, and it says so.
+        Returns True if a later draft has the same id: the new one is first now, so all keys are reassigned.
         """
         name = draft.fields.get("id")
         if isinstance(name, str) and self._places.get(name, -1) >= place:
@@ -318,18 +318,18 @@ class JsonDraftList:
         return False
 
     def truncate(self, length: int) -> None:
-        """Keep the first so many."""
+        """Keep the first `length` drafts."""
         for place in range(length, len(self._rows)):
             del self._places[self._rows[place].key]
         self._rows.truncate(length)
 
     def replace(self, place: int, draft: JsonDraft) -> None:
-        """Put `draft` where another of the same id stands."""
+        """Replace the draft at index `place` with one of the same id."""
         draft.edition, draft.key = self._edition, self._rows[place].key
         self._rows[place] = draft
 
     def snapshot(self) -> ListSnapshot:
-        """The drafts as they are now: later changes are made to copies."""
+        """Return an immutable snapshot: later changes are made to copies."""
         self._edition = object()
         return self._rows.snapshot()
 

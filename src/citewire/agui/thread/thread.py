@@ -1,8 +1,8 @@
-"""A thread: one numbered log of events, and two views of it.
+"""A thread: one numbered log of events, with two views.
 
-`thread.agui` is what the AG-UI client holds, `thread.contract` what a citation front end shows. A view is
-folded when it is read, from where it was read last; what is handed out never changes. The past is read by
-number, and a thread can be forked there and go on another way.
+`thread.agui` is the state of the AG-UI client, `thread.contract` the view of a citation front end. Reading a
+view folds the entries added since its last read; returned values never change. Past states are available by
+entry number, and a thread can be forked there.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from citewire.text import one_line
 
 __all__ = ["NotInLog", "Thread", "ThreadSnapshot"]
 
-# Bytes of JSON between two marks: the log holds about twice as many.
+# Bytes of JSON between two checkpoints; the log holds about twice as many.
 _CHECKPOINT_BYTES = 32 * 1024 * 1024
-# Events that come by the thousand, and weigh what their text does.
+# Frequent events, whose size is estimated by their text.
 _DELTA_EVENTS = frozenset({ev.TextMessageContent, ev.ReasoningMessageContent, ev.ToolCallArgs})
-# How long an error that was thrown may be.
+# Characters of an exception's text that are stored.
 _LONGEST_ERROR = 2000
 _TIMED = frozenset(
     {ev.ReasoningMessageStart, ev.ReasoningMessageEnd, ev.ReasoningMessageChunk, ev.MalformedEvent}
@@ -38,7 +38,7 @@ _TIMED = frozenset(
 
 
 class NotInLog(CitewireError):
-    """A number, or a message, that the log does not reach, or no longer."""
+    """The entry number or message is not in the log, or no longer."""
 
     code = "not_in_log"
 
@@ -60,12 +60,12 @@ class _Checkpoint(Struct, frozen=True):
 
 
 class Thread:
-    """The events of a conversation.
+    """The event log of a conversation, with its two views.
 
-    `messages` and `state` are what it starts with. With `seed_args` each fragment of tool arguments is taken
-    for the whole; with `clear_removed` a patch that removes `/citations/<id>` clears that message. The log
-    keeps the last `history` entries, and up to twice as many, or fewer where they are large; the views hold
-    what came of all of them.
+    `messages` and `state` are the initial content. With `seed_args` each fragment of tool arguments is parsed
+    as the whole value; with `clear_removed` a patch that removes `/citations/<id>` clears that message's
+    citations. The log holds at least the last `history` entries and at most twice as many, or fewer if they
+    are large; the views reflect all entries.
     """
 
     def __init__(
@@ -82,39 +82,39 @@ class Thread:
         self._history = history
         self._log: list[LogEntry] = []
         self._times: dict[int, float] = {}
-        # Frozen once for both.
+        # Frozen once for both views.
         known, held = [freeze(message) for message in messages], freeze(state)
         self._mirror = ClientViewFold(known, held)
         self._contract = ContractFold(known, held, seed_args, clear_removed)
         self._views: tuple[ClientView | None, Contract | None] = (None, None)
-        # How many entries were dropped from the log, how many it may hold, and the folds at its floor and
-        # where it was trimmed last.
+        # The number of dropped entries, the capacity of the log, and checkpoints at the start of the log and
+        # at the last trim.
         self._floor = 0
         self._room, self._weight = history, 0
         self._marks: list[_Checkpoint] = [_Checkpoint(0, self._mirror.copy(), self._contract.copy())]
 
     @property
     def number(self) -> int:
-        """How many entries there have been."""
+        """The number of the last entry, which is the count of all entries so far."""
         return self._floor + len(self._log)
 
     def entries(self, after: int = 0) -> Sequence[LogEntry]:
-        """The entries after that number. Raises `Gone` where the log no longer has them."""
+        """Return the entries after that number. Raises `NotInLog` if the log no longer has them."""
         if after < self._floor:
             raise NotInLog(f"the log starts after {self._floor}")
         return self._log[after - self._floor :]
 
     def apply(self, event: object) -> int:
-        """Take an event, in any form that `events.coerce` knows, and give it a number.
+        """Append an event, in any form that `events.coerce` accepts, and return its number.
 
-        Nothing is raised for what comes from outside: what is no event is a problem of the thread. An event
-        of ours is kept as it is: who gave it must not change what is in it.
+        Bad input raises nothing: a value that is not an event becomes a problem of the thread. An event
+        object is stored without a copy: the caller must not change its content.
         """
         return self._append(_entry(event))
 
     def extend(self, events: Iterable[object]) -> int:
-        """Take many."""
-        # As `apply`, without its calls: logs are long.
+        """Append many events, as `apply` does, and return the last number."""
+        # `apply` is inlined, because logs are long.
         log, timed, weight = self._log, _TIMED, self._weight
         append = log.append
         entry: LogEntry
@@ -140,41 +140,41 @@ class Thread:
         return self.number
 
     def add_message(self, message: Json) -> int:
-        """Append a message of this side."""
+        """Append a message that was written locally."""
         return self._append(en.MessageAdded(freeze(message)))
 
     def set_messages(self, messages: Iterable[Json]) -> int:
-        """Go on with these messages."""
+        """Replace all messages."""
         return self._append(en.MessagesSet(tuple(map(freeze, messages))))
 
     def cut(self, message_id: str) -> int:
-        """Go on from this message: those after it are gone, in each view."""
+        """Remove the messages after this one, in both views."""
         return self._append(en.MessagesCut(message_id))
 
     def set_state(self, state: Any) -> int:
-        """Go on with this state."""
+        """Replace the state."""
         return self._append(en.StateSet(freeze(state)))
 
     def open_stream(self, goes_on: bool = False) -> int:
-        """A new response begins: the order rules start afresh, unless it goes on where one broke off."""
+        """Begin a new response. The order rules are reset, unless it resumes an interrupted one."""
         return self._append(en.StreamOpened(goes_on))
 
     def note(self, code: str, message: str) -> int:
-        """Something was wrong with what came, though it could be read: a problem of the thread."""
+        """Record a problem with received data that could still be read."""
         return self._append(en.ProblemNoted(code, message))
 
     def fail(self, error: str | BaseException, code: str = "run_failed") -> int:
-        """The run failed on its way here, with this code or that of the error itself."""
+        """Record that the run failed in transport, with this code or that of the error itself."""
         code = error.code if isinstance(error, CitewireError) else code
         return self._append(en.RunFailed(code, one_line(str(error) or type(error).__name__, _LONGEST_ERROR)))
 
     def stop(self) -> int:
-        """The run was ended from this side."""
+        """Record that the run was stopped locally."""
         return self._append(en.RunStopped())
 
     @property
     def agui(self) -> ClientView:
-        """What the AG-UI client holds."""
+        """The messages, state and interrupts that the AG-UI client holds."""
         self._fold_mirror()
         mirror, contract = self._views
         if mirror is None:
@@ -184,7 +184,7 @@ class Thread:
 
     @property
     def contract(self) -> Contract:
-        """What a citation front end shows."""
+        """The view for a citation front end."""
         self._fold_contract()
         mirror, contract = self._views
         if contract is None:
@@ -199,16 +199,16 @@ class Thread:
 
     @property
     def problems(self) -> ListSnapshot:
-        """What was wrong with what came. What only the AG-UI client minds is in `agui.problems`."""
+        """Problems with received data. Those that only affect the AG-UI client are in `agui.problems`."""
         return self.contract.problems
 
     def at(self, number: int) -> ThreadSnapshot:
-        """The thread as it was after `number` entries. Raises `Gone` where the log does not reach."""
+        """Return the thread as it was after `number` entries. Raises `NotInLog` if that is out of range."""
         mirror, contract = self._folds_at(number)
         return ThreadSnapshot(number, mirror.value, contract.value)
 
     def before(self, message_id: str) -> ThreadSnapshot:
-        """The thread as it was before that message came."""
+        """Return the thread as it was before that message was added. Raises `NotInLog`."""
         self._fold_mirror()
         self._fold_contract()
         number = self._mirror.born.get(message_id, self._contract.born.get(message_id))
@@ -217,7 +217,7 @@ class Thread:
         return self.at(max(number - 1, 0))
 
     def fork(self, number: int) -> Thread:
-        """Another thread with the same first `number` entries, which goes on by itself."""
+        """Return an independent thread with the same first `number` entries. Raises `NotInLog`."""
         twin = Thread(clock=self._clock, history=self._history)
         twin._mirror, twin._contract = self._folds_at(number)
         twin._floor, twin._log = self._floor, self._log[: number - self._floor]
@@ -235,7 +235,7 @@ class Thread:
         return self.number
 
     def _trim(self) -> None:
-        """Mark where the log is, and drop what came before the mark that was made last."""
+        """Make a checkpoint, and drop the entries before the previous checkpoint."""
         self._fold_mirror()
         self._fold_contract()
         mark = self._marks[-1]
@@ -267,7 +267,7 @@ class Thread:
 
 
 def _weight(entry: Any) -> int:
-    """What it takes to keep an entry, about; those that this side made are not counted."""
+    """Estimate the size of an entry in bytes; local entries are not counted."""
     kind = cast("type[Any]", type(entry))
     if kind in _DELTA_EVENTS and entry.raw_event is entry.metadata is entry.extra is UNSET:
         return len(entry.delta)
@@ -276,7 +276,7 @@ def _weight(entry: Any) -> int:
     try:
         return len(ev.encode(entry)) if isinstance(entry, ev.Event) else 0
     except CitewireError:
-        return 0  # it has no JSON, so it did not come from outside
+        return 0  # it cannot be encoded, so it was not received from a peer
 
 
 def _entry(value: object) -> LogEntry:

@@ -1,6 +1,6 @@
-"""The record as a person asks for it: who cited what, when, from which source, and what became of it.
+"""The audit record for people: who cited what, when, from which source, with which verdict and reviews.
 
-`thread` folds the log of a thread, `catalog` that of the sources, `which` says what is asked for, and
-`record` goes through a store. `chain` writes all of it down so that `checking` can tell whether it was
-changed; `sheet` and `page` are for people.
+`thread_fold` folds the log of a thread, `sources_fold` that of the sources, `audit_filter` is the query, and
+`record` walks a store. `jsonl_export` writes everything so that `export_check` can detect changes;
+`csv_export` and `html_export` are for people.
 """

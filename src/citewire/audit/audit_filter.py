@@ -1,4 +1,4 @@
-"""What of the record is asked for."""
+"""The filter of a query for the audit record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["AuditFilter"]
 
 
 class AuditFilter(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The citations that are asked for: all that fit everything that is given.
+    """A query for citations that match all given fields.
 
-    A `source` goes by any of its names, or by its sha256. A `client` cited, asked, or looked at it. They are
-    of `since` or later, and from before `until`.
+    `source` is any name of a source, or its SHA-256. `client` cited, asked for, or reviewed the citation.
+    Times range from `since` (inclusive) to `until` (exclusive).
     """
 
     thread: str | None = None
@@ -30,7 +30,7 @@ class AuditFilter(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     @classmethod
     def parse(cls, **given: str | None) -> AuditFilter:
-        """What these words ask for. An `InputError` where they are no status or no date."""
+        """Parse the filter's texts. Raises `InputError` for an invalid status or date."""
         for name in ("since", "until"):
             given[name] = _date(name, given.get(name))
         if given.get("status") not in (None, *get_args(Status)):
@@ -39,11 +39,11 @@ class AuditFilter(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     @property
     def filters_citations(self) -> bool:
-        """Whether a thread may be left out because nothing in it fits."""
+        """Whether threads without a matching citation are left out."""
         return self != AuditFilter(thread=self.thread)
 
     def matches(self, citation: RecordedCitation) -> bool:
-        """Whether a citation is asked for."""
+        """Tell whether a citation matches."""
         return (
             self.thread in (None, citation.thread)
             and (self.source is None or self.source in citation.source_names)
@@ -55,7 +55,7 @@ class AuditFilter(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 def _date(name: str, text: str | None) -> str | None:
-    """A time as the record writes it; one without a zone is in UTC."""
+    """Convert a time to the form used in the record; without a zone it is in UTC."""
     if text is None:
         return None
     try:

@@ -1,8 +1,8 @@
 """Fold the channel `audit:`: the signed heads, and what they cover of all other channels.
 
-Only heads, removals and introductions of keys are signed one by one. Positions, tombstones and API keys are
-signed by the next head, so whoever can write to the store can append such rows after the last head. That is
-why a later row never replaces what an earlier one says: a contradiction is a break.
+Only heads, removals and key introductions are signed individually. Positions, tombstones and API keys are
+signed by the next head, so anyone who can write to the store can append such rows after the last head.
+Therefore a later row never replaces what an earlier one says: a contradiction is a break.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DELETION = 300_000
 
 
 class AuditFold:
-    """What the rows of the audit log say. `take` them in order, each with the hash that it has."""
+    """The state after folding the audit log. Pass the rows in order to `take`, each with its hash."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -54,24 +54,24 @@ class AuditFold:
         """The time of the first head, in milliseconds."""
         self.since = 0
         """The time of the last head, in milliseconds, with room for clocks that differ; 0 without one."""
-        # The hashes of rows since the last head: the next one signs one of them.
+        # The hashes of rows since the last head: the next head signs one of them.
         self._recent: dict[int, str] = {}
-        # Positions since the last head with the rows in which they are, and how far heads cover each epoch.
+        # Positions since the last head with their row numbers, and how far heads cover each epoch.
         self._unsigned: list[tuple[int, Position]] = []
         self._covered: dict[str, int] = {}
         self._kept: frozenset[SignedHead] = frozenset()
         self._pinned = 0
 
     def pin(self, kept: Iterable[SignedHead]) -> None:
-        """Accept signatures of any key in heads that were kept elsewhere, and in the rows they cover.
+        """Accept signatures of any key in heads that were saved elsewhere, and in the rows they cover.
 
-        The hashes in these heads are to be compared with the rows, see `known_of_audit_log`.
+        The caller compares the hashes in these heads with the rows, see `known_audit_log_hashes`.
         """
         self._kept = frozenset(kept)
         self._pinned = max((head.n for head in self._kept), default=0)
 
     def take(self, n: int, row_hash: str, statement: Statement | None) -> None:
-        """Take in what a row says; None where it says nothing that can be read here."""
+        """Fold a row's statement; None if it cannot be decoded here."""
         self._recent[n] = row_hash
         match statement:
             case SignedHead():
@@ -139,7 +139,7 @@ class AuditFold:
         if removal.what == "trimmed":
             self._trims.setdefault(removal.epoch, {})[removal.n] = removal.hash
         elif (noted := self._deletions.get(removal.epoch)) is None or noted.at < removal.at:
-            # Of several, as after a deletion that failed, the last has happened.
+            # Of several, for example after a failed deletion, the last one took place.
             self._deletions[removal.epoch] = removal
 
     def _on_tombstone(self, n: int, stone: Tombstone) -> None:
@@ -159,14 +159,14 @@ class AuditFold:
             self._contradiction(n, f"it changes the key {key.name}, which can only be revoked")
 
     def _is_same_channel(self, n: int, about: Position | Tombstone | Removal) -> bool:
-        """Whether no earlier row has this epoch under the name of another channel."""
+        """Tell whether no earlier row gives this epoch to a different channel."""
         noted = self._channels.setdefault(about.epoch, about.channel)
         if noted != about.channel:
             self._contradiction(n, f"it calls {_named(about)} what an earlier row calls {name_of(noted)}")
         return noted == about.channel
 
     def _note_hash(self, n: int, about: Position | Tombstone | Removal, row: int, row_hash: str) -> None:
-        """Note the hash of a row of a channel, unless an earlier note has another one."""
+        """Record the hash of a channel's row; report a contradiction with an earlier record."""
         if self._hashes.setdefault(about.epoch, {}).setdefault(row, row_hash) != row_hash:
             self._contradiction(n, f"it has another hash of row {row} of {_named(about)} than an earlier row")
 
@@ -178,20 +178,20 @@ class AuditFold:
             self._findings.add_break(where, problem)
 
     def known_hashes(self, epoch: str) -> KnownHashes:
-        """What is known of the channel with this epoch."""
+        """Return the known hashes of the channel with this epoch."""
         covered = self._covered.get(epoch, 0)
         return KnownHashes(self._hashes.get(epoch, {}), "a signed head", self.since, covered)
 
     def known_of_deleted(self, epoch: str) -> KnownHashes:
-        """What is known of a deleted channel. Perhaps no head saw it alive, so that its rows may be older."""
+        """Return the known hashes of a deleted channel. Its rows may be older: perhaps no head covered it."""
         return self.known_hashes(epoch)._replace(since=0)
 
     def deletion(self, epoch: str) -> Removal | None:
-        """Who deleted the channel with this epoch, as far as that is signed."""
+        """Return the signed statement about the deletion of the channel with this epoch, if any."""
         return self._deletions.get(epoch)
 
     def deletion_problem(self, epoch: str, at: int) -> str | None:
-        """What is wrong with the time of a deletion, in milliseconds, if it is signed who did it."""
+        """Return what is wrong with the time of a deletion, in milliseconds, given its signed statement."""
         removal = self._deletions.get(epoch)
         if removal is None:
             return None
@@ -204,26 +204,26 @@ class AuditFold:
         return f"it was deleted at {date_of_ms(at)}, and the signed statement of that is of {removal.at}"
 
     def needs_signed_deletion(self, stone: Tombstone) -> bool:
-        """Whether a deletion has to be signed: not one from before the first head that no head knows of."""
+        """Tell whether a deletion must be signed: unless it precedes the first head and no head knows it."""
         return stone.epoch in self.positions or stone.at >= self.began
 
     def is_removal_signed(self, epoch: str, floor: ChainPoint) -> bool:
-        """Whether it is signed that the rows up to this one were removed.
+        """Tell whether a signed statement covers the removal of the rows up to this one.
 
-        What was removed before a channel was first noted is not known: its floor counts as it was then.
+        Removals before a channel was first recorded are unknown: the floor at that time is accepted.
         """
         return self._trims.get(epoch, {}).get(floor.n) == floor.hash or self._first_floors.get(epoch) == floor
 
 
 def known_audit_log_hashes(epoch: str, kept: Iterable[SignedHead]) -> KnownHashes:
-    """What heads that were kept elsewhere say of the audit log itself."""
+    """Return the hashes of the audit log itself according to heads that were saved elsewhere."""
     heads = [head for head in kept if head.epoch == epoch]
     said = ", ".join(f"head {head.number}" for head in heads)
     return KnownHashes({head.n: head.hash for head in heads}, f"{said}, kept elsewhere,")
 
 
 def name_of(channel: str) -> str:
-    """What a channel is called in findings."""
+    """Return the name of a channel for findings."""
     return f"thread {thread_of(channel)}" if channel.startswith(THREAD_LOG_PREFIX) else f"channel {channel}"
 
 
@@ -232,7 +232,7 @@ def _named(about: Position | Tombstone | Removal) -> str:
 
 
 def date_of_ms(at: int) -> str:
-    """The date of a time in milliseconds since 1970, also where somebody has made it one that is none."""
+    """Format a time in milliseconds since 1970; a tampered, invalid value is formatted as such."""
     try:
         return date_of(at * 1000)
     except CitewireError:
@@ -240,7 +240,7 @@ def date_of_ms(at: int) -> str:
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 of a time as statements have it. Raises `ShapeError`."""
+    """Parse the time of a statement into milliseconds since 1970. Raises `ShapeError`."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):

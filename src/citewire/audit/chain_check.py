@@ -1,4 +1,4 @@
-"""Check the rows of one channel one by one: their hashes, their order, and what signed heads say of them."""
+"""Check the rows of one channel: their hashes, their order, and their agreement with signed heads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["ChainCheck", "KnownHashes"]
 
 
 class KnownHashes(NamedTuple):
-    """What is known of a channel from elsewhere: the hashes of some of its rows, and who says so.
+    """Hashes of some rows of a channel from another source, and the name of that source.
 
-    Rows after number `covered` were written `since` a time in milliseconds, 0 where that is not known.
+    Rows after number `covered` were written after `since`, in milliseconds; 0 if that is unknown.
     """
 
     hashes: Mapping[int, str] = {}
@@ -30,7 +30,7 @@ class KnownHashes(NamedTuple):
 
 
 class ChainCheck:
-    """The rows of one chain as they come, up to the first that does not fit."""
+    """Checks the rows of one chain in order, up to the first mismatch."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class ChainCheck:
         self._compare()
 
     def fail(self, what: str) -> None:
-        """Say what is wrong; nothing that comes later can be checked."""
+        """Report a problem; later rows cannot be checked."""
         self.is_whole = False
         self._findings.add_break(self.name, what)
 
     def take(self, link: ChainLink) -> bool:
-        """Whether all is well up to and with this row."""
+        """Check the next row and return whether the chain is valid up to and including it."""
         if not self.is_whole:
             self._check_out_of_order(link.n)
             return False
@@ -82,7 +82,7 @@ class ChainCheck:
             self.fail(f"row {link.n} is dated before the last head, after which it was written")
 
     def _compare(self) -> None:
-        """Compare the row that we have come to with what is known of it."""
+        """Compare the current row with its known hash, if any."""
         expected = self._known.hashes.get(self.n)
         if expected is None or not self.is_whole:
             return
@@ -93,13 +93,13 @@ class ChainCheck:
         self._sure = self.n
 
     def _check_out_of_order(self, n: int) -> None:
-        """What is missing where it belongs may come later."""
+        """Report a missing row that appears later as out of order."""
         if n == self._awaited:
             self._awaited = 0
             self._findings.breaks[-1] = Break(self.name, f"row {n} is out of order")
 
     def end(self) -> None:
-        """All rows were there."""
+        """Check the end of the chain after the last row."""
         if not self.is_whole:
             return
         if self.n != self.head.n:

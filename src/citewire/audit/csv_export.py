@@ -1,4 +1,4 @@
-"""The citations as a table for spreadsheets: CSV, one line for each."""
+"""Export the citations as CSV for spreadsheets, one line each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 async def export_csv(log: Log, which: AuditFilter) -> AsyncIterator[str]:
-    """The lines of the table, the names of its columns first."""
+    """Yield the lines of the table, starting with the column names."""
     yield csv_line(COLUMNS)
     async for thread in record.read_threads(log, which):
         for citation in thread.citations:
@@ -43,14 +43,14 @@ def _cells(citation: RecordedCitation) -> tuple[object, ...]:
 
 
 def csv_line(cells: tuple[object, ...]) -> str:
-    """The cells as a line of CSV, in which none is a formula."""
+    """Format the cells as a line of CSV without formulas."""
     out = StringIO()
     csv.writer(out).writerow([_harmless(cell) for cell in cells])
     return out.getvalue()
 
 
 def _harmless(cell: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
+    """Escape a cell that a spreadsheet would interpret as a formula."""
     if not isinstance(cell, str):
         return cell
     text = clean_text(cell)

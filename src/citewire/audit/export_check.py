@@ -1,7 +1,7 @@
-"""Whether an export is what was exported: its signature, digest and chains, and what it says of its rows.
+"""Verify an export: its signature, digest and hash chains, and the lines derived from its rows.
 
-Whoever changes an export can also make its hashes anew, but cannot sign it. What was signed is compared with
-the public keys that the verifier trusts, and with heads that were kept elsewhere.
+Anyone who changes an export can also recompute its hashes, but cannot sign it. Signatures are checked against
+the public keys that the verifier trusts, and against heads that were saved elsewhere.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _RowNumber(msgspec.Struct):
 
 
 class ExportReport(Findings):
-    """What came of a check."""
+    """The result of a check."""
 
     def __init__(self, first: ExportLine, trust: TrustedKeys | None = None) -> None:
         super().__init__(trust)
@@ -89,7 +89,7 @@ def _row(epoch: str, line: RowLine) -> tuple[Row | None, ChainLink]:
 
 
 class _ExportCheck:
-    """The lines of an export as they come."""
+    """Checks the lines of an export in order."""
 
     def __init__(self, report: ExportReport, kept: Sequence[SignedHead]) -> None:
         self._report, self._kept = report, kept
@@ -100,7 +100,7 @@ class _ExportCheck:
         self._expected: Iterator[bytes] | None = None
 
     def take(self, number: int, line: bytes) -> None:
-        """Take in a line between the first and the last."""
+        """Check a line between the first and the last."""
         try:
             if line.startswith(_SAID):
                 self._on_said(number, line)
@@ -173,14 +173,14 @@ class _ExportCheck:
             )
 
     def _lines(self) -> Iterator[bytes]:
-        """What the rows of the chain say."""
+        """Derive the expected lines from the rows of the chain."""
         if self._fold is None:
             return iter(())
         wanted = [each for each in self._fold.citations() if self._report.first.which.matches(each)]
         return derive_lines(self._fold, wanted, self._sources, self._shown)
 
     def end(self) -> None:
-        """The chain is over."""
+        """Finish the check of the current chain."""
         if self._chain is None:
             return
         if self._expected is None:
@@ -193,9 +193,9 @@ class _ExportCheck:
 def check_export(
     lines: Iterable[bytes], trust: TrustedKeys | None = None, kept: Sequence[SignedHead] = ()
 ) -> ExportReport:
-    """What is wrong with an export, whose lines these are. An `InputError` where it is none at all.
+    """Check the lines of an export and report the problems. Raises `InputError` if it is not an export.
 
-    `kept` are heads that were kept elsewhere.
+    `kept` are heads that were saved elsewhere.
     """
     rest, digest = iter(lines), Digest()
     report = ExportReport(_read_first(digest.take(next(rest, b""))), trust)
@@ -219,7 +219,7 @@ def check_export(
 
 
 def _check_end(report: ExportReport, line: bytes, digest: Digest) -> None:
-    """The digest, and who signed it."""
+    """Check the digest and its signature."""
     try:
         end = _end.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -236,7 +236,7 @@ def _check_end(report: ExportReport, line: bytes, digest: Digest) -> None:
 
 
 def _check_covered(report: ExportReport) -> None:
-    """What is signed must be there if all was exported; what was deleted must be signed."""
+    """Check that a full export has every signed thread, and that every deletion is signed."""
     audit, chains, which = report.audit, report.chains, report.first.which
     missing = set[str]() if which.filters_citations else audit.positions.keys() - chains.keys()
     for channel in sorted(audit.positions[epoch].channel for epoch in missing):
@@ -255,7 +255,7 @@ def _check_covered(report: ExportReport) -> None:
 
 
 def _check_deletion(report: ExportReport, chain: ChainLine, deleted: str, *, is_noted: bool) -> None:
-    """A deletion must be signed, at about its time, unless it is older than the audit log."""
+    """Check that a deletion is signed, at about its time, unless it is older than the audit log."""
     audit = report.audit
     try:
         at = parse_time_ms(deleted)
@@ -274,7 +274,7 @@ def _check_deletion(report: ExportReport, chain: ChainLine, deleted: str, *, is_
 
 
 def _check_kept(report: ExportReport, kept: Sequence[SignedHead]) -> None:
-    """Heads that were kept elsewhere must be signed, and those of this audit log be in it."""
+    """Check that heads saved elsewhere are signed, and that those of this audit log are in it."""
     chains = {each.epoch: each for each in report.chains.values() if each.channel == audit_log.AUDIT_CHANNEL}
     is_sound = report.is_signed and not report.trust.is_empty and not report.breaks
     for head in kept:
@@ -302,7 +302,7 @@ def _read_first(line: bytes) -> ExportLine:
 
 
 async def compare_with_store(report: ExportReport, log: Log) -> None:
-    """Compare where the chains of an export end with a store. Adds to its breaks."""
+    """Compare the ends of an export's chains with a store. Adds to the report's breaks."""
     for chain in report.chains.values():
         if wrong := await _compare_chain(chain, log):
             report.add_break(_name(chain), wrong)
@@ -312,14 +312,14 @@ async def compare_with_store(report: ExportReport, log: Log) -> None:
 
 
 async def _compare_chain(chain: ChainLine, log: Log) -> str | None:
-    """What is wrong with the end of a chain."""
+    """Return what is wrong with the end of a chain, or None."""
     end = chain.head
     now = await read_chain(log, chain.channel)
     if now and now.head.epoch == chain.epoch:
         if chain.deleted is not None:
             return "it was not deleted"
         if end.n < now.floor.n:
-            return None  # the store has forgotten what came then
+            return None  # the store has trimmed these rows
         if end.n > now.head.n:
             return f"the store has only {now.head.n} rows of it, not {end.n}"
         known = now.floor.hash
@@ -335,7 +335,7 @@ async def _compare_chain(chain: ChainLine, log: Log) -> str | None:
 
 
 async def _find_missing_threads(report: ExportReport, log: Log) -> AsyncIterator[str]:
-    """The threads that were there when everything was exported, and are not in the export."""
+    """Yield threads that existed at the time of a full export but are not in it."""
     known, made = report.chains, report.first.made
     async for chain in find_thread_chains(log, AuditFilter()):
         rows = () if chain.head.epoch in known else await log.read(chain.head.channel, limit=1)

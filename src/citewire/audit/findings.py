@@ -1,4 +1,4 @@
-"""What a verification finds: what is broken and where, and what is only worth a note."""
+"""The findings of a verification: breaks with their place, and notes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Break", "Findings"]
 
 
 class Break(NamedTuple):
-    """Where something is wrong, and what."""
+    """A place and what is wrong there."""
 
     where: str
     what: str
 
 
 class Findings:
-    """What came of a verification with these trusted keys."""
+    """The findings of a verification with these trusted keys."""
 
     def __init__(self, trust: TrustedKeys | None = None) -> None:
         self.trust = trust or TrustedKeys()
@@ -26,9 +26,9 @@ class Findings:
         self.rows = 0
 
     def add_break(self, where: str, what: str) -> None:
-        """Something is wrong."""
+        """Report a problem."""
         self.breaks.append(Break(where, what))
 
     def add_note(self, text: str) -> None:
-        """Something is as it may be, and a person should know."""
+        """Report something that is valid but that a person should know."""
         self.notes.append(text)

@@ -1,11 +1,10 @@
-"""Write signed heads: note how far every channel has come, then sign the hash of all that was noted.
+"""Write signed heads: record how far every channel has come, then sign the hash of these records.
 
-What was noted last of a channel is a slot of the channel `audit:`, under the name of the channel. So one pass
-over the channels, in the order of their names, finds those that have changed, whatever the clocks say, and
-holds no more than a page of them.
+The last record of a channel is a slot of the channel `audit:`, under the channel's name. So one pass over the
+channels in name order finds the changed ones, independent of clocks, with only a page of them in memory.
 
-Whoever can write to the store could put such slots, so each has an HMAC with the audit key. A slot that does
-not fit it counts as absent, as all of them do after the key was changed: then every channel is noted again.
+Anyone who can write to the store could put such slots, so each has an HMAC with the audit key. A slot with a
+wrong HMAC counts as absent, as all do after a change of the key: then every channel is recorded again.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ from citewire.errors import ShapeError
 
 __all__ = ["HeadSuperseded", "HeadWriter"]
 
-# Positions that are written in one change, and rows that are read at once.
+# Positions written in one change, and rows read at once.
 _PAGE = 1000
-# The slot that says what the last head was. It comes before all names of channels, which begin with letters.
+# The slot of the last head. It sorts before all names of channels, which begin with letters.
 _LAST, _PAST_ALL = "!head", "\U0010ffff"
-# Digits of the number of a head.
+# The maximum number of digits in the number of a head.
 _DIGITS = 18
 
 
 class _LastHead(Struct, frozen=True):
-    """The last head, the row in which it is, and the last tombstone that was noted; with an HMAC of that."""
+    """The last head, its row, and the last recorded tombstone; with an HMAC over these."""
 
     head: SignedHead | None = None
     row: int = 0
@@ -66,13 +65,13 @@ class HeadSuperseded(StoreError):
 
 
 class HeadWriter:
-    """Writes heads into a store, signed with a key. Of several servers one at a time is to do so."""
+    """Writes heads into a store, signed with a key. Only one server at a time should do this."""
 
     def __init__(self, store: ChannelStore, key: AuditKey, now: Callable[[], int] = now_ms) -> None:
         self._store, self._key, self._now = store, key, now
 
     async def write(self) -> SignedHead:
-        """Sign what the store holds now. Where nothing has changed, the last head is given again."""
+        """Sign the current content of the store. If nothing has changed, return the last head."""
         at = date_of(self._now() * 1000)
         slot = await self._last_slot()
         last = await self._last(slot)
@@ -96,16 +95,16 @@ class HeadWriter:
         return head
 
     async def last_head(self) -> SignedHead | None:
-        """The head that was written last; None where there is none."""
+        """Return the last head, or None."""
         return (await self._last(await self._last_slot())).head
 
     async def _last_slot(self) -> bytes | None:
         return (await self._store.values(AUDIT_CHANNEL, [_LAST]))[_LAST]
 
     async def _last(self, slot: bytes | None) -> _LastHead:
-        """What the slot says of the last head. Where it is not ours, the last head that the log has.
+        """Decode the slot of the last head. If its HMAC is wrong, use the last head in the log.
 
-        The row and the last tombstone are then 0: a head is written, and all tombstones are noted.
+        The row and the last tombstone are then 0: a head is written, and all tombstones are recorded.
         """
         try:
             last = msgspec.json.decode(slot or b"{}", type=_LastHead)
@@ -134,13 +133,13 @@ class HeadWriter:
         return self._key.mac(msgspec.json.encode((slot, *values)))
 
     async def _introduce(self) -> None:
-        """Have the log say which keys there were before this one."""
+        """Record the key introductions, which name the earlier keys."""
         introduced = self._key.introductions
         entries = [_entry(f"key:{each.public}", "key", each) for each in introduced]
         await self._store.append(AUDIT_CHANNEL, entries)
 
     async def _note_positions(self, snapshot: Log, number: int) -> None:
-        """Note how far the channels have come that have changed since the last head, for head `number`."""
+        """Record the positions of the channels that changed since the last head, for head `number`."""
         async for changed, gone in self._changes(snapshot, number):
             found = [Position.of(chain) for chain in await snapshot.chains(changed)]
             puts: dict[str, bytes | None] = dict.fromkeys(gone)
@@ -170,7 +169,7 @@ class HeadWriter:
         await self._store.change(AUDIT_CHANNEL, [], lambda _values, _place: Change(None, entries, puts))
 
     async def _changes(self, snapshot: Log, number: int) -> AsyncIterator[tuple[list[str], list[str]]]:
-        """The channels whose extent is not what was noted last, page by page; and those that are gone."""
+        """Yield pages of channels whose extent differs from its last record, and of deleted channels."""
         noted, after = _NotedExtents(self._store), ""
         while extents := await snapshot.extents(after, PAGE_ROWS):
             after = extents[-1].channel
@@ -185,10 +184,10 @@ class HeadWriter:
                 gone = []
 
     def _is_noted(self, extent: Extent, slot: bytes | None, number: int) -> bool:
-        """Whether the slot of a channel is authentic, and says that a head before `number` has this extent.
+        """Tell whether the slot is authentic, and a head before `number` covers this extent.
 
-        A slot for head `number` itself does not count. It is of a writer that was interrupted, or of rows
-        that somebody has removed from the audit log.
+        A slot for head `number` itself does not count: it is from an interrupted writer, or from rows that
+        somebody removed from the audit log.
         """
         noted_for = (slot or b"").split(b":")[-2:-1]
         if not (noted_for and noted_for[0].isdigit() and len(noted_for[0]) <= _DIGITS):
@@ -197,7 +196,7 @@ class HeadWriter:
         return head < number and compare_digest(slot or b"", self._slot(extent, head))
 
     def _slot(self, extent: Extent, number: int) -> bytes:
-        """What is noted of a channel for head `number`."""
+        """Encode the record of a channel for head `number`."""
         channel, epoch, floor, n = extent
         return f"{epoch}:{floor}:{n}:{number}:{self._mac(channel, epoch, floor, n, number)}".encode()
 
@@ -207,7 +206,7 @@ def _entry(name: str, kind: str, statement: Statement) -> Entry:
 
 
 class _NotedExtents:
-    """What was noted last of the channels, read along with their names."""
+    """The last recorded extents of the channels, read in step with their names."""
 
     def __init__(self, store: Log) -> None:
         self._store = store
@@ -215,7 +214,7 @@ class _NotedExtents:
         self._after, self._is_over = _LAST, False
 
     async def read_to(self, name: str) -> None:
-        """Have what was noted of all channels up to this name."""
+        """Read the records of all channels up to this name."""
         while not self._is_over and self._after < name:
             found = await self._store.slots(AUDIT_CHANNEL, self._after, _PAST_ALL, PAGE_ROWS)
             self._slots.update(found)
@@ -223,11 +222,11 @@ class _NotedExtents:
             self._after = found[-1].key if found else self._after
 
     def take(self, channel: str) -> bytes | None:
-        """What was noted last of a channel."""
+        """Remove and return the last record of a channel."""
         return self._slots.pop(channel, None)
 
     def take_remaining(self, name: str) -> list[str]:
-        """The channels up to this name that nobody has taken: they are gone."""
+        """Remove and return the channels up to this name that were not taken: they no longer exist."""
         left = [key for key in self._slots if key <= name]
         for key in left:
             del self._slots[key]

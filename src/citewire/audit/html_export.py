@@ -1,4 +1,4 @@
-"""The record as a page that stands alone, to be read, sent and printed: no scripts, nothing to load."""
+"""Export the record as a self-contained HTML page to read, send and print, without scripts or downloads."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _COLUMNS = (
     "<thead><tr><th class=when>When</th><th class=verdict>Verdict</th><th>Quoted</th>"
     "<th class=who>Cited by, looked at by</th></tr></thead>"
 )
-# Bytes of the page that are held in memory until its figures are known.
+# Bytes of the page held in memory until its figures are known.
 _HELD = 8 << 20
 
 
 class _Figures:
-    """What there is in all."""
+    """The totals of the page."""
 
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
@@ -67,7 +67,7 @@ class _Figures:
 
 
 async def export_html(log: Log, which: AuditFilter, made: str, by: str) -> AsyncIterator[str]:
-    """The pieces of the page. It holds no more than a thread at a time."""
+    """Yield the pieces of the page, with only one thread in memory at a time."""
     figures, sources = _Figures(), await record.read_sources(log)
     with SpooledTemporaryFile(_HELD, "w+", encoding="utf-8", newline="") as body:
         async for thread in record.read_threads(log, which):

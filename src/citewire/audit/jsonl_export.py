@@ -1,8 +1,8 @@
-"""An export that shows when it was changed: JSON Lines with every row, what the rows say, and a digest.
+"""Export as JSON Lines that reveals tampering: every row, the lines derived from the rows, and a digest.
 
-First comes the audit log with its signed heads. The rows of a thread are there with the hashes that chain
-them, without their content where that was erased. After them stands what they come to, the runs and the
-citations; the last line is a digest of all before it, signed with the audit key.
+The audit log with its signed heads comes first. The rows of a thread come with the hashes that chain them,
+without their content if that was erased. The runs and citations derived from them follow; the last line is a
+digest of all lines before it, signed with the audit key.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ EXPORT_FORMAT = 2
 ALWAYS_SHOWN = frozenset({"begin", "head", "key"})
 """The kinds of rows of the audit log whose content is in every export."""
 _ABOUT_CHANNELS = audit_log.Position | audit_log.Tombstone | audit_log.Removal
-# Bytes of a thread that are held in memory before it is known whether they are asked for.
+# Bytes of a thread held in memory before it is known whether the thread matches.
 _HELD = 8 << 20
 
 
 class ExportLine(Struct, frozen=True, tag="export"):
-    """The first line: when the export was begun, by what, and what was asked for."""
+    """The first line: when the export was started, by which program, and with which filter."""
 
     format: int
     made: str
@@ -49,7 +49,7 @@ class ExportLine(Struct, frozen=True, tag="export"):
 
 
 class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
-    """A channel whose rows come next: those after the floor, up to the head."""
+    """A channel whose rows follow: those after the floor, up to the head."""
 
     channel: str
     epoch: str
@@ -60,7 +60,7 @@ class ChainLine(Struct, frozen=True, omit_defaults=True, tag="chain"):
 
 
 class RowLine(Struct, frozen=True, omit_defaults=True, tag="row"):
-    """A row: with its id and its data, as text or else in base64; or with the hash of both in their place."""
+    """A row with its id and its data, as text or else in base64; or with the hash of both instead."""
 
     n: int
     tick: int
@@ -73,7 +73,7 @@ class RowLine(Struct, frozen=True, omit_defaults=True, tag="row"):
 
 
 class EndLine(SignedStatement, frozen=True, tag="end"):
-    """The last line: how many there are before it, and the sha256 of all their bytes, signed.
+    """The last line: the number of lines before it, and the SHA-256 of their bytes, signed.
 
     Without a key there is no signature, and anybody could have written it.
     """
@@ -83,29 +83,29 @@ class EndLine(SignedStatement, frozen=True, tag="end"):
 
 
 class Digest:
-    """The bytes of an export, counted and hashed as they go by."""
+    """Counts and hashes the bytes of an export."""
 
     def __init__(self) -> None:
         self._hash, self.lines = sha256(), 0
 
     def take(self, line: bytes) -> bytes:
-        """A line, with its end."""
+        """Add a line, including its line end, and return it."""
         self._hash.update(line)
         self.lines += 1
         return line
 
     @property
     def end(self) -> EndLine:
-        """What the last line says, before it is signed."""
+        """The last line, before it is signed."""
         return EndLine(lines=self.lines, sha256=self._hash.hexdigest())
 
 
 async def export_jsonl(
     log: Log, which: AuditFilter, made: str, by: str, key: AuditKey | None = None
 ) -> AsyncIterator[bytes]:
-    """The lines of an export of a snapshot, each with its end, signed with the key if there is one.
+    """Yield the lines of an export of a snapshot, each with its line end, signed if there is a key.
 
-    It holds no more than a thread at a time.
+    Only one thread is in memory at a time.
     """
     digest = Digest()
     async for line in _lines(log, ExportLine(EXPORT_FORMAT, made, by, which)):
@@ -122,7 +122,7 @@ async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
         yield _chain_line(chain)
         async for row in record.read_rows(log, chain):
             sources.take(row)
-            # Who refers to a source is said with each thread, and not of threads that nobody asked for.
+            # References to a source appear with each thread, and not for threads outside the filter.
             yield _row_line(row) if sources.is_source_kind(row.kind) else _link_line(row.link)
     with SpooledTemporaryFile(_HELD) as rows:
 
@@ -148,7 +148,7 @@ async def _lines(log: Log, first: ExportLine) -> AsyncIterator[bytes]:
 
 
 async def _audit_lines(log: Log, which: AuditFilter) -> AsyncIterator[bytes]:
-    """The audit log; of threads that nobody asked for, only the hashes."""
+    """Yield the audit log; for threads outside the filter, only the hashes."""
     chain = await record.read_chain(log, audit_log.AUDIT_CHANNEL)
     if chain is None:
         return
@@ -159,9 +159,9 @@ async def _audit_lines(log: Log, which: AuditFilter) -> AsyncIterator[bytes]:
 
 
 async def _wanted(log: Log, which: AuditFilter) -> set[str] | None:
-    """The names and the epochs of the channels that an export holds; None for all.
+    """Return the names and epochs of the channels in the export; None for all.
 
-    Rows about an epoch are shown whatever they call its channel, so that a renamed thread is found.
+    Rows about an epoch are included whatever channel name they give, so that a renamed thread is found.
     """
     if which == AuditFilter():
         return None
@@ -184,14 +184,14 @@ def _is_shown(row: Row, wanted: set[str]) -> bool:
     try:
         about = audit_log.read_statement(row)
     except ShapeError:
-        return True  # whoever checks the export is to see what it is
+        return True  # the verifier should see it
     return isinstance(about, _ABOUT_CHANNELS) and not wanted.isdisjoint((about.channel, about.epoch))
 
 
 def derive_lines(
     fold: ThreadFold, citations: Iterable[RecordedCitation], sources: SourcesFold, shown: set[int]
 ) -> Iterator[bytes]:
-    """What the rows of a thread come to. Each set of sources is there once, before the first run with it."""
+    """Yield the lines derived from a thread's rows. Each set of sources comes once, before its first run."""
     for run in fold.runs(sources.row_at):
         if run.sources and run.sources not in shown:
             shown.add(run.sources)

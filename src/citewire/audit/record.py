@@ -1,4 +1,4 @@
-"""The threads in a store, those that were deleted too, and what was in them."""
+"""Read the threads in a store, including the deleted ones, and their content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RowSink: TypeAlias = Callable[[Row], object]
 
 
 class RecordedThread(NamedTuple):
-    """A thread, and its citations that are asked for."""
+    """A thread and its citations that match the filter."""
 
     chain: Chain
     fold: ThreadFold
@@ -38,7 +38,7 @@ class RecordedThread(NamedTuple):
 
 
 class DeletedThread(Struct, frozen=True, tag="deleted"):
-    """A thread that was deleted: when, and how many rows it had, up to the one with this hash."""
+    """A deleted thread: when it was deleted, its number of rows, and the hash of the last row."""
 
     thread: str
     at: str
@@ -47,23 +47,23 @@ class DeletedThread(Struct, frozen=True, tag="deleted"):
 
 
 def describe_deleted(erased: ErasedChannel) -> DeletedThread:
-    """What there is to say of it."""
+    """Describe an erased channel as a deleted thread."""
     head, rows = erased.head, erased.head.n - erased.floor.n
     return DeletedThread(thread_of(head.channel), date_of(erased.at * 1000), rows, head.hash.hex())
 
 
 async def read_chain(log: Log, channel: str) -> Chain | None:
-    """The rows of a channel as it is now."""
+    """Return the current chain of a channel, or None."""
     floor, head = await log.floor(channel), await log.head(channel)
     return Chain(floor, head) if floor and head and floor.epoch == head.epoch else None
 
 
 async def read_rows(log: Log, chain: Chain) -> AsyncIterator[Row]:
-    """The rows of a chain. CursorLost where they go while one reads."""
+    """Yield the rows of a chain. Raises `CursorLost` if they are removed meanwhile."""
     after, end = chain.floor.cursor, chain.head.n
     while after.n < end:
         rows = await log.read(chain.head.channel, after, min(_PAGE, end - after.n))
-        if not rows:  # the end of the channel is not what it says
+        if not rows:  # the channel ends before its recorded head
             return
         for row in rows:
             yield row
@@ -71,7 +71,7 @@ async def read_rows(log: Log, chain: Chain) -> AsyncIterator[Row]:
 
 
 async def find_thread_chains(log: Log, which: AuditFilter) -> AsyncIterator[Chain]:
-    """The threads that may be asked for, by their names."""
+    """Yield the threads that may match, by name."""
     if which.thread is not None:
         found = await read_chain(log, channel_of(which.thread))
         if found:
@@ -88,10 +88,9 @@ async def find_thread_chains(log: Log, which: AuditFilter) -> AsyncIterator[Chai
 async def read_threads(
     log: Log, which: AuditFilter, begin: Callable[[], RowSink] = lambda: bool
 ) -> AsyncIterator[RecordedThread]:
-    """The threads in which something is asked for, and all of them when nothing narrow is.
+    """Yield the threads with matching citations, or all threads if the filter does not filter citations.
 
-    The log is a snapshot. `begin` is called with each thread that is looked into, and says where to put
-    its rows.
+    The log is a snapshot. `begin` is called for each thread that is read, and returns a sink for its rows.
     """
     async for chain in find_thread_chains(log, which):
         keep, fold = begin(), ThreadFold(thread_of(chain.head.channel))
@@ -111,7 +110,7 @@ def _take(fold: ThreadFold, row: Row) -> None:
 
 
 async def find_erased_threads(log: Log, which: AuditFilter) -> AsyncIterator[ErasedChannel]:
-    """The threads that were deleted, in that order. Nothing narrower can be asked about them."""
+    """Yield the deleted threads, in order of deletion; none if the filter filters citations."""
     if which.filters_citations:
         return
     after, channel = 0, None if which.thread is None else channel_of(which.thread)
@@ -123,7 +122,7 @@ async def find_erased_threads(log: Log, which: AuditFilter) -> AsyncIterator[Era
 
 
 async def read_sources(log: Log) -> SourcesFold:
-    """The sources of all times."""
+    """Fold the whole log of the sources."""
     fold, chain = SourcesFold(), await read_chain(log, SOURCES_CHANNEL)
     if chain:
         async for row in read_rows(log, chain):

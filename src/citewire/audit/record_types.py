@@ -1,4 +1,4 @@
-"""What the record is made of: runs and what they retrieved, citations, verdicts, and who looked at them."""
+"""The types of the record: runs and their retrievals, citations, verdicts, and reviews."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RecordedCitation", "RecordedRetrieval", "RecordedReview", "RecordedR
 
 
 class RecordedReview(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What somebody who looked at a citation did. `at` is the server's time, `claimed_at` the client's."""
+    """A person's action on a citation. `at` is the server's time, `claimed_at` the client's."""
 
     who: str
     event: str
@@ -25,7 +25,7 @@ class RecordedReview(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class RecordedRetrieval(Struct, frozen=True, omit_defaults=True):
-    """A text that a run was given or retrieved."""
+    """A text that a run received or retrieved."""
 
     name: str
     sha256: str
@@ -35,9 +35,9 @@ class RecordedRetrieval(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedRun(Struct, frozen=True, omit_defaults=True, tag="run"):
-    """A run: who asked for it, how it ended, what it retrieved.
+    """A run: who asked for it, its outcome, and its retrievals.
 
-    The sources it had are those after row `sources` of their log, 0 for none.
+    Its sources are those after row `sources` of their log, 0 for none.
     """
 
     thread: str
@@ -51,9 +51,9 @@ class RecordedRun(Struct, frozen=True, omit_defaults=True, tag="run"):
 
 
 class RecordedVerdict(Struct, frozen=True, omit_defaults=True):
-    """What became of what a citation quotes. `row` and `hash` are those of the row that says so.
+    """The verdict on a citation's quote. `row` and `hash` identify the row that records it.
 
-    `origin` is set where a client brought the source.
+    `origin` is set if a client supplied the source.
     """
 
     status: str
@@ -69,10 +69,10 @@ class RecordedVerdict(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedCitation(Struct, frozen=True, omit_defaults=True, rename="camel", tag="citation"):
-    """A citation: by whom, in which answer, of what; the last verdict, those before it, and who looked at it.
+    """A citation: who cited what in which answer, its current and earlier verdicts, and its reviews.
 
-    `cites` is what it says of its source. Without a verdict it is pending. Where it was not the agent who
-    cited it, `annotation` is the serial of the annotation that did.
+    `cites` is the citation's own description of its source. Without a verdict it is pending. If someone other
+    than the agent cited it, `annotation` is the serial of that annotation.
     """
 
     thread: str
@@ -92,23 +92,23 @@ class RecordedCitation(Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @property
     def status(self) -> str:
-        """The last verdict, in a word."""
+        """The status of the last verdict, or `pending`."""
         return self.verdict.status if self.verdict else "pending"
 
     @property
     def who(self) -> str:
-        """Who cited it, for people: nobody can take the name of the agent."""
+        """The display name of who cited it; nobody can pose as the agent."""
         return self.by if self.annotation is None else f"{self.by or 'somebody'} (annotation)"
 
     @property
     def source(self) -> str:
-        """What its source is called: by the verdict, else as it says itself."""
+        """The name of its source according to the verdict, or else to the citation."""
         said = (self.cites.get(name) for name in ("title", "attachmentId", "url"))
         return (self.verdict and self.verdict.source) or next((str(name) for name in said if name), "")
 
     @property
     def source_names(self) -> set[str]:
-        """All that its source goes by."""
+        """All names of its source."""
         names = {self.cites.get(name) for name in ("title", "attachmentId", "url", "siteName")}
         names.add(_host(self.cites.get("url")))
         if self.verdict:
@@ -117,12 +117,12 @@ class RecordedCitation(Struct, frozen=True, omit_defaults=True, rename="camel", 
 
     @property
     def people(self) -> set[str]:
-        """All who had to do with it."""
+        """Everyone who cited, asked for or reviewed it."""
         return {self.by, self.asked_by, *(review.who for review in self.reviews)}
 
 
 def _host(url: Any) -> str | None:
-    """The host of an address, by which channels count what is cited."""
+    """Return the host of a URL, the name by which channels count citations."""
     try:
         host = urlsplit(url).hostname if isinstance(url, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the rows of a thread hold, as far as the record needs it; the server's `journal` writes them."""
+"""The content of a thread's rows, as far as the record needs it; `server.runs.journal` writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Input(Struct, frozen=True, rename="camel"):
-    """What a run was asked with."""
+    """The input of a run."""
 
     run_id: str
     messages: list[Any] = []
@@ -29,7 +29,7 @@ class Input(Struct, frozen=True, rename="camel"):
 
 
 class RunStartedRow(Struct, frozen=True, rename="camel"):
-    """A run that was asked for, and by whom."""
+    """The start of a run, and who asked for it."""
 
     input: Input
     key: str | None = None
@@ -37,7 +37,7 @@ class RunStartedRow(Struct, frozen=True, rename="camel"):
 
 
 class CitationRow(Struct, frozen=True):
-    """A citation that was seen. What the agent did not say itself has an `annotation`."""
+    """A citation that was found. One that is not from the agent has an `annotation`."""
 
     message_id: str
     key: str
@@ -47,7 +47,7 @@ class CitationRow(Struct, frozen=True):
 
 
 class VerdictNote(Struct, frozen=True):
-    """Our part of a verdict."""
+    """The citewire-specific part of a verdict."""
 
     status: str
     reason: str | None = None
@@ -59,7 +59,7 @@ class VerdictNote(Struct, frozen=True):
 
 
 class PublishedVerification(Struct, frozen=True, rename="camel"):
-    """A verdict, in published fields."""
+    """A verdict in its published form."""
 
     citewire: VerdictNote
     verified_at: str = ""
@@ -75,7 +75,7 @@ class VerdictRow(Struct, frozen=True):
 
 
 class ReviewFields(Struct, frozen=True, rename="camel"):
-    """What somebody did who looked at a citation."""
+    """A person's action on a citation."""
 
     event: str = ""
     at: str = ""
@@ -84,7 +84,7 @@ class ReviewFields(Struct, frozen=True, rename="camel"):
 
 
 class StateReviewRow(Struct, frozen=True):
-    """A review as a client put it into the state that it started a run with."""
+    """A review that a client put into the initial state of a run."""
 
     message_id: str
     key: str
@@ -92,7 +92,7 @@ class StateReviewRow(Struct, frozen=True):
 
 
 class PostedReviewRow(Struct, frozen=True, rename="camel"):
-    """A review as it was posted."""
+    """A review that was posted to the server."""
 
     message_id: str
     key: str
@@ -109,7 +109,7 @@ class RunEndRow(Struct, frozen=True, rename="camel"):
 
 
 class LibrarianPassage(Struct, frozen=True):
-    """A place in a source that was found."""
+    """A passage found in a source."""
 
     file: str
     says: str = ""
@@ -117,18 +117,18 @@ class LibrarianPassage(Struct, frozen=True):
 
 
 class LibrarianPassages(Struct, frozen=True):
-    """What our own agent found, under names of its own."""
+    """The passages found by our own agent, in its own field names."""
 
     found: list[LibrarianPassage]
 
 
 def read(data: bytes, kind: type[_T]) -> _T:
-    """The JSON in `data` as a value of that kind. A `CitewireError` where it is none."""
+    """Decode JSON as a value of that type. Raises `CitewireError`."""
     return convert(codec.decode_with_surrogates(data), kind)
 
 
 def convert(value: Any, kind: type[_T]) -> _T:
-    """A decoded value as one of that kind. A `ShapeError` where it is none."""
+    """Convert a decoded value to that type. Raises `ShapeError`."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as exc:

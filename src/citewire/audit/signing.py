@@ -33,7 +33,7 @@ __all__ = [
 
 _PREFIX = "ed25519:"
 _BYTES = 32
-# No signature of one purpose can stand for another.
+# Domain separation: a signature for one purpose is invalid for any other.
 _DOMAIN = b"citewire audit statement 1\n"
 _MAC_DOMAIN = b"citewire audit slot 1"
 
@@ -47,10 +47,10 @@ class KeyProblem(CitewireError):
 
 
 class SignedStatement(Struct, frozen=True, kw_only=True):
-    """A statement that the holder of `key` has signed.
+    """A statement signed by the holder of `key`.
 
-    The signature is over the JSON of the statement with an empty signature: all fields in the order in which
-    they are declared, without blanks.
+    The signature covers the JSON of the statement with an empty signature: all fields in the order of their
+    declaration, without whitespace.
     """
 
     key: str = ""
@@ -62,14 +62,14 @@ class SignedStatement(Struct, frozen=True, kw_only=True):
 
 
 class KeyIntroduction(SignedStatement, frozen=True, tag="key"):
-    """A public key that takes the place of the one that signs this."""
+    """A public key that replaces the key that signs this."""
 
     public: str
     at: str
 
 
 class AuditKey:
-    """A private key. It signs, and never shows itself."""
+    """A private key that signs statements. Its `repr` does not reveal it."""
 
     def __init__(self, seed: bytes, introductions: tuple[KeyIntroduction, ...] = ()) -> None:
         self._seed, self._private = seed, Ed25519PrivateKey.from_private_bytes(seed)
@@ -81,12 +81,12 @@ class AuditKey:
 
     @classmethod
     def create(cls) -> AuditKey:
-        """A new key at random."""
+        """Generate a random key."""
         return cls(secrets.token_bytes(_BYTES))
 
     @classmethod
     def parse(cls, text: str) -> AuditKey:
-        """The key that was written as `text`. Raises `KeyProblem`, which says nothing of the text."""
+        """Parse the text form of a key. Raises `KeyProblem`, which reveals nothing of the text."""
         seed, *introduced = text.strip().split(".")
         try:
             statements = (msgspec.json.decode(_decoded(each), type=KeyIntroduction) for each in introduced)
@@ -95,24 +95,24 @@ class AuditKey:
             raise KeyProblem("this is no audit key: `citewire audit key create` makes one") from None
 
     def write(self) -> str:
-        """The key as text, to be kept where nobody else can read it."""
+        """Return the text form of the key. Store it where nobody else can read it."""
         return ".".join(
             [_encoded(self._seed), *(_encoded(msgspec.json.encode(s)) for s in self.introductions)]
         )
 
     def rotate(self, at: str) -> AuditKey:
-        """A new key, introduced by this one."""
+        """Generate a new key, introduced by this one."""
         seed = secrets.token_bytes(_BYTES)
         introduced = self.sign(KeyIntroduction(public=AuditKey(seed).public, at=at))
         return AuditKey(seed, (*self.introductions, introduced))
 
     def sign(self, statement: _S) -> _S:
-        """The statement with our signature."""
+        """Return the statement with our signature."""
         named = replace(statement, key=self.public)
         return replace(named, signature=_encoded(self._private.sign(named.signed_bytes())))
 
     def mac(self, message: bytes) -> str:
-        """Authenticate a message for ourselves: an HMAC that only a holder of the private key can make."""
+        """Return an HMAC of the message that only a holder of the private key can make or verify."""
         return hmac.digest(self._mac_key, message, "sha256").hex()
 
     def __repr__(self) -> str:
@@ -120,10 +120,10 @@ class AuditKey:
 
 
 class TrustedKeys:
-    """The public keys that a verifier trusts. Without any, whoever signed is unknown.
+    """The public keys that a verifier trusts. Without any, every signer is unknown.
 
-    A key that a trusted one introduces is trusted as well. Statements that a head covers which was kept
-    elsewhere (`is_pinned`) may be signed by any key: the hash in that head vouches for them.
+    A key introduced by a trusted key is trusted too. Statements covered by a head that was saved elsewhere
+    (`is_pinned`) may be signed by any key: the hash in that head vouches for them.
     """
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
@@ -137,10 +137,10 @@ class TrustedKeys:
         """Other keys, all of whose accepted signatures are covered by a head that was kept elsewhere."""
 
     def find_problem(self, statement: SignedStatement, *, is_pinned: bool = False) -> str | None:
-        """What is wrong with the signature of a statement.
+        """Return what is wrong with the signature of a statement, or None.
 
-        A sound signature of an unknown key is a problem only where some key is trusted: without any, nothing
-        more can be said, and `unknown` tells so.
+        A valid signature by an unknown key is a problem only if some key is trusted. Without trusted keys the
+        signer is only added to `unknown`.
         """
         if not _is_signed(statement):
             return "its signature is wrong"
@@ -154,9 +154,9 @@ class TrustedKeys:
         return None if self.is_empty else f"it is signed by the unknown key {key_id(statement.key)}"
 
     def introduce(self, statement: KeyIntroduction, *, is_pinned: bool = False) -> str | None:
-        """Trust the key that a trusted one introduces; what is wrong with the statement.
+        """Trust a key that a trusted key introduces. Return what is wrong with the statement, or None.
 
-        Any key may introduce one that is trusted already: that changes nothing.
+        Any key may introduce one that is already trusted: that changes nothing.
         """
         if statement.public in self._keys and statement.key not in self._keys and _is_signed(statement):
             return None
@@ -167,12 +167,12 @@ class TrustedKeys:
 
 
 def key_id(public: str) -> str:
-    """The short name of a public key, for people."""
+    """Return the short name of a public key, for people."""
     return sha256(public.encode()).hexdigest()[:16]
 
 
 def check_public_key(text: str) -> str:
-    """A public key as text, in the one way that it is written. Raises `InputError`."""
+    """Check that a text is the canonical form of a public key, and return it. Raises `InputError`."""
     text = text.strip()
     try:
         if text.startswith(_PREFIX) and _public_text(_decoded(text[len(_PREFIX) :], _BYTES)) == text:
@@ -200,7 +200,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str, size: int | None = None) -> bytes:
-    """Raises ValueError, also where the same bytes are written in another way."""
+    """Decode base64url. Raises `ValueError`, also for a non-canonical encoding."""
     data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if _encoded(data) != text or size not in (None, len(data)):
         raise ValueError("not base64url")

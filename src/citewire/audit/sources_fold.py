@@ -1,4 +1,4 @@
-"""Which sources there were at which time: the log of the server's sources, folded."""
+"""Fold the log of the server's sources: which sources existed at which time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = ("added", "removed")
 
 
 class RecordedSource(Struct, frozen=True, omit_defaults=True):
-    """A source. Without a sha256 its bytes could not be had."""
+    """A source. Without a SHA-256, its bytes could not be obtained."""
 
     id: str
     name: str = ""
@@ -31,25 +31,25 @@ class RecordedSource(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedSources(Struct, frozen=True, tag="sources"):
-    """The sources there were after row `n` of their log."""
+    """The sources that existed after row `n` of their log."""
 
     n: int
     sources: list[RecordedSource]
 
 
 class SourcesFold:
-    """What the rows of the log of sources come to. `take` them in order."""
+    """The state after folding the log of the sources. Pass the rows in order to `take`."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[int, int, str, RecordedSource]] = []
 
     @staticmethod
     def is_source_kind(kind: str) -> bool:
-        """Whether rows of a kind say what sources there are; others say who refers to them."""
+        """Tell whether rows of a kind add or remove sources; other rows are references to them."""
         return kind in _KINDS
 
     def take(self, row: Row) -> None:
-        """Take in a row. A `CitewireError` where it is none of sources."""
+        """Fold a row. Raises `CitewireError` if it is invalid."""
         if self.is_source_kind(row.kind):
             try:
                 held = msgspec.convert(codec.decode(row.data), RecordedSource)
@@ -58,12 +58,12 @@ class SourcesFold:
             self._changes.append((row.n, row.tick, row.kind, held))
 
     def row_at(self, tick: int) -> int:
-        """The row after which the sources were as they were at this tick; 0 for none."""
+        """Return the last row that changed the sources up to this tick; 0 for none."""
         past = bisect_right(self._changes, tick, key=lambda change: change[1])
         return self._changes[past - 1][0] if past else 0
 
     def sources_after(self, n: int) -> RecordedSources:
-        """The sources after this row."""
+        """Return the sources after this row."""
         held: dict[str, RecordedSource] = {}
         for number, _, kind, source in self._changes:
             if number > n:

@@ -1,4 +1,4 @@
-"""Write a record of one moment into a temporary file, so that a slow reader of it holds up nothing."""
+"""Write a snapshot of the record to a temporary file, so that a slow reader does not hold it open."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Pieces", "pieces_of", "spool"]
 
 Pieces: TypeAlias = AsyncIterator[bytes] | AsyncIterator[str]
 
-# Bytes that are held in memory before a file is made, and that are written or read at once.
+# Bytes held in memory before a file is created, and bytes written or read at once.
 _HELD, _BATCH = 8 << 20, 1 << 18
 
 
 async def spool(log: Log, write: Callable[[Log], Pieces]) -> IO[bytes]:
-    """Write all that `write` gives of one snapshot of the log into a file that nobody else can open.
+    """Write the pieces that `write` makes from one snapshot of the log to a private temporary file.
 
-    The snapshot has ended when it returns. Raises `StoreError`.
+    The snapshot has ended when this returns. Raises `StoreError`.
     """
     file = SpooledTemporaryFile(_HELD)  # noqa: SIM115 - whoever reads it closes it
     try:
@@ -35,7 +35,7 @@ async def spool(log: Log, write: Callable[[Log], Pieces]) -> IO[bytes]:
 
 
 async def pieces_of(file: IO[bytes]) -> AsyncIterator[bytes]:
-    """What a file holds, bit by bit; then it is closed."""
+    """Yield the content of a file in pieces, then close it."""
     with file:
         while piece := await asyncio.to_thread(file.read, _BATCH):
             yield piece

@@ -1,12 +1,12 @@
-"""The rows of the channel `audit:`: what is known of the whole store, signed from time to time.
+"""The rows of the channel `audit:`: statements about the whole store, signed from time to time.
 
 | kind | data |
 |---|---|
-| `position` | a `Position`: how far a channel had come when the store was last looked at |
+| `position` | a `Position`: how far a channel had come at the last check of the store |
 | `tombstone` | a `Tombstone`: a channel that was dropped |
 | `removal` | a `Removal`, signed: rows are about to be removed, and by whom |
-| `key` | a `KeyIntroduced`, signed by the key before it |
-| `api-key` | an `ApiKey`: a key of the server that was made or revoked |
+| `key` | a `KeyIntroduction`, signed by the previous key |
+| `api-key` | an `ApiKey`: a key of the server that was created or revoked |
 | `head` | a `SignedHead`: the hash of all rows before it, and so of all positions |
 """
 
@@ -42,7 +42,7 @@ class ChainPoint(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """Where the chain of a channel began and ended."""
+    """The floor and head of a channel's chain."""
 
     channel: str
     epoch: str
@@ -51,19 +51,19 @@ class Position(Struct, frozen=True):
 
     @classmethod
     def of(cls, chain: Chain) -> Position:
-        """The position of a channel as it is."""
+        """Return the current position of a channel."""
         return cls(
             chain.head.channel, chain.head.epoch, chain_point_of(chain.floor), chain_point_of(chain.head)
         )
 
     @property
     def extent(self) -> Extent:
-        """Which rows the channel had."""
+        """The rows that the channel had."""
         return Extent(self.channel, self.epoch, self.floor.n, self.head.n)
 
 
 class Tombstone(Struct, frozen=True):
-    """A channel that was dropped as the `no`th, at a time in milliseconds."""
+    """The `no`th channel that was dropped; `at` is in milliseconds."""
 
     no: int
     at: int
@@ -74,7 +74,7 @@ class Tombstone(Struct, frozen=True):
 
     @classmethod
     def of(cls, erased: ErasedChannel) -> Tombstone:
-        """What is left of a dropped channel."""
+        """Make the tombstone of a dropped channel."""
         floor, head = erased.floor, erased.head
         return cls(
             erased.no, erased.at, head.channel, head.epoch, chain_point_of(floor), chain_point_of(head)
@@ -82,7 +82,7 @@ class Tombstone(Struct, frozen=True):
 
 
 class Removal(SignedStatement, frozen=True, tag="removal"):
-    """Rows of a channel up to the `n`th, whose hash this is, are removed: all of them, or the oldest."""
+    """The removal of a channel's rows up to row `n`, which has this hash: all rows, or the oldest."""
 
     what: Literal["deleted", "trimmed"]
     channel: str
@@ -94,7 +94,7 @@ class Removal(SignedStatement, frozen=True, tag="removal"):
 
 
 class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A key of the server as it is from now on. Times are seconds since 1970."""
+    """The new state of a key of the server. Times are seconds since 1970."""
 
     name: str
     capability: dict[str, list[str]]
@@ -104,7 +104,7 @@ class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
     revoked_by: Actor | None = None
 
     def may_become(self, later: ApiKey) -> bool:
-        """Whether the key can be `later` afterwards: as it was, or revoked and otherwise as it was."""
+        """Tell whether `later` is a valid next state of the key: unchanged, or only revoked."""
         is_revoked = self.revoked is None and later.revoked is not None
         return later == self or (is_revoked and replace(later, revoked=None, revoked_by=None) == self)
 
@@ -112,8 +112,8 @@ class ApiKey(Struct, frozen=True, omit_defaults=True, rename="camel"):
 class SignedHead(SignedStatement, frozen=True, tag="head"):
     """The `number`th head: the channel `audit:` had the hash `hash` after row `n`, at this time.
 
-    `previous` is the sha256 of the head before it, empty for the first. All positions of the store are in
-    these rows, so whoever keeps one head can tell whether any row before it was changed.
+    `previous` is the SHA-256 of the previous head, empty for the first. All positions of the store are in
+    these rows, so anyone who saves one head can detect a change to any row before it.
     """
 
     number: int
@@ -125,7 +125,7 @@ class SignedHead(SignedStatement, frozen=True, tag="head"):
 
     @property
     def digest(self) -> str:
-        """The sha256 by which the next head refers to this one."""
+        """The SHA-256 by which the next head refers to this one."""
         return sha256(msgspec.json.encode(self)).hexdigest()
 
 
@@ -141,18 +141,18 @@ _KINDS: dict[str, type[Statement]] = {
 
 
 def chain_point_of(head: Head) -> ChainPoint:
-    """The place of a row, with its hash as text."""
+    """Convert a head to a chain point, with its hash as hex."""
     return ChainPoint(head.n, head.tick, head.hash.hex())
 
 
 def read_statement(row: Row) -> Statement | None:
-    """What a row of the audit log says; None where it is of a later version. Raises `ShapeError`."""
+    """Decode a row of the audit log; None if its kind is of a later version. Raises `ShapeError`."""
     kind = _KINDS.get(row.kind)
     return None if kind is None else _read(row.data, kind)
 
 
 def read_head(text: bytes) -> SignedHead:
-    """A head as it is kept elsewhere: JSON, or the last line of a file of heads. Raises `ShapeError`."""
+    """Decode a head saved elsewhere: JSON, or the last line of a file of heads. Raises `ShapeError`."""
     lines = [line for line in text.splitlines() if line.strip()]
     try:
         return _read(text, SignedHead)

@@ -1,7 +1,7 @@
-"""Whether a store is what was signed: every row, tombstone, floor and summary, against the signed heads.
+"""Verify a store: every row, tombstone, floor and summary, against the signed heads.
 
-All rows at or before the last signed head are covered. Of rows that came later only their own chains and
-dates can be checked.
+The last signed head covers all rows before it. For later rows, only their own chains and dates can be
+checked.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from citewire.errors import ShapeError
 
 __all__ = ["check_store"]
 
-# The slots that follow from the rows of a channel: see `channels.fold`.
+# The slots that are derived from the rows of a channel: see `channels.fold`.
 _FOLDED = ("c:", "m:", "s:", "v:", "x:")
 _CHANNELS = "channel:"
-# Names that may be used once: the server removes the expired ones all the time, without a statement.
+# Single-use names: the server keeps removing the expired ones, without a statement.
 _EXPIRING = "used:"
 
 
 async def check_store(log: Log, findings: Findings, kept: Sequence[SignedHead] = ()) -> AuditFold:
-    """Check all that a snapshot of a store holds. Adds to the findings; what its audit log says."""
+    """Check a snapshot of a store. Adds to the findings, and returns the folded audit log."""
     fold = await _check_audit_log(log, findings, kept)
     seen = set[str]()
     after = ""
@@ -57,7 +57,7 @@ async def check_store(log: Log, findings: Findings, kept: Sequence[SignedHead] =
 
 
 async def _check_audit_log(log: Log, findings: Findings, kept: Sequence[SignedHead]) -> AuditFold:
-    """Check the audit log itself, with what was kept of it elsewhere."""
+    """Check the audit log itself, also against heads saved elsewhere."""
     fold = AuditFold(findings)
     for head in kept:
         if problem := findings.trust.find_problem(head, is_pinned=True):
@@ -96,7 +96,7 @@ def _statement(row: Row, findings: Findings) -> Statement | None:
 
 
 async def _check_channel(log: Log, chain: Chain, fold: AuditFold, findings: Findings) -> None:
-    """Check the rows of a channel that is there, and what follows from them."""
+    """Check the rows of an existing channel and the slots derived from them."""
     epoch, floor = chain.head.epoch, chain_point_of(chain.floor)
     checked = _checked(chain, findings, fold.known_hashes(epoch))
     noted = fold.positions.get(epoch)
@@ -119,7 +119,7 @@ async def _check_channel(log: Log, chain: Chain, fold: AuditFold, findings: Find
 
 
 async def _check_slots(log: Log, channel: str, events: Sequence[ChannelEvent], findings: Findings) -> None:
-    """Compare the messages and summaries that are kept with what the rows add up to."""
+    """Compare the stored messages and summaries with a replay of the rows."""
     expected = replay(events)
     found = {slot.key: slot.value async for slot in _slots(log, channel)}
     for key in sorted(expected.keys() | found.keys()):
@@ -138,7 +138,7 @@ async def _slots(log: Log, channel: str) -> AsyncIterator[Slot]:
 
 
 async def _check_tombstones(log: Log, fold: AuditFold, findings: Findings, seen: set[str]) -> None:
-    """Check what is left of the channels that were dropped, and that it is signed who dropped them."""
+    """Check the remains of dropped channels, and the signed statements of who dropped them."""
     left, after = dict(fold.tombstones), 0
     while found := await log.erased("", after):
         for stone in map(Tombstone.of, found):

@@ -1,4 +1,4 @@
-"""The log of one thread, folded into what was asked, retrieved, cited, judged and looked at."""
+"""Fold the log of one thread into its runs, retrievals, citations, verdicts and reviews."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ SourcesAt: TypeAlias = Callable[[int], int]
 
 
 def channel_of(thread: str) -> str:
-    """The channel that holds the log of a thread."""
+    """Return the name of the channel with the log of a thread."""
     return THREAD_LOG_PREFIX + quote(thread, safe="", errors="replace")
 
 
 def thread_of(channel: str) -> str:
-    """The thread whose log a channel holds."""
+    """Return the thread whose log a channel holds."""
     return unquote(channel.removeprefix(THREAD_LOG_PREFIX))
 
 
 def date_of(tick: int) -> str:
-    """The time of a tick. Such texts are in order of time."""
+    """Format the time of a tick. These texts sort by time."""
     try:
         return datetime.fromtimestamp(tick // 1000 / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -71,7 +71,7 @@ def date_of(tick: int) -> str:
 
 
 class _RowPosition(NamedTuple):
-    """The place of a row that need not be kept: the input of a run holds all that was said before it."""
+    """The position of a row, instead of the row: the input of a run repeats the whole conversation."""
 
     n: int
     tick: int
@@ -89,7 +89,7 @@ class _RunFold:
 
 
 class ThreadFold:
-    """What the rows of a thread come to. `take` them in order."""
+    """The state after folding a thread's log. Pass the rows in order to `take`."""
 
     def __init__(self, thread: str) -> None:
         self.thread = thread
@@ -100,7 +100,7 @@ class ThreadFold:
         self._reviews: dict[tuple[str, str], dict[rows.ReviewFields, dict[RecordedReview, None]]] = {}
 
     def take(self, row: Row) -> None:
-        """Take in a row. A `CitewireError` where it is none of a thread."""
+        """Fold a row. Raises `CitewireError` if it is invalid."""
         match row.kind:
             case "input":
                 self._begin(row, rows.read(row.data, rows.RunStartedRow))
@@ -158,17 +158,17 @@ class ThreadFold:
     def _review(
         self, row: Row, given: rows.StateReviewRow | rows.PostedReviewRow, who: str, by: Actor | None = None
     ) -> None:
-        """The time of a review is that of its row; what the client says of it stands beside it."""
+        """Record a review at the time of its row; the client's own time is recorded as `claimed_at`."""
         look = given.review
         claimed = look.claimed_at if isinstance(given, rows.PostedReviewRow) else look.at or None
         looks = self._reviews.setdefault((given.message_id, given.key), {})
-        # What stands in the state is told again with each run, whoever asks for that.
+        # Reviews in the state are repeated with each run, whoever starts it.
         if look not in looks or isinstance(given, rows.PostedReviewRow):
             at = date_of(row.tick)
             looks.setdefault(look, {})[RecordedReview(who, look.event, at, look.dwell_ms, claimed, by)] = None
 
     def runs(self, sources_at: SourcesAt) -> Iterator[RecordedRun]:
-        """The runs, in order."""
+        """Yield the runs, in order."""
         for run in self._runs:
             n, tick = run.at
             yield RecordedRun(
@@ -177,7 +177,7 @@ class ThreadFold:
             )  # fmt: skip
 
     def citations(self) -> Iterator[RecordedCitation]:
-        """The citations, in order."""
+        """Yield the citations, in order."""
         for (message, key, by, annotation), (at, run, cites) in self._cited.items():
             looks = self._reviews.get((message, key), {})
             *earlier, last = self._verdicts.get((message, key)) or [None]
@@ -190,7 +190,7 @@ class ThreadFold:
 
 
 def _who(client_id: str | None, key: str | None) -> str:
-    """Who that was: the client, unless the key speaks for anybody."""
+    """Return the client id, or the key if the client id is the wildcard."""
     return client_id if client_id and client_id != "*" else key or ""
 
 
@@ -209,7 +209,7 @@ def _found(text: RetrievedText) -> RecordedRetrieval:
 
 
 def _by_librarian(content: Any) -> list[RetrievedText]:
-    """What our own agent found, which it says under names of its own."""
+    """Decode the passages found by our own agent, which has its own field names."""
     if not isinstance(content, str) or not content.startswith('{"found":'):
         return []
     try:

@@ -1,1 +1,1 @@
-"""The durable log, where it is kept, and the channels of messages and annotations that are kept in it."""
+"""The durable log, its storage backends, and the channels of messages and annotations built on it."""

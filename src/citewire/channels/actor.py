@@ -1,4 +1,4 @@
-"""Who did something, as rows of the log say it."""
+"""The actor of an action, as recorded in rows of the log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Actor", "SERVER"]
 
 
 class Actor(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Who did something, as far as it is known: an API key, a client id and a person.
+    """The API key, client id and person behind an action, as far as they are known.
 
-    `person` is the claim of that name in a token; on the command line it is the user of the system. What the
-    server does by itself, by its settings or its rules, is done via `server`.
+    `person` is the claim of that name in a token; on the command line it is the system's user. Actions that
+    the server takes because of its settings or rules have `via="server"`.
     """
 
     key: str | None = None
@@ -23,7 +23,7 @@ class Actor(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """For people: the person, else the client unless it may be anybody, else the key."""
+        """The display name: the person, else the client id (unless it is the wildcard `*`), else the key."""
         client = None if self.client_id == "*" else self.client_id
         return self.person or client or self.key or ("the server" if self.via == "server" else "")
 

@@ -1,4 +1,4 @@
-"""Annotations: what a client sends about a message, and what a channel makes of it (Ably's spec TAN2)."""
+"""Annotations: the draft that a client sends and the annotation that a channel stores (Ably's spec TAN2)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST = 1_000_000_000
 
 
 class AnnotationAction(IntEnum):
-    """What an annotation does."""
+    """Whether an annotation is created or deleted."""
 
     CREATE = 0
     DELETE = 1
@@ -49,7 +49,7 @@ class AnnotationDraft(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """An annotation as a channel keeps and delivers it. `citewire` is what we found out about its offsets."""
+    """An annotation as a channel stores and delivers it. `citewire` is the result of our offset check."""
 
     action: AnnotationAction
     serial: str
@@ -68,7 +68,7 @@ class Annotation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="
 
 
 def check_annotation_drafts(notes: Sequence[AnnotationDraft]) -> None:
-    """Refuse what is too large, and ids that do not go together."""
+    """Raise `ChannelError` for drafts that are too large or whose ids do not form one sequence."""
     size = 0
     for note in notes:
         size += bytes_of(note.name, note.data, note.client_id, note.extras)
@@ -83,7 +83,7 @@ def check_annotation_drafts(notes: Sequence[AnnotationDraft]) -> None:
 
 
 def step_of(annotation: AnnotationDraft | Annotation) -> SummaryStep | None:
-    """What the annotation does to the summary of its message; None where its type is not summarised."""
+    """Return the annotation's change to its message's summary; None if its type has no summary."""
     method = method_of(annotation.type)
     if method is None:
         return None
@@ -98,7 +98,7 @@ def step_of(annotation: AnnotationDraft | Annotation) -> SummaryStep | None:
 
 
 def check_step(step: SummaryStep) -> None:
-    """Refuse a step without the name or the client that its method needs (D6)."""
+    """Raise `ChannelError` if the step lacks the name or the client id that its method requires (D6)."""
     if step.method.named and not step.name:
         raise ChannelError(40000, f"an annotation of type {step.type} needs a name")
     if step.method.identified and step.client_id is None:

@@ -1,4 +1,4 @@
-"""The citations of a channel that still count, by source, and how they fit their messages as these are."""
+"""List a channel's current citations by source, with their offsets checked against the current messages."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _annotation = msgpack.Decoder(Annotation)
 
 
 class ChannelCitation(Struct, frozen=True):
-    """A citation that nobody took back; `placed` says where its offsets are in the message as it now is.
+    """A citation that has not been deleted; `placed` checks its offsets against the message's current text.
 
-    `verdict` is what became of it, where the server checks it: the data of the annotation that says so.
+    `verdict` is the data of the server's verdict annotation, if the server has checked the citation.
     """
 
     annotation: Annotation
@@ -44,7 +44,7 @@ class ChannelCitation(Struct, frozen=True):
 
 
 class SourceCitations(Struct, frozen=True):
-    """The citations of one source: its address, or else the name of the annotations."""
+    """The citations of one source. `source` is its URL, or else the name of the annotations."""
 
     source: str
     title: str | None
@@ -52,19 +52,19 @@ class SourceCitations(Struct, frozen=True):
 
 
 def creates_citation(annotation: Annotation) -> bool:
-    """Whether it makes a citation."""
+    """Tell whether the annotation creates a citation."""
     return annotation.action is AnnotationAction.CREATE and is_citation(annotation.type)
 
 
 def citation_slot_keys(citing: Sequence[Annotation]) -> list[str]:
-    """The slots that say what became of these."""
+    """Return the keys of the slots with the messages, deletions and verdicts of these citations."""
     messages = dict.fromkeys(message_key(each.message_serial) for each in citing)
     verdicts = (key for each in citing if (key := verdict_key(each)))
     return [*messages, *dict.fromkeys(map(deleted_key, citing)), *dict.fromkeys(verdicts)]
 
 
 def find_current_citations(citing: Sequence[Annotation], values: SlotValues) -> Iterable[ChannelCitation]:
-    """Those that were not taken back, of messages that are not deleted."""
+    """Yield the citations that were not deleted and whose message was not deleted."""
     messages = {key: message_of(values[key]) for key in {message_key(each.message_serial) for each in citing}}
     for each in citing:
         message, deleted = messages[message_key(each.message_serial)], values[deleted_key(each)] or b""
@@ -82,7 +82,7 @@ def _verdict(slot: bytes) -> dict[str, Any]:
 
 
 def group_by_source(citations: Iterable[ChannelCitation]) -> tuple[SourceCitations, ...]:
-    """The citations of each source, in the order in which the sources first come."""
+    """Group the citations by source, in order of each source's first appearance."""
     groups: dict[str, list[ChannelCitation]] = {}
     titles: dict[str, str] = {}
     for citation in citations:

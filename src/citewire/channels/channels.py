@@ -1,7 +1,7 @@
-"""The channels of a server: what its REST and its WebSocket part do, without either.
+"""The operations on a server's channels, shared by its REST and WebSocket APIs and independent of both.
 
-Every change is decided and kept in one step of the store; what comes back was kept. A caller has been
-identified and allowed to do what it asks; only whose message it is, is looked at here.
+Every change is decided and stored in one step; when a call returns, its result is stored. The caller has
+already been authenticated and authorized; only the ownership of a message is checked here.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ START_SERIAL = "00000000000000-000@0"
 
 
 class ResultPage(Struct, Generic[_T], frozen=True):
-    """Some of a list; `next` is the cursor behind them, where there are more."""
+    """One page of a list; `next` is the cursor after its last item, or None on the last page."""
 
     items: tuple[_T, ...]
     next: str | None
 
 
 class HistoryQuery(Struct, frozen=True, kw_only=True):
-    """Which messages are asked for: between two times in milliseconds, up to a serial, backwards or not."""
+    """A query for messages: between two times in milliseconds, up to a serial, forwards or backwards."""
 
     start: int = 0
     end: int | None = None
@@ -81,9 +81,10 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
 
 
 class Channels:
-    """The channels whose logs are called `space` and their name. `rules` may be replaced at any time.
+    """The channels of a store; their logs are named `space` plus the channel's name.
 
-    No group of a summary names more than `shown` clients. `ids` names what comes without an id.
+    `rules` may be replaced at any time. A summary's group lists up to `shown` clients. `ids` makes missing
+    ids.
     """
 
     def __init__(
@@ -103,10 +104,10 @@ class Channels:
     async def publish(
         self, channel: str, who: Publisher, drafts: Sequence[MessageDraft], mark: ProjectionMark | None = None
     ) -> tuple[str, ...]:
-        """Do what the drafts say, all or nothing: the serials of new messages, and of new versions.
+        """Publish the drafts, all or nothing, and return the serials of the new messages and new versions.
 
-        A draft whose id is known, and a frame that is known, give what they gave at first. With a `mark` that
-        was reached before, nothing happens and there are no serials.
+        Repeated draft ids and repeated frames return the serials of the first time. If `mark` was already
+        reached, nothing is published and no serials are returned.
         """
         decide = make_publish_transition(who, drafts, self._base(who))
         if decide.edits:
@@ -114,15 +115,15 @@ class Channels:
         return await self._change(channel, decide.keys, decide, mark)
 
     async def update(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
-        """Replace what the draft gives of a message; the serial of its new version."""
+        """Replace the fields of a message that the draft sets, and return the serial of the new version."""
         return await self._edit(channel, who, Action.UPDATE, serial, draft)
 
     async def delete(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
-        """Mark a message as deleted; the serial of its new version. It stays in history."""
+        """Mark a message as deleted and return the serial of the new version. It stays in history."""
         return await self._edit(channel, who, Action.DELETE, serial, draft)
 
     async def append(self, channel: str, who: Publisher, serial: str, draft: MessageDraft) -> str:
-        """Put the draft's data behind that of a message; the serial of its new version."""
+        """Append the draft's data to that of a message and return the serial of the new version."""
         return await self._edit(channel, who, Action.APPEND, serial, draft)
 
     async def annotate(
@@ -132,25 +133,25 @@ class Channels:
         notes: Sequence[AnnotationDraft],
         mark: ProjectionMark | None = None,
     ) -> tuple[str, ...]:
-        """Keep the annotations, all or nothing; their serials. Known ones, and marks, as with `publish`."""
+        """Store the annotations, all or nothing; return their serials. Repeats and `mark`: see `publish`."""
         self.rules.check_mutable(channel)
         decide = make_annotate_transition(who, notes, self._base(who), self._shown)
         return await self._change(channel, decide.keys, decide, mark)
 
     async def projection_mark(self, channel: str) -> ProjectionMark | None:
-        """The last mark of the channel."""
+        """Return the channel's last mark."""
         return ProjectionMark.from_slot(
             (await self._store.values(self._name(channel), [MARK_SLOT]))[MARK_SLOT]
         )
 
     async def serial_by_id(self, channel: str, id: str) -> str | None:  # noqa: A002  # as a message calls it
-        """The serial of the message that the server published under this id; None where there is none."""
+        """Return the serial of the message that the server published under this id, or None."""
         key = id_key("message", id, SERVER_CONNECTION_ID)
         found = (await self._store.values(self._name(channel), [key]))[key]
         return found.decode() if found else None
 
     async def message(self, channel: str, serial: str) -> Message:
-        """The message as it stands, with its summary."""
+        """Return the current version of a message, with its summary."""
         keys = message_key(normalize_serial(serial)), summary_key(normalize_serial(serial))
         values = await self._store.values(self._name(channel), keys)
         found = message_of(values[keys[0]])
@@ -161,7 +162,7 @@ class Channels:
     async def versions(
         self, channel: str, serial: str, limit: int = 100, cursor: str | None = None
     ) -> ResultPage[Message]:
-        """The versions of a message as they were delivered, the oldest first. Appends make none."""
+        """Return the versions of a message as they were delivered, oldest first. Appends create none."""
         events = await self._events_about(channel, "m", serial, limit, cursor)
         found = tuple(event.message for event in events.items if isinstance(event, MessageEvent))
         return ResultPage(found, events.next)
@@ -169,13 +170,13 @@ class Channels:
     async def annotations(
         self, channel: str, serial: str, limit: int = 100, cursor: str | None = None
     ) -> ResultPage[Annotation]:
-        """The annotations of a message, creates and deletes, the oldest first."""
+        """Return the annotations of a message, creates and deletes, oldest first."""
         events = await self._events_about(channel, "a", serial, limit, cursor)
         found = tuple(event.annotation for event in events.items if isinstance(event, AnnotationEvent))
         return ResultPage(found, events.next)
 
     async def history(self, channel: str, which: HistoryQuery) -> ResultPage[Message]:
-        """Messages in the order in which they were made, each as it stands, with its summary."""
+        """Return messages in the order of their creation, each in its current version with its summary."""
         name, (after, before) = self._name(channel), _bounds(which)
         found = await self._store.slots(name, after, before, which.limit, reverse=not which.forwards)
         serials = [slot.key[2:] for slot in found]
@@ -191,7 +192,7 @@ class Channels:
         )
 
     async def client_summary(self, channel: str, serial: str, client_id: str) -> Mapping[str, Any]:
-        """What of a message's summary one client has to do with: its entries, clipped, with their totals."""
+        """Return one client's part of a message's summary: its entries, clipped, with their totals."""
         serial, hidden = (await self.message(channel, serial)).serial, list[HiddenClient]()
         name, prefix = self._name(channel), clients_key(serial, client_id)
         after = prefix
@@ -204,9 +205,9 @@ class Channels:
     async def citations(
         self, channel: str, limit: int = 100, cursor: str | None = None
     ) -> ResultPage[SourceCitations]:
-        """The citations of all messages, by source; each page groups those among `limit` annotations.
+        """Return the citations of all messages by source; each page groups those among `limit` annotations.
 
-        Those that their client took back, and those of deleted messages, are left out.
+        Citations that their client deleted, and those of deleted messages, are left out.
         """
         name = self._name(channel)
         after, end = f"a:{_check_listing_cursor(cursor)}" if cursor else "a:", "a;"
@@ -224,7 +225,7 @@ class Channels:
     async def export(
         self, channel: str, after: Cursor | None = None
     ) -> AsyncGenerator[tuple[Row, ChannelEvent]]:
-        """Everything that ever happened in the channel, in order, up to now."""
+        """Yield every row and event of the channel, in order, up to now."""
         name = self._name(channel)
         while rows := await self._store.read(name, after):
             for row in rows:
@@ -232,13 +233,13 @@ class Channels:
             after = rows[-1].cursor
 
     async def head(self, channel: str) -> Head | None:
-        """The end of the channel's log; None where nothing was ever published."""
+        """Return the end of the channel's log; None if nothing was ever published."""
         return await self._store.head(self._name(channel))
 
     async def cursor_after(self, channel: str, serial: str) -> Cursor | None:
-        """Where following goes on for one who has seen everything up to a row's serial.
+        """Return the cursor for a subscriber that has seen everything up to a row's serial.
 
-        `START` gives None, which is the start. CursorLost as with `Slots.seek`.
+        `START_SERIAL` gives None, which means from the start. Raises `CursorLost` like `Slots.seek`.
         """
         return (
             None
@@ -247,11 +248,11 @@ class Channels:
         )
 
     def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
-        """As `Hub.follow`; `event_of` says what a row holds."""
+        """Follow the channel like `Hub.follow`; decode its rows with `event_of`."""
         return self._hub.follow(self._name(channel), after)
 
     async def names(self, prefix: str = "", limit: int = 100, after: str | None = None) -> ResultPage[str]:
-        """The channels in which anything was ever published, by name."""
+        """Return the names of the channels in which anything was ever published, in order."""
         begins = self._space + prefix
         start = "" if after is None else self._space + after
         heads = await self._store.heads(begins, start, check_limit(limit))
@@ -260,9 +261,9 @@ class Channels:
         return ResultPage(found, found[-1] if more else None)
 
     async def trim(self, channel: str, before: int) -> int:
-        """Forget what happened before a time, in milliseconds; how many rows that were.
+        """Delete rows older than `before`, in milliseconds, and return their number.
 
-        Messages that were made by then go with all that became of them since.
+        Messages created before then are deleted together with their later versions and annotations.
         """
         name, count = self._name(channel), 0
         while read := await self._store.read(name, limit=_TRIMMED):
@@ -276,11 +277,11 @@ class Channels:
         return count
 
     async def drop(self, channel: str) -> None:
-        """Forget the channel with all that was in it."""
+        """Delete the channel and its content."""
         await self._hub.drop(self._name(channel))
 
     def _name(self, channel: str) -> str:
-        """What the log of a channel is called: never what a log of something else is called."""
+        """Return the name of the channel's log, which never equals that of another kind of log."""
         name = self._space + channel
         try:
             check_name(name)
@@ -291,7 +292,7 @@ class Channels:
         return name
 
     def _base(self, who: Publisher) -> str:
-        """What the ids that we give begin with."""
+        """Return the prefix of the ids that we generate."""
         if who.connection_id is None or who.msg_serial is None:
             return self._ids()
         return f"{who.connection_id}:{who.msg_serial}"
@@ -313,7 +314,7 @@ class Channels:
     async def _events_about(
         self, channel: str, kind: str, serial: str, limit: int, cursor: str | None
     ) -> ResultPage[ChannelEvent]:
-        """The events about a message whose rows are called so."""
+        """Return a page of a message's events from rows of one kind (`m` versions, `a` annotations)."""
         serial = (await self.message(channel, serial)).serial
         name, prefix, end = self._name(channel), f"{kind}:{serial}:", f"{kind}:{serial};"
         after = prefix + normalize_serial(cursor) if cursor else prefix
@@ -323,14 +324,14 @@ class Channels:
 
 
 def _bounds(which: HistoryQuery) -> tuple[str, str]:
-    """The keys between which the messages are."""
+    """Return the keys between which the messages lie."""
     check_limit(which.limit)
     end = _LAST_MS if which.end is None else which.end
     if not 0 <= which.start <= end <= _LAST_MS:
         raise ChannelError(40003, "a history begins before it ends, in milliseconds")
     after, before = message_key(f"{which.start:014d}"), message_key(f"{end + 1:014d}")
     if which.until is not None:
-        # "!" comes before all that could follow.
+        # "!" sorts before every character that can follow.
         before = min(before, message_key(normalize_serial(which.until)) + "!")
     if which.cursor is not None:
         key = message_key(normalize_serial(which.cursor))
@@ -339,14 +340,14 @@ def _bounds(which: HistoryQuery) -> tuple[str, str]:
 
 
 def check_limit(limit: int) -> int:
-    """The length of a page that is asked for. Raises `ChannelError` where it is none."""
+    """Return the requested page size. Raises `ChannelError` if it is out of range."""
     if not 1 <= limit <= PAGE_ITEMS:
         raise ChannelError(40003, f"a page has 1 to {PAGE_ITEMS}")
     return limit
 
 
 def _check_listing_cursor(cursor: str) -> str:
-    """The cursor of a listing of all messages: the serials of a message and of one of its annotations."""
+    """Check the cursor of a listing of all messages: a message's serial and an annotation's serial."""
     about, middle, serial = cursor.partition(":000:")
     if not middle:
         raise ChannelError(40003, "not a cursor")

@@ -1,4 +1,4 @@
-"""What a channel refuses, under the code that Ably's clients know."""
+"""Errors of channel operations, with the codes that Ably's clients know."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["ChannelError", "STATUS"]
 
 STATUS = MappingProxyType(
     {
-        40000: 400,  # a request that cannot be used
-        40003: 400,  # a parameter out of range, a serial or cursor of no message
+        40000: 400,  # an invalid request
+        40003: 400,  # a parameter out of range, an unknown serial or cursor
         40009: 413,  # too large
-        40010: 400,  # a channel's name
-        40012: 400,  # a client id
-        40013: 400,  # data or its encoding
-        40031: 400,  # a message id
+        40010: 400,  # an invalid channel name
+        40012: 400,  # an invalid client id
+        40013: 400,  # invalid data or encoding
+        40031: 400,  # an invalid message id
         40160: 401,  # not allowed
         40400: 404,  # no such message
         93002: 400,  # the channel's messages cannot be changed or annotated
@@ -26,7 +26,7 @@ STATUS = MappingProxyType(
 
 
 class ChannelError(CitewireError):
-    """Refused: nothing was kept. `ably` says why, as Ably's clients are told."""
+    """A channel refused the request and stored nothing. `ably` is the error code for Ably's clients."""
 
     code = "channel_refused"
 
@@ -36,5 +36,5 @@ class ChannelError(CitewireError):
 
     @property
     def status(self) -> int:
-        """The HTTP status of the answer."""
+        """The HTTP status of the response."""
         return STATUS[self.ably]

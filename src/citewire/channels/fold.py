@@ -1,17 +1,17 @@
-"""From the rows of a channel to its slots: what each row changes, and so what all of them add up to.
+"""Fold the rows of a channel into its slots: the changes of each row, and the state after all of them.
 
 | slot | holds |
 |---|---|
-| `m:<serial>` | the message as it stands |
+| `m:<serial>` | the current message |
 | `s:<serial>` | the summary of its annotations |
-| `c:<serial>:<client>:<group>` | a client who counts in a group of that summary and is not named there |
+| `c:<serial>:<client>:<group>` | a client that counts in a group of that summary but is not listed there |
 | `x:<serial>:<client, type and name>` | the serial of the last delete of such citations |
-| `v:<serial>:<citation>` | our verdict on a citation, as in the annotation that told of it last |
-| `i:<kind and id>`, `f:<frame>` | what became of an id or a frame; a repetition leaves no row |
-| `b:mark` | how far another log is told here (see `mark`) |
+| `v:<serial>:<citation>` | our verdict on a citation: the latest annotation that reported it |
+| `i:<kind and id>`, `f:<frame>` | the result for an id or a frame; a repetition adds no row |
+| `b:mark` | how far another log has been projected into this channel (see `projection_mark`) |
 
-Rows have ids by which they are found again: `m:<serial>:<version>` a version of a message, `p:<version>` an
-append, `a:<message>:<serial>` an annotation. The clients and groups in keys are hashes, so that all fit.
+Rows have ids for lookup: `m:<serial>:<version>` is a version of a message, `p:<version>` an append,
+`a:<message>:<serial>` an annotation. Clients and groups in keys are hashed, so that every key fits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Puts: TypeAlias = dict[str, bytes | None]
 
 
 class MessageEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A message as subscribers get it, and the frame it came in, if it did."""
+    """A message as subscribers receive it, and the frame that carried it, if any."""
 
     message: Message
     connection_id: str | None = None
@@ -51,7 +51,7 @@ class MessageEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AnnotationEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """An annotation, the frame it came in, and the summary that it changed, if it did."""
+    """An annotation, the frame that carried it, and the summary that it changed, if any."""
 
     annotation: Annotation
     summary: Message | None = None
@@ -60,7 +60,7 @@ class AnnotationEvent(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class RawSummaryEvent(Struct, frozen=True, rename="camel"):
-    """As `Annotated`, with the summary unread: of those of one message mostly the last is wanted."""
+    """An `AnnotationEvent` with an undecoded summary: readers mostly need only the last one of a message."""
 
     annotation: Annotation
     summary: Raw = Raw()
@@ -76,7 +76,7 @@ _message, _hidden = msgpack.Decoder(Message), msgpack.Decoder(HiddenClient)
 
 
 def entry_of(event: ChannelEvent) -> Entry:
-    """The entry under which the log keeps an event."""
+    """Return the log entry that stores an event."""
     if isinstance(event, AnnotationEvent):
         about = event.annotation
         return Entry(f"a:{about.message_serial}:{about.serial}", ANNOTATION, pack(event))
@@ -86,67 +86,67 @@ def entry_of(event: ChannelEvent) -> Entry:
 
 
 def event_of(row: Row) -> ChannelEvent:
-    """The event that a row holds."""
+    """Decode the event in a row."""
     return (_annotated if row.kind == ANNOTATION else _posted).decode(row.data)
 
 
 def decode_without_summary(row: Row) -> RawSummaryEvent:
-    """The annotation that a row holds, with its summary unread."""
+    """Decode the annotation in a row and leave its summary undecoded."""
     return _skimmed.decode(row.data)
 
 
 def decode_summary(annotated: RawSummaryEvent) -> Message:
-    """What tells of the summary."""
+    """Decode the summary message."""
     return _message.decode(annotated.summary)
 
 
-# A message is annotated many times between two changes of it; as many as are annotated at the same time.
+# A message is annotated many times between two changes; the size is how many are annotated concurrently.
 @lru_cache(maxsize=32)
 def message_of(value: bytes | None) -> Message | None:
-    """The message in a slot."""
+    """Decode the message in a slot."""
     return _message.decode(value) if value else None
 
 
 def hidden_of(value: bytes | None) -> HiddenClient | None:
-    """The hidden client in a slot."""
+    """Decode the hidden client in a slot."""
     return _hidden.decode(value) if value else None
 
 
 def with_summary(message: Message, summary: bytes | None) -> Message:
-    """The message with the summary in a slot, if there is one."""
+    """Return the message with the summary from a slot, if there is one."""
     return replace(message, annotations=Annotations(msgpack.decode(summary))) if summary else message
 
 
-# Whoever annotates does so more than once, and names the same sources.
+# A client annotates more than once, and names the same sources.
 @lru_cache(maxsize=1024)
 def _digest(*parts: str | None) -> str:
     return sha256(pack(parts)).hexdigest()[:32]
 
 
 def message_key(serial: str) -> str:
-    """Where a message is."""
+    """Return the key of a message's slot."""
     return f"m:{serial}"
 
 
 def summary_key(serial: str) -> str:
-    """Where its summary is."""
+    """Return the key of a message's summary slot."""
     return f"s:{serial}"
 
 
 def clients_key(serial: str, client_id: str | None) -> str:
-    """What the keys of the groups begin with in which a client is hidden."""
+    """Return the key prefix of the groups in which a client is hidden."""
     return f"c:{serial}:{_digest(client_id)}:"
 
 
 class Effect(Struct, frozen=True):
-    """What an annotation does to the summary of its message, and where its client is if hidden."""
+    """The change that an annotation makes to its message's summary, and its client's slot key if hidden."""
 
     step: SummaryStep
     hidden: str
 
 
 def effect_of(annotation: AnnotationDraft | Annotation) -> Effect | None:
-    """Its effect; None where annotations of its type are not summarised."""
+    """Return the annotation's effect; None if annotations of its type are not summarised."""
     step = step_of(annotation)
     if step is None:
         return None
@@ -155,14 +155,14 @@ def effect_of(annotation: AnnotationDraft | Annotation) -> Effect | None:
 
 
 def deleted_key(annotation: Annotation) -> str:
-    """Where it is said when its client last took back annotations as this one."""
+    """Return the key of the slot with the last time its client deleted annotations like this one."""
     method = method_of(annotation.type)
     name = annotation.name if method is None or method.named else None
     return f"x:{annotation.message_serial}:{_digest(annotation.client_id, annotation.type, name)}"
 
 
 def verdict_key(annotation: Annotation) -> str | None:
-    """Where our verdict on a citation is: by its serial, or by the key that we gave it if it is ours."""
+    """Return the key of our verdict on a citation: by its serial, or by our own key if it is ours."""
     about = annotation.serial
     if annotation.connection_id == SERVER_CONNECTION_ID:
         about = decode_json_object(annotation.data, annotation.encoding).get("key")
@@ -170,7 +170,7 @@ def verdict_key(annotation: Annotation) -> str | None:
 
 
 def own_verdict_key(annotation: Annotation) -> str | None:
-    """Where a verdict of ours belongs; None where it is none. What others call a verdict is none."""
+    """Return the slot key of a verdict by the server; None for all else, also for other clients' verdicts."""
     if (
         annotation.connection_id != SERVER_CONNECTION_ID
         or annotation.type != VERDICT_TYPE
@@ -186,7 +186,7 @@ def _verdict_key(serial: str, about: object) -> str | None:
 
 
 def _takes_back(annotation: Annotation, effect: Effect | None) -> bool:
-    """Whether it says that citations of its client are none; one less of a total does not say whose."""
+    """Tell whether it deletes citations of a known client; lowering a total does not say whose."""
     return (
         annotation.action is AnnotationAction.DELETE
         and is_citation(annotation.type)
@@ -195,26 +195,26 @@ def _takes_back(annotation: Annotation, effect: Effect | None) -> bool:
 
 
 def id_key(kind: str, name: str, connection_id: str | None) -> str:
-    """The slot that says what became of the id that a publisher gave.
+    """Return the key of the slot with the result for an id that a publisher gave.
 
-    The ids of the server are apart from those of clients: nobody can take the id of an answer before the
+    The server's ids are separate from those of clients: no client can take the id of an answer before the
     server uses it.
     """
     return f"i:{_digest(kind if connection_id == SERVER_CONNECTION_ID else f'client {kind}', name)}"
 
 
 def frame_key(who: Publisher) -> str | None:
-    """Where it is said what became of the caller's frame, if it came in one."""
+    """Return the key of the slot with the result for the caller's frame, if there is one."""
     if who.connection_id is None or who.msg_serial is None:
         return None
-    # Frames of a connection side by side, so that a transaction writes few pages of the table.
+    # The frames of a connection sort together, so that a transaction writes few pages of the table.
     return f"f:{_digest(who.connection_id)}:{who.msg_serial}."
 
 
 def find_slot_ranges(events: Sequence[ChannelEvent], serial: str) -> list[tuple[str, str]]:
-    """Where the slots are that go with these events, the last of which has this serial, and all before it.
+    """Return the key ranges of the slots to delete with these events, the last of which has this serial.
 
-    They are those of messages that were made up to then, and what became of the ids and frames of the events.
+    These are the slots of messages created up to then, and the results for the ids and frames of the events.
     """
     spans = [(f"{kind}:", f"{kind}:{serial};") for kind in "mscvx"]
     for event in events:
@@ -222,20 +222,20 @@ def find_slot_ranges(events: Sequence[ChannelEvent], serial: str) -> list[tuple[
         kind = MESSAGE if isinstance(event, MessageEvent) else ANNOTATION
         who = Publisher(connection_id=event.connection_id, msg_serial=event.msg_serial)
         keys = (id_key(kind, item.id or "", event.connection_id), frame_key(who))
-        # "!" comes before all that could follow, and no other key has all of it but what it ends with.
+        # "!" sorts before every character that can follow, and no other key starts with `key[:-1]`.
         spans += [(key[:-1], f"{key}!") for key in keys if key]
     return spans
 
 
 def apply_message(before: Message | None, message: Message) -> _Puts:
-    """The slots that a message changes, delivered after `before`."""
+    """Return the slots that a message changes when it is delivered after `before`."""
     return {message_key(message.serial): pack(merge_delivered(before, message))}
 
 
 def apply_annotation(
     values: SlotValues, message: Message, annotation: Annotation, effect: Effect | None, shown: int
 ) -> _Puts:
-    """The slots that an annotation of the message changes. A deleted message's summary stays as it is."""
+    """Return the slots that an annotation of the message changes. A deleted message keeps its summary."""
     puts: _Puts = {}
     if verdict := own_verdict_key(annotation):
         puts[verdict] = pack(annotation)
@@ -251,13 +251,13 @@ def apply_annotation(
 
 
 def make_summary_message(message: Message, puts: _Puts) -> Message | None:
-    """What tells subscribers of the summary that these puts change, if they do."""
+    """Return the message that reports the changed summary to subscribers; None if these puts change none."""
     summary = puts.get(summary_key(message.serial))
     return message.as_summary(Raw(summary)) if summary else None
 
 
 def replay(events: Iterable[ChannelEvent], shown: int = MAX_SHOWN_CLIENTS) -> dict[str, bytes]:
-    """The slots that all these events leave, from the first one on that is still there."""
+    """Fold these events, starting with the first that still exists, and return the resulting slots."""
     slots: dict[str, bytes] = {}
     for event in events:
         for key, value in _changes(slots, event, shown).items():
@@ -275,5 +275,5 @@ def _changes(slots: dict[str, bytes], event: ChannelEvent, shown: int) -> _Puts:
     if is_post and (message or event.message.action is Action.CREATE):
         return apply_message(message, event.message)
     if is_post or message is None:
-        return {}  # Its message is gone, with the rows before these.
+        return {}  # Its message was deleted with earlier rows.
     return apply_annotation(slots, message, event.annotation, effect_of(event.annotation), shown)

@@ -1,8 +1,8 @@
-"""Channels as they grow: who appends goes through the hub, and who follows a channel is woken and reads on.
+"""Append to channels and follow them: writers append through the hub, which wakes the channel's followers.
 
-A follower is a cursor and nothing else: no queue is kept for it, so a slow one is just further behind. The
-rows that came last are kept in memory as long as anybody follows, so that those who keep up need not ask the
-store for them; whoever is behind that reads the store, page by page.
+A follower is only a cursor, without a queue, so a slow one is just further behind. While a channel has
+followers its latest rows stay in memory, so that followers that keep up need not read the store. A follower
+that is further behind reads the store page by page.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from citewire.wakeup import Wakeup
 
 _T = TypeVar("_T")
 
-# Per channel: some seconds of a fast answer. With a thousand channels full of it, a quarter of a gigabyte.
+# Per channel: some seconds of a fast answer. A thousand full channels take a quarter of a gigabyte.
 _TAIL_ROWS = 256
 _TAIL_BYTES = 256 * 1024
 _PAGE = 256
-# Seconds for which those who follow wait for a database that is away, and between two tries.
+# Seconds for which followers wait for an unreachable database, and seconds between two retries.
 _PATIENCE, _AGAIN = 120.0, 0.5
 
 
@@ -34,20 +34,20 @@ RecordRemoval: TypeAlias = Callable[[Literal["deleted", "trimmed"], Head, Actor]
 
 @runtime_checkable
 class SharedStore(Protocol):
-    """**Protocol:** a store to which others write as well, and which tells its follower so."""
+    """**Protocol:** a store that other processes also write to; it notifies its follower of their writes."""
 
     follower: Hub | None
 
     async def after(self, cursors: Mapping[str, Cursor], limit: int) -> dict[str, Sequence[Row] | None]:
-        """Up to `limit` rows of each channel after its cursor; None where the cursor is lost."""
+        """Return up to `limit` rows of each channel after its cursor; None if the cursor is lost."""
         ...
 
 
 class _Tail:
-    """The last rows of a channel, without a gap, up to the highest number heard of.
+    """The last rows of a channel, without a gap, up to the highest known row number.
 
-    What was before its first row, or happens past it, it cannot know. Whenever that may matter it counts a
-    doubt, and only those who have since been at the end of the store's log may go by what it says.
+    It cannot know rows before its first one, or writes that bypass the hub. Each event that may have caused
+    such a gap adds to `doubts`; a follower may use the tail only if it has since read to the end of the log.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class _Tail:
         self._start("", 1)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Rows that were appended; those of other tasks may have come first, and old ones come again."""
+        """Add appended rows, which may arrive out of order or more than once."""
         for row in rows:
             if row.epoch != self._epoch:
                 self.doubts += 1
@@ -76,23 +76,23 @@ class _Tail:
 
     @property
     def end(self) -> Cursor | None:
-        """The highest number heard of."""
+        """The highest known row number."""
         return Cursor(self._epoch, self._end - 1) if self._epoch else None
 
     def settle(self, end: Cursor | None) -> None:
-        """The log was read up to here, where it ended: what comes next can be told from what was."""
+        """Record that the log was read to its end, so that later rows can be added without a gap."""
         if end and not self._epoch:
             self._start(end.epoch, end.n + 1)
-            self.ring()  # whoever had read less has to ask again
+            self.ring()  # followers that had read less have to read again
 
     def doubt(self) -> None:
-        """Something else has happened to the channel."""
+        """Drop all rows because something else has changed the channel."""
         self.doubts += 1
         self._start("", 1)
         self.ring()
 
     def after(self, cursor: Cursor | None) -> Sequence[Row] | None:
-        """The rows after the cursor, or from the start; None when one has to ask the store."""
+        """Return the rows after the cursor, or from the start; None if the caller has to read the store."""
         if cursor is None:
             return [*self._rows.values()] if 1 in self._rows else None
         if self._epoch not in {"", cursor.epoch} or cursor.n + 1 < self._first:
@@ -100,27 +100,27 @@ class _Tail:
         return [self._rows[n] for n in range(cursor.n + 1, self._end)]
 
     def ring(self) -> None:
-        """Wake those who follow."""
+        """Wake the followers."""
         self.rings += 1
         self.bell.notify()
 
     def _start(self, epoch: str, n: int) -> None:
-        """Hold nothing; row `n` is the next."""
+        """Clear the tail; row `n` comes next."""
         self._epoch, self._first, self._end = epoch, n, n
         self._rows: dict[int, Row] = {}
         self._size = 0
 
 
 class Hub:
-    """A store whose channels can be followed. What is appended past the hub is seen with the next append.
+    """A store whose channels can be followed. Rows appended without the hub are seen with the next append.
 
-    `measure` is told of every append: how many rows, and how many seconds it took. `heard` is told of every
-    channel in which something happens. What others write to a store that is shared is told and heard as well.
+    `measure` is called after every append with the number of rows and the seconds it took. `heard` is called
+    with the name of every changed channel. Writes by other processes to a shared store are included.
     """
 
     def __init__(self, store: Store, measure: Callable[[int, float], None] | None = None) -> None:
         self.store, self._measure = store, measure
-        # A tail lives as long as a follower holds it.
+        # A tail lives as long as a follower references it.
         self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
         self._closed = False
         self.heard: Callable[[str], None] | None = None
@@ -132,17 +132,17 @@ class Hub:
             self._shared.follower = self
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
-        """As `Store.append`; and those who follow the channel get the rows, even when the caller leaves."""
+        """Append like `Store.append`. The followers get the rows even if the caller is cancelled."""
         return (await self.commit_and_notify(channel, self._append(channel, entries))).rows
 
     async def commit_and_notify(
         self, channel: str, work: Coroutine[Any, Any, CommittedChange[_T]]
     ) -> CommittedChange[_T]:
-        """What a change of the store gives; and those who follow get its rows, as with `append`."""
+        """Return the result of a change to the store. Followers get its rows, as with `append`."""
         return await _finish_even_if_cancelled(self._commit_and_notify(channel, work))
 
     async def drop(self, channel: str, by: Actor = SERVER) -> None:
-        """As `Store.drop`, once that is recorded. Followers that have read a row get CursorLost.
+        """Drop the channel like `Store.drop`, after recording it. Followers that read a row get CursorLost.
 
         A removal that cannot be recorded does not happen.
         """
@@ -156,19 +156,19 @@ class Hub:
             await self.record_removal(what, upto, by)
 
     async def follow(self, channel: str, after: Cursor | None = None) -> AsyncGenerator[Sequence[Row]]:
-        """The rows after the cursor, or from the start, in batches as they come, until the hub is closed.
+        """Yield the rows after the cursor, or from the start, in batches as they arrive, until `close`.
 
-        Every row once, in order, without a gap. CursorLost as with `Store.read`, at any time.
+        Each row comes once, in order and without a gap. Raises `CursorLost` like `Store.read`, at any time.
         """
         tail = self._tails.setdefault(channel, _Tail())
         at_end = -1
         while not self._closed:
             rings, doubts = tail.rings, tail.doubts
-            # Whoever waits for the first row of a channel need not ask for it once it was heard of.
+            # A follower waiting for the first row of a channel need not read the store once the tail has it.
             rows = tail.after(after) if after is None or at_end == doubts else None
             if rows is None:
                 rows = await self._read(channel, after)
-                # Not only when there are none: in a busy channel each read may find one more.
+                # Not only for an empty page: in a busy channel each read may find one more row.
                 if is_last_page(rows, _PAGE):
                     at_end = doubts
                     if self._shared and tail.doubts == doubts:
@@ -180,11 +180,11 @@ class Hub:
                 await tail.bell.wait()
 
     def followed_ends(self) -> dict[str, Cursor | None]:
-        """The channels that somebody follows, with how far they were heard of."""
+        """Return the channels that have followers, each with its highest known row."""
         return {channel: tail.end for channel, tail in list(self._tails.items())}
 
     def on_remote_writes(self, channels: Collection[str] | None) -> None:
-        """Others have written to these channels, or maybe to any."""
+        """Handle writes by other processes to these channels, or to unknown ones for None."""
         for channel in list(self._tails) if channels is None else channels:
             if tail := self._tails.get(channel):
                 self._behind[channel] = tail
@@ -194,7 +194,7 @@ class Hub:
             self._catching_up = asyncio.create_task(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Read what others have written once for all who follow."""
+        """Read the rows of other writers once for all followers."""
         try:
             while self._behind and self._shared:
                 tails, self._behind = self._behind, {}
@@ -202,7 +202,7 @@ class Hub:
                 try:
                     found = await self._shared.after(ends, _PAGE) if ends else {}
                 except StoreError:
-                    found = {}  # those who follow ask for themselves
+                    found = {}  # the followers read the store themselves
                 for channel, tail in tails.items():
                     if (rows := found.get(channel)) is None:
                         tail.doubt()
@@ -213,7 +213,7 @@ class Hub:
             self._catching_up = None
 
     async def _read(self, channel: str, after: Cursor | None) -> Sequence[Row]:
-        """A page; those who follow need not know that a database was away for a while."""
+        """Read a page, and retry while a shared database is unreachable for a short time."""
         until = time.monotonic() + (_PATIENCE if self._shared else 0)
         while True:
             try:
@@ -224,7 +224,7 @@ class Hub:
             await asyncio.sleep(_AGAIN)
 
     def close(self) -> None:
-        """End all who follow; the store stays open."""
+        """End all followers; the store stays open."""
         self._closed = True
         if self._catching_up:
             self._catching_up.cancel()
@@ -241,7 +241,7 @@ class Hub:
         try:
             changed = await work
         except BaseException as error:
-            # What was refused was not kept; all else may be kept all the same.
+            # A refused change was not stored; after any other error it may have been stored.
             if isinstance(error, StoreError) or not isinstance(error, CitewireError):
                 self._doubt(channel)
             raise
@@ -269,5 +269,5 @@ class Hub:
 
 
 async def _finish_even_if_cancelled(work: Coroutine[Any, Any, _T]) -> _T:
-    """Cancelled, it goes on all the same, as what it asked of the store does: nobody waits for it then."""
+    """Await the work, which continues when the caller is cancelled, as its request to the store does."""
     return await asyncio.shield(asyncio.ensure_future(work))

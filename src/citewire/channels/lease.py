@@ -1,4 +1,4 @@
-"""Leases: who of several processes works on something."""
+"""Leases: which of several processes works on something."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ __all__ = ["Leases", "SingleProcessLeases"]
 
 
 class Leases(Protocol):
-    """**Protocol:** names, each of which at most one process has.
+    """**Protocol:** named leases, each held by at most one process.
 
-    A process that dies has none any more. One that loses its way to the store keeps what it had if nobody
-    took it meanwhile, and is told of the rest before it can write again.
+    A process that dies loses its leases. A process that loses its connection to the store keeps the leases
+    that nobody took meanwhile, and is notified of the others before it can write again.
     """
 
     async def take(self, name: str, /) -> bool:
-        """Whether the name is ours from now on, or was already; False while another has it."""
+        """Take the lease and return True, also if we hold it already; False while another process does."""
         ...
 
     async def release(self, name: str, /) -> None:
-        """Let go of the name, if it is ours."""
+        """Release the lease, if we hold it."""
         ...
 
     def on_lost(self, told: Callable[[str], None], /) -> None:
-        """Have `told` called with every name that went to another."""
+        """Call `told` with the name of every lease that another process took."""
         ...
 
 
 class SingleProcessLeases:
-    """The leases of a process that has the store for itself: all are its own."""
+    """The leases of a process that does not share its store: it gets every lease."""
 
     async def take(self, _: str) -> bool:
         """See `Leases`."""

@@ -1,4 +1,4 @@
-"""A store that forgets all when the process ends: for tests, and to try things out."""
+"""In-memory store for tests and experiments; its data is lost when the process ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class MemoryStore:
-    """`Store` and `Slots` in dicts."""
+    """`Store` and `Slots`, implemented with dicts."""
 
     def __init__(self, now: Callable[[], int] = now_ms) -> None:
         self._now = now
@@ -120,7 +120,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[MemoryStore]:
-        """See `Log`: a copy."""
+        """See `Log`: returns a copy."""
         self._ask()
         copy = MemoryStore(self._now)
         copy._floors, copy._heads, copy._links = {**self._floors}, {**self._heads}, {**self._links}
@@ -216,7 +216,7 @@ class MemoryStore:
             slots.pop(key, None)
 
     def _rows_before(self, channel: str, cursor: Cursor) -> int:
-        """How many of the rows that are there come before this cursor."""
+        """Return how many of the present rows come before this cursor."""
         head, floor = self._heads.get(channel), self._floors.get(channel)
         first = floor.n if floor else 0
         check_cursor(cursor, head and head.cursor, first)

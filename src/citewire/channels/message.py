@@ -1,6 +1,6 @@
-"""Messages: what a client sends, what a channel makes of it, and what an edit changes.
+"""Messages: the draft that a client sends, the message that a channel stores, and the effect of an edit.
 
-Names of fields and numbers of actions are those of Ably's wire (spec TM2, TM5).
+Field names and action numbers are those of Ably's wire format (spec TM2, TM5).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ NAME_BYTES = 512
 if TYPE_CHECKING:
     Data: TypeAlias = str | bytes | None
 else:
-    # As it decodes no union of the two, though MessagePack tells them apart.
+    # msgspec decodes no union of the two, though MessagePack distinguishes them.
     Data = Any
 
-# What can be put behind one another; the end of JSON or of a cipher is not where more can go on.
+# Encodings that allow appending; data cannot be added to the end of JSON or of a cipher text.
 _PLAIN = (None, "utf-8")
 
 
 class Action(IntEnum):
-    """What a message is about."""
+    """The operation that a message reports."""
 
     CREATE = 0
     UPDATE = 1
@@ -56,10 +56,10 @@ class Action(IntEnum):
 
 
 class Publisher(Struct, frozen=True, kw_only=True):
-    """Who asks. The client id `*` may take any; none is nobody's.
+    """The caller of a publish. With client id `*` it may act as any client; with None it is anonymous.
 
-    A frame, named by its connection and number, is done once, however often it comes. `own_only`: other
-    people's messages may not be changed.
+    A frame, identified by its connection and number, is processed once, however often it is sent. With
+    `own_only` the caller may not change other clients' messages.
     """
 
     client_id: str | None = None
@@ -68,7 +68,7 @@ class Publisher(Struct, frozen=True, kw_only=True):
     own_only: bool = False
 
     def resolve_client_id(self, given: str | None) -> str | None:
-        """The client id of something that says it is from `given`."""
+        """Return the client id for an item that claims to be from `given`. Raises `ChannelError`."""
         if given is not None and (given in {"", "*"} or bytes_of(given) > NAME_BYTES):
             raise ChannelError(40012, "not a client id")
         if self.client_id == "*" or given in (None, self.client_id):
@@ -77,7 +77,7 @@ class Publisher(Struct, frozen=True, kw_only=True):
 
 
 class MessageOperation(Struct, frozen=True, rename="camel"):
-    """What a client says about an edit."""
+    """The metadata that a client sends with an edit."""
 
     client_id: str | None = None
     description: str | None = None
@@ -85,7 +85,7 @@ class MessageOperation(Struct, frozen=True, rename="camel"):
 
 
 class MessageDraft(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message as a client sends it; one that is not new names the serial of the message it changes."""
+    """A message as a client sends it; an edit names the serial of the message it changes."""
 
     action: Action = Action.CREATE
     serial: str | None = None
@@ -99,7 +99,7 @@ class MessageDraft(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MessageVersion(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One state of a message: the higher serial is the later one."""
+    """One version of a message; a higher serial is a later version."""
 
     serial: str
     timestamp: int
@@ -109,13 +109,13 @@ class MessageVersion(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Annotations(Struct, frozen=True):
-    """What the annotations of a message add up to, by type."""
+    """The summary of a message's annotations, by type."""
 
     summary: Any
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A message as a channel keeps and delivers it. `timestamp` and `client_id` are its first version's."""
+    """A message as a channel stores and delivers it. `timestamp` and `client_id` are its first version's."""
 
     action: Action
     serial: str
@@ -132,11 +132,11 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
 
     @property
     def text(self) -> str | None:
-        """Its data, where that is plain text."""
+        """The data, if it is plain text."""
         return self.data if isinstance(self.data, str) and self.encoding in _PLAIN else None
 
     def as_summary(self, summary: Any) -> Message:
-        """What tells of a new summary: all that is small."""
+        """Return the message that reports a new summary: without data and extras, to keep it small."""
         return replace(
             self,
             action=Action.SUMMARY,
@@ -148,7 +148,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
 
 
 def bytes_of(*values: Any) -> int:
-    """How much of the room of a message these take; what has no form on the wire is refused."""
+    """Return the bytes that count towards a message's size. Raises `ChannelError` for unencodable values."""
     try:
         return sum(map(_bytes, values))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -168,7 +168,7 @@ def _bytes(value: Any) -> int:
 
 
 def check_message_drafts(drafts: Sequence[MessageDraft]) -> None:
-    """Refuse what is too large, and ids that do not go together."""
+    """Raise `ChannelError` for drafts that are too large or whose ids do not form one sequence."""
     size = 0
     for draft in drafts:
         about = draft.version or MessageOperation()
@@ -181,7 +181,7 @@ def check_message_drafts(drafts: Sequence[MessageDraft]) -> None:
 
 
 def check_ids(ids: list[str | None]) -> None:
-    """Several have ids `<base>:<index>`, or none has one."""
+    """Check that several items have the ids `<base>:<index>`, or none of them has an id."""
     given = [each for each in ids if each is not None]
     if any(not 1 <= bytes_of(each) <= NAME_BYTES for each in given):
         raise ChannelError(40031, f"an id has 1 to {NAME_BYTES} bytes")
@@ -192,9 +192,9 @@ def check_ids(ids: list[str | None]) -> None:
 
 
 def apply_edit(before: Message, draft: MessageDraft, version: MessageVersion) -> Message:
-    """The message as subscribers get it after an edit: of an append, only what is new.
+    """Return the message that subscribers receive after an edit; for an append, only the new data.
 
-    What the draft does not give stays as it was.
+    Fields that the draft does not set keep their values.
     """
     data, encoding = (before.data, before.encoding) if draft.data is None else (draft.data, draft.encoding)
     return replace(
@@ -209,7 +209,7 @@ def apply_edit(before: Message, draft: MessageDraft, version: MessageVersion) ->
 
 
 def merge_delivered(before: Message | None, delivered: Message) -> Message:
-    """The message as it stands after this was delivered."""
+    """Return the current message after this one was delivered."""
     if before is None or delivered.action is not Action.APPEND:
         return replace(delivered, annotations=None)
     return replace(delivered, action=Action.UPDATE, data=_joined(before, delivered), annotations=None)

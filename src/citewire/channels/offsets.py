@@ -1,4 +1,4 @@
-"""Whether a citation's offsets lie within the text that it is about: reported, and no reason to refuse it."""
+"""Check whether a citation's offsets lie within its message's text: reported, never a reason to refuse it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Status: TypeAlias = Literal["inside", "outside", "reversed", "split", "unchecke
 
 
 class ClaimedOffsets(Struct, frozen=True):
-    """The offsets of a citation as it gives them; None in place of what cannot be checked."""
+    """The offsets that a citation claims; None for values that cannot be checked."""
 
     start: int | None
     end: int | None
@@ -39,7 +39,7 @@ _UNKNOWN = ClaimedOffsets(None, None, None)
 
 
 class OffsetCheck(Struct, frozen=True, omit_defaults=True):
-    """What became of the check: `version` is the serial of the version of the message it was made against.
+    """The result of a check; `version` is the serial of the message version that was checked against.
 
     `split`: an offset is in the middle of a character. `unchecked`: the text or the offsets cannot be read.
     """
@@ -50,7 +50,7 @@ class OffsetCheck(Struct, frozen=True, omit_defaults=True):
 
 
 def decode_json_object(data: Data, encoding: str | None) -> dict[str, Any]:
-    """The object that was sent as JSON; an empty one where it was something else, or broken."""
+    """Decode an object sent as JSON; an empty dict for other or invalid data."""
     if data is None or encoding not in {"json", "json/utf-8"}:
         return {}
     try:
@@ -61,7 +61,7 @@ def decode_json_object(data: Data, encoding: str | None) -> dict[str, Any]:
 
 
 def read_claimed_offsets(type: str, data: Data, encoding: str | None) -> ClaimedOffsets | None:  # noqa: A002 - as annotations call it
-    """The offsets of an annotation's data; None where it is no citation, or has none."""
+    """Read the offsets in an annotation's data; None if it is not a citation or has no offsets."""
     if not is_citation(type):
         return None
     if encoding and "cipher" in encoding:
@@ -77,7 +77,7 @@ def read_claimed_offsets(type: str, data: Data, encoding: str | None) -> Claimed
 
 
 def is_citation(type: str) -> bool:  # noqa: A002
-    """Whether annotations of this type are citations."""
+    """Tell whether annotations of this type are citations."""
     return type.partition(":")[0] == _NAMESPACE
 
 
@@ -86,7 +86,7 @@ def _is_offset(value: object) -> TypeGuard[int]:
 
 
 def check_offsets(claim: ClaimedOffsets, message: Message) -> OffsetCheck:
-    """Where the offsets are in the text of the message as it stands."""
+    """Check the offsets against the current text of the message."""
     version = message.version.serial
     if message.text is None or claim.start is None or claim.end is None or claim.unit is None:
         return OffsetCheck("unchecked", version, claim.unit)

@@ -1,8 +1,8 @@
-"""The store of several nodes: one Postgres database, and no other tie between them.
+"""Store for several nodes, which share one Postgres database and have no other connection.
 
-A node writes through one connection (`postgres_writer`), reads through a few, and listens on one more: what
-another node commits is told with the names of its channels only, and read then. A notification that is lost
-is found by a look at the ends of the channels that somebody follows, once a second.
+A node writes through one connection (`postgres_writer`), reads through a few, and listens on one more. A
+commit by another node sends only the names of its channels; the rows are then read. To find lost
+notifications, the node polls the ends of all followed channels once a second.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = ["PostgresStore"]
 _log = logging.getLogger("citewire.store")
 _T = TypeVar("_T")
 
-# Seconds from one look at what is followed to the next, and until a lost listener is tried again.
+# Seconds between two polls of the followed channels, and before a lost listener reconnects.
 _EVERY = 1.0
-# What a change is taken for while it waits: what it will write is known only once it is decided.
+# The size assumed for a waiting change: its real size is known only once it is decided.
 _CHANGE_BYTES = 64 * 1024
 
 _ENDS = "SELECT name, epoch, n FROM citewire.channel WHERE name = ANY ($1::text[])"
 
 
 class PostgresStore(PostgresLog):
-    """`Store`, `Slots` and `Leases` in a database. Opened, used and closed in one event loop."""
+    """`Store`, `Slots` and `Leases` in a database. Open, use and close it in one event loop."""
 
     def __init__(self, db: Database, now: Callable[[], int]) -> None:
         super().__init__(db, SeenHeads())
@@ -67,18 +67,18 @@ class PostgresStore(PostgresLog):
 
     @classmethod
     async def open(cls, dsn: str, now: Callable[[], int] = now_ms) -> PostgresStore:
-        """The store at this address. Raises `StoreError`."""
+        """Open the store at this address. Raises `StoreError`."""
         return cls(await Database.open(dsn), now)
 
     @property
     def pid(self) -> int | None:
-        """The process of the database that does our writing; None while there is none."""
+        """The Postgres backend process of our writing connection; None while there is none."""
         return self._writer.pid
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """See `Store`."""
         check_name(channel)
-        kept = tuple(entries)  # copied: the writer comes to it later
+        kept = tuple(entries)  # copied: the writer uses it later
         size = check_entries(kept)
         self._ask()
         if not kept:
@@ -144,17 +144,17 @@ class PostgresStore(PostgresLog):
         await self._writer.close()
         await super().close()
 
-    # --- what others do -----------------------------------------------------------------------------------
+    # --- writes by other nodes ----------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Tell the follower of all that other nodes do, until the store is closed."""
+        """Notify the follower of writes by other nodes, until the store is closed."""
         while True:
             try:
                 await self._listen_once()
             except StoreTooNew:
-                self._writer.disconnect()  # and it will not come back
+                self._writer.disconnect()  # and never reconnect
             except StoreError:
-                pass  # the database is away
+                pass  # the database is unreachable
             await asyncio.sleep(_EVERY)
 
     async def _listen_once(self) -> None:
@@ -164,7 +164,7 @@ class PostgresStore(PostgresLog):
                 check_schema_version(await schema_version(db), len(load_migrations("postgres")))
                 await db.add_listener("citewire", self._on_notification)
                 await self._writer.ensure_connected()
-                self._notify_follower(None)  # who knows what was said before we listened
+                self._notify_follower(None)  # there may have been writes before we listened
                 while not db.is_closed():
                     await asyncio.sleep(_EVERY)
                     check_schema_version(await schema_version(db), len(load_migrations("postgres")))
@@ -183,7 +183,7 @@ class PostgresStore(PostgresLog):
             self.follower.on_remote_writes(channels)
 
     async def _poll_ends(self, db: Any) -> None:
-        """Find what a lost notification would have told."""
+        """Find writes whose notification was lost."""
         if not self.follower:
             return
         asked = list(self.follower.followed_ends())

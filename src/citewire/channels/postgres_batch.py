@@ -1,7 +1,7 @@
-"""What a node will write in one go, decided on what it knows of the channels: values only, nothing is asked.
+"""Decide what a node writes in one batch, from its cached view of the channels, without any query.
 
-Whether what it knows still holds is found out when it is written: see `sql/postgres`. If not, nothing is
-written, and all is decided again on what is so.
+The write checks whether the cached view is still valid: see `sql/postgres`. If not, nothing is written, and
+the whole batch is decided again on current data.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _T = TypeVar("_T")
 
 _HEADS_KEPT = 10_000
 _BYTES_KEPT = 16 * 1024 * 1024
-# What a slot takes beside the bytes of its key and value.
+# The memory of a slot in addition to the bytes of its key and value.
 _OVERHEAD = 300
-# Bytes in one notification of Postgres, which takes less than 8,000.
+# Bytes in one Postgres notification, whose limit is just under 8,000.
 _NOTIFICATION_BYTES = 7000
 
 
 class CachedChannel(Struct, frozen=True, gc=False):
-    """A channel as it was: its end, its floor, and the last tick that was ever given to a row of it."""
+    """The last known state of a channel: its head, its floor, and the last tick ever given to a row."""
 
     head: Head
     floor: int = 0
@@ -48,9 +48,9 @@ class CachedChannel(Struct, frozen=True, gc=False):
 
 
 class ChannelCache:
-    """What a node knows of channels and their slots, since it wrote to them last. None is: not there.
+    """Cache of channels and slots as of this node's last write. None means that the item does not exist.
 
-    Slots change only with rows or with the floor. So what is known of them holds as long as the head does.
+    Slots change only with rows or with the floor, so cached slots are valid as long as the head is.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ChannelCache:
         self._size = 0
 
     def find_missing(self, needs: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, str | None]]:
-        """What has to be asked: channels, each with a key or without one."""
+        """Return what has to be queried: pairs of a channel and a key, or None for the channel alone."""
         asked: dict[tuple[str, str | None], None] = {}
         for channel, keys in needs:
             slots = self.slots.get(channel, {})
@@ -76,7 +76,7 @@ class ChannelCache:
     def remember_head(
         self, channel: str, known: CachedChannel | None, slots: Mapping[str, bytes | None]
     ) -> None:
-        """A channel is so. What was known of slots at another head is forgotten."""
+        """Remember the head of a channel. Slots cached for a different head are dropped."""
         if channel not in self.channels or self.channels[channel] != known:
             self.slots.pop(channel, None)
             self._begun.discard(channel)
@@ -85,7 +85,7 @@ class ChannelCache:
             self._keep(channel, slots)
 
     def record_own_write(self, channel: str, known: CachedChannel, slots: Mapping[str, bytes | None]) -> None:
-        """We have written to the channel."""
+        """Update the cache after our own write to the channel."""
         if self.channels.get(channel, known) is None:
             self._begun.add(channel)
         self.channels[channel] = known
@@ -99,7 +99,7 @@ class ChannelCache:
             kept[key] = value
 
     def forget(self, channels: Iterable[str] | None = None) -> None:
-        """Know nothing of these, or of any."""
+        """Drop these channels from the cache, or all of them."""
         if channels is None:
             self.channels.clear()
             self.slots.clear()
@@ -112,18 +112,18 @@ class ChannelCache:
             self._begun.discard(channel)
 
     def clear_if_full(self) -> None:
-        """Let go of all when it is too much."""
+        """Clear the cache if it is over its limits."""
         if len(self.channels) > _HEADS_KEPT or self._size > _BYTES_KEPT:
             self.forget()
 
 
 def _size_of(key: str, value: bytes | None) -> int:
-    """Bytes of memory that a slot takes, about."""
+    """Return the approximate memory of a slot, in bytes."""
     return len(key) + len(value or b"") + _OVERHEAD
 
 
 class Batch:
-    """Rows and slots of several calls. `first` are rows that the log has, by channel and id."""
+    """Rows and slots of several calls. `first` holds rows that the log already has, by channel and id."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Batch:
         return tuple(rows)
 
     def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
-        """See `Slots.change`. Where it raises, nothing has happened."""
+        """See `Slots.change`. If it raises, the batch is unchanged."""
         known, now = self._known(channel), self._now()
         change = decide(self._values(channel, keys), next_position(_head_past_lost_ticks(known), now))
         check_change(change)
@@ -166,12 +166,12 @@ class Batch:
         return CommittedChange(tuple(rows), change.result)
 
     def update_cache(self) -> None:
-        """It was written: know it."""
+        """Update the cache after the batch was written."""
         for channel, known in self.heads.items():
             self._knowledge.record_own_write(channel, known, self.puts.get(channel, {}))
 
     def sql_arguments(self) -> list[Any]:
-        """What `citewire.write` is called with."""
+        """Return the arguments for `citewire.write`."""
         names = sorted(self.heads, key=str.encode)
         heads = [self.heads[name] for name in names]
         was = [self.was[name] for name in names]
@@ -222,13 +222,13 @@ class Batch:
 
 
 def _head_past_lost_ticks(known: CachedChannel) -> Head:
-    """The head, with a tick that no row had that is no more."""
+    """Return the head with its tick raised past those of rows that were lost."""
     head = known.head
     return replace(head, tick=known.lost_to) if known.lost_to > head.tick else head
 
 
 def encode_notifications(channels: Iterable[str]) -> list[str]:
-    """The names of channels, as lists in JSON that each fit into a notification."""
+    """Encode the names of channels as JSON lists that each fit into one notification."""
     lists: list[str] = []
     some: list[str] = []
     size = 0

@@ -1,4 +1,4 @@
-"""A Postgres database that several nodes share: connections, tables, and what can go wrong, in our words."""
+"""A Postgres database that several nodes share: connections, schema, and translation of driver errors."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 
 _log = logging.getLogger("citewire.store")
 
-# Seconds to get a connection, and for any one statement.
+# Timeouts in seconds: to connect, and for any one statement.
 _CONNECT, _COMMAND = 5.0, 30.0
 _READERS = 8
-# For the lock under which tables are made. Any number does that no other program uses.
+# Advisory lock for schema changes: any number that no other program uses.
 _MAKING = 0x63697465
-# What every session is to have; a peer that is gone without a word must be noticed in seconds.
+# Settings of every session; a peer that vanishes silently must be detected within seconds.
 _SESSION = {
     "application_name": "citewire",
     "client_min_messages": "error",
@@ -42,21 +42,21 @@ _SESSION = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
 }
-# What is acknowledged is on the disk, whatever the server is set to; more than that is left to its settings.
+# Acknowledged data is on disk, whatever the server's settings; stronger guarantees are left to them.
 _DURABLE = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
 
 
 class StoreTooNew(StoreError):
-    """A newer citewire has been here. Only that can go on."""
+    """The database was migrated by a newer citewire, and only that version can use it."""
 
     code = "store_later_version"
 
 
 @contextmanager
 def translate_errors(doing: str) -> Generator[None]:
-    """Turn what the driver raises into a StoreError that names no address and no password."""
+    """Turn driver errors into a `StoreError` that reveals no address and no password."""
     import asyncpg  # noqa: PLC0415  # needs the extra `postgres`
 
     try:
@@ -76,7 +76,7 @@ def translate_errors(doing: str) -> Generator[None]:
 
 
 async def connect(dsn: str) -> asyncpg.Connection[Any]:
-    """A connection of one's own. Raises `StoreError`."""
+    """Open a dedicated connection. Raises `StoreError`."""
     try:
         import asyncpg  # noqa: PLC0415
     except ImportError as error:
@@ -93,7 +93,7 @@ async def connect(dsn: str) -> asyncpg.Connection[Any]:
 
 
 async def prepare_schema(dsn: str) -> None:
-    """Have the tables as this version wants them, whoever else wants so at the same time."""
+    """Create or migrate the tables for this version. Safe to run from several processes at once."""
     db = await connect(dsn)
     try:
         with translate_errors("prepare"):
@@ -121,19 +121,19 @@ async def _migrate(db: asyncpg.Connection[Any], steps: Sequence[str]) -> None:
 
 
 async def schema_version(db: asyncpg.Connection[Any] | PoolConnectionProxy[Any]) -> int:
-    """How many steps the tables have had."""
+    """Return the number of migrations that were applied."""
     return await db.fetchval("SELECT n FROM citewire.version")
 
 
 def check_schema_version(had: int, known: int) -> int:
-    """The version of the tables. Raises `LaterVersion`."""
+    """Return the version of the tables. Raises `StoreTooNew`."""
     if had > known:
         raise StoreTooNew(f"the data is of a later version ({had}) than this citewire knows ({known})")
     return had
 
 
 class Database:
-    """Connections for whoever reads, or writes what is not in the log: never more than a few."""
+    """A small connection pool for reads, and for writes outside the log."""
 
     def __init__(self, dsn: str, pool: asyncpg.Pool[Any]) -> None:
         self.dsn = dsn
@@ -141,7 +141,7 @@ class Database:
 
     @classmethod
     async def open(cls, dsn: str) -> Database:
-        """The database at this address, with its tables. Raises `StoreError`."""
+        """Connect to the database at this address and prepare its tables. Raises `StoreError`."""
         await prepare_schema(dsn)
         import asyncpg  # noqa: PLC0415  # `prepare` has said so if it is not there
 
@@ -155,7 +155,7 @@ class Database:
     @classmethod
     @asynccontextmanager
     async def opened(cls, dsn: str) -> AsyncGenerator[Database]:
-        """As `open`, until the end of the block."""
+        """Open the database for the duration of a `with` block."""
         db = await cls.open(dsn)
         try:
             yield db
@@ -163,28 +163,28 @@ class Database:
             await db.close()
 
     async def fetch(self, sql: str, *args: object) -> list[Any]:
-        """The rows that a statement gives. Raises `StoreError`."""
+        """Run a statement and return its rows. Raises `StoreError`."""
         async with self.connection() as db:
             return await db.fetch(sql, *args)
 
     async def execute(self, sql: str, *args: object) -> str:
-        """What became of a statement. Raises `StoreError`."""
+        """Run a statement and return its status. Raises `StoreError`."""
         async with self.connection() as db:
             return await db.execute(sql, *args)
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[PoolConnectionProxy[Any]]:
-        """One of the connections. Whatever the driver raises in the block becomes a `StoreError`."""
+        """Borrow a connection. Driver errors in the block become a `StoreError`."""
         with translate_errors("ask"):
             db = await self._pool.acquire(timeout=_CONNECT)
             try:
                 yield db
             finally:
-                with suppress(Exception):  # what was asked is answered; one that cannot be reset is closed
+                with suppress(Exception):  # the query is done; a connection that cannot be reset is closed
                     await self._pool.release(db, timeout=_COMMAND)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         try:
             async with asyncio.timeout(_CONNECT):
                 await self._pool.close()

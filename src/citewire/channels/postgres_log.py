@@ -1,4 +1,4 @@
-"""What can be read of a store in Postgres."""
+"""The read operations of a store in Postgres."""
 
 # ruff: noqa: S608 - statements are put together from our own parts only
 
@@ -47,7 +47,7 @@ _CHAINS = """
 SELECT name, epoch, c.floor, floor_tick, floor_hash, c.n, tick, hash
 FROM unnest($1::text[]) WITH ORDINALITY AS w (name, at) JOIN citewire.channel AS c USING (name) ORDER BY at
 """
-# A page: so many rows, or until so many bytes are reached. Only lengths are looked at beforehand.
+# A page: a number of rows, or until a number of bytes is reached. Only lengths are read beforehand.
 _PAGE = """
 SELECT * FROM (
     SELECT *, sum(octet_length({size})) OVER (ORDER BY {order}) - octet_length({size}) AS so_far
@@ -110,7 +110,7 @@ _LARGEST = 2**62
 
 
 class PostgresLog:
-    """`Log`, and what `Slots` can be asked. `seen` is told how far channels were shown to go."""
+    """`Log`, and the read operations of `Slots`. `seen` records the latest rows that were returned."""
 
     def __init__(self, db: Database, seen: SeenHeads) -> None:
         self.db, self._seen = db, seen
@@ -132,7 +132,7 @@ class PostgresLog:
         return rows
 
     async def after(self, cursors: Mapping[str, Cursor], limit: int) -> dict[str, Sequence[Row] | None]:
-        """See `hub.Shared`."""
+        """See `hub.SharedStore`."""
         epochs, numbers = ([getattr(each, name) for each in cursors.values()] for name in ("epoch", "n"))
         rows: dict[str, list[Row]] = {}
         for name, epoch, *row in await self._fetch(
@@ -185,13 +185,13 @@ class PostgresLog:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[PostgresLog]:
-        """See `Log`: one transaction that reads, on a connection of its own."""
+        """See `Log`: a read-only transaction on a connection of its own."""
         self._ask()
         db = await connect(self.db.dsn)
         try:
             with translate_errors("read"):
                 await db.transaction(isolation="repeatable_read", readonly=True).start()
-                await db.fetchval("SELECT 1")  # the moment is that of the first statement
+                await db.fetchval("SELECT 1")  # the snapshot is taken at the first statement
             async with deadline():
                 yield _Snapshot(self.db, db)
         finally:
@@ -214,7 +214,7 @@ class PostgresLog:
         )
 
     async def seek(self, channel: str, serial: str) -> Cursor:
-        """See `Slots`. Serials from before an older copy took over are lost: their rows may be."""
+        """See `Slots`. Serials from before a restore of an older copy are lost: their rows may be missing."""
         check_name(channel)
         tick, series = tick_of(serial)
         found = await self._fetch(_SEEK, channel, tick)
@@ -257,7 +257,7 @@ class PostgresLog:
 
 
 class _Snapshot(PostgresLog):
-    """All that is read comes from one transaction. Its connection is closed by whoever opened it."""
+    """Reads everything in one transaction. The creator closes the connection."""
 
     def __init__(self, db: Database, connection: Any) -> None:
         super().__init__(db, SeenHeads())
@@ -268,16 +268,16 @@ class _Snapshot(PostgresLog):
             return await self._connection.fetch(sql, *args)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the creator closes the connection."""
 
 
 def _number(n: int) -> int:
-    """A number that Postgres takes; no channel has so many rows."""
+    """Clamp a number so that it fits a Postgres bigint; no channel has that many rows."""
     return max(-1, min(n, _LARGEST))
 
 
 def _end_of_prefix(prefix: str) -> str | None:
-    """The first text after all that begin so, in the order of code points; None where there is none."""
+    """Return the first text after all texts with this prefix, in code point order, or None."""
     for at in reversed(range(len(prefix))):
         if (point := ord(prefix[at])) < 0x10FFFF:
             return prefix[:at] + chr(0xE000 if point == 0xD7FF else point + 1)

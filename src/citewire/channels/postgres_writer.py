@@ -1,10 +1,10 @@
-"""The one connection through which a node writes: what waits goes in one statement, and is told when kept.
+"""The single connection through which a node writes: it combines waiting calls into one statement.
 
-As a rule a node is the only one that writes to a channel for a while, and knows how it is. So it decides on
-what it knows and writes in one round; where another node was faster, it locks the channels, looks, and
-decides again.
+Usually a node is the only writer of a channel for a while, and its cache of the channel is valid. So it
+decides on the cached state and writes in one round trip. If another node wrote first, it locks the channels,
+reads them, and decides again.
 
-The leases of the node are locks of this connection. Without it they are gone, and nothing can be written.
+The node's leases are locks of this connection. Without it they are lost, and nothing can be written.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["PostgresWriter", "SeenHeads", "WriteRequest"]
 _log = logging.getLogger("citewire.store")
 _T = TypeVar("_T")
 
-# Enough to share the sync among many, few enough that the first of them does not wait long.
+# Enough calls to share one sync among many, few enough that the first does not wait long.
 _GROUP = 512
-# Seconds that calls wait for a database that is away, before it is said; and between two tries.
+# Seconds that calls wait for an unreachable database before they fail, and seconds between two retries.
 _PATIENCE, _AGAIN = 10.0, 0.2
-# How often a batch is decided anew because others were faster: under locks, only new channels can be.
+# How often a batch is decided again after a conflict: under locks, only new channels can conflict.
 _TRIES = 5
 _SEEN_KEPT = 10_000
-# What it is called when a channel is not as was believed, by us and by Postgres; and when an id is there.
+# SQL states for a channel that differs from our cache (ours and Postgres's), and for a duplicate id.
 _CONFLICT_STATES, _DUPLICATE_STATE = frozenset({"CW001", "40001", "40P01"}), "23505"
 
 _WRITE = f"SELECT citewire.write({', '.join(f'${n}' for n in range(1, 20))})"
@@ -61,7 +61,7 @@ SELECT w.name, c.epoch, l.n, l.tick, l.id, l.kind, l.data, l.before
 FROM unnest($1::text[], $2::text[]) AS w (name, id)
 JOIN citewire.channel AS c ON c.name = w.name JOIN citewire.log AS l ON l.channel = c.no AND l.id = w.id
 """
-# The hash of a row is what the row after it holds; of rows that were let go there is no telling.
+# The hash of a row is stored in the next row; the hashes of removed rows are unknown.
 _FIND_REPLACED = """
 SELECT c.name FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS w (name, epoch, n, hash)
 JOIN citewire.channel AS c ON c.name = w.name AND c.epoch = w.epoch
@@ -83,9 +83,9 @@ _Needs: TypeAlias = tuple[str, Sequence[str]]
 
 
 class WriteRequest(Generic[_T]):
-    """One call on its way: part of a `batch`, or `alone` on the connection; and what its caller waits for.
+    """A queued call, either part of a `batch` or `alone` on the connection, with its caller's future.
 
-    `ids` are of entries that the log may have already.
+    `ids` are those of entries that the log may already have.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WriteRequest(Generic[_T]):
         self.future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
     def settle(self, result: Any) -> None:
-        """Tell the caller, if it still waits."""
+        """Pass the result to the caller, if it still waits."""
         if self.future.done():
             return
         if isinstance(result, Exception):
@@ -113,19 +113,19 @@ class WriteRequest(Generic[_T]):
 
 
 class LeaseLost(StoreError):
-    """A lease went to another while the database was away. Nothing was kept; the same may be asked again."""
+    """Another node took a lease while the database was unreachable. Nothing was stored; a retry is safe."""
 
     code = "lease_lost"
 
 
 class SeenHeads:
-    """How far channels were seen to go, by which it is known when a database is an older copy."""
+    """The latest known heads of channels, used to detect a database restored from an older copy."""
 
     def __init__(self) -> None:
         self._heads: dict[str, Head] = {}
 
     def record_head(self, head: Head) -> None:
-        """A row was kept, or shown to somebody."""
+        """Record that a row was stored, or returned to a reader."""
         known = self._heads.pop(head.channel, None)
         is_later = known and known.epoch == head.epoch and known.n > head.n
         self._heads[head.channel] = known if known and is_later else head
@@ -133,11 +133,11 @@ class SeenHeads:
             del self._heads[next(iter(self._heads))]
 
     def forget(self, channel: str) -> None:
-        """The channel was dropped."""
+        """Forget a channel that was dropped."""
         self._heads.pop(channel, None)
 
     async def renew_epochs(self, db: asyncpg.Connection[Any]) -> None:
-        """Give channels that are not as they were a new epoch, so that nobody takes new rows for old ones."""
+        """Give a new epoch to channels whose rows were lost or replaced, so that nobody confuses the two."""
         heads = dict(self._heads)
         asked = ([getattr(head, name) for head in heads.values()] for name in ("epoch", "n", "hash"))
         for (channel,) in await db.fetch(_FIND_REPLACED, list(heads), *asked):
@@ -156,7 +156,7 @@ def _next_epoch(epoch: str) -> str:
 
 
 class PostgresWriter:
-    """Takes calls, one batch after the other. Made, used and closed in one event loop."""
+    """Executes write requests, one batch after the other. Create, use and close it in one event loop."""
 
     def __init__(self, dsn: str, now: Callable[[], int], seen: SeenHeads) -> None:
         self._dsn, self._now, self._seen = dsn, now, seen
@@ -174,11 +174,11 @@ class PostgresWriter:
 
     @property
     def pid(self) -> int | None:
-        """The process of the database that does our writing, by which we know our own news."""
+        """The Postgres backend process of our connection, by which we recognize our own notifications."""
         return self._db.get_server_pid() if self._db and not self._db.is_closed() else None
 
     async def submit(self, call: WriteRequest[_T]) -> _T:
-        """What becomes of the call. Raises what its work raises, `StoreBusy`, `StoreError`."""
+        """Queue a request and return its result. Raises its work's errors, `StoreBusy` and `StoreError`."""
         if self._closing:
             raise StoreError("the store is closed")
         await self._room.take(call.entries, call.size)
@@ -187,17 +187,17 @@ class PostgresWriter:
         return await call.future
 
     async def ensure_connected(self) -> None:
-        """See that there is a connection, and all that goes with it."""
+        """Connect if necessary, and retake the leases."""
         await self.submit(WriteRequest(alone=_nothing))
 
     def forget(self, channel: str) -> None:
-        """Something has happened to the channel that is no batch."""
+        """Drop the channel from the cache after a change outside a batch."""
         self._knowledge.forget([channel])
 
     async def close(self) -> None:
-        """Finish what was asked for."""
+        """Finish all queued requests, then disconnect."""
         self._closing = True
-        async with self._room.line:  # behind all who wait in it
+        async with self._room.line:  # after all callers that wait in line
             self._more.set()
         await asyncio.wait([self._task])
         self.disconnect()
@@ -225,7 +225,7 @@ class PostgresWriter:
         """See `Leases`."""
 
         async def alone(db: asyncpg.Connection[Any]) -> None:
-            if name not in self._leases:  # it was not taken again meanwhile
+            if name not in self._leases:  # it was not retaken meanwhile
                 await self._release_lock(db, name, _lock_of(name))
 
         if self._leases.pop(name, None) is not None:
@@ -240,13 +240,13 @@ class PostgresWriter:
         self._told = told
 
     async def _retake_leases(self, db: asyncpg.Connection[Any]) -> bool:
-        """Whether we have all leases again that we had before the connection broke."""
+        """Retake the leases that we held before the connection broke; False if any of them was lost."""
         lost: list[str] = []
         for name, lock in list(self._leases.items()):  # some may be released meanwhile
             if await db.fetchval(_LOCK_LEASE, lock):
                 if await db.fetchval(_IS_HELD, name, self._id):
                     continue
-                await db.execute(_UNLOCK_LEASE, lock)  # another has had it, and may be done with it
+                await db.execute(_UNLOCK_LEASE, lock)  # another node has held it, and may have released it
             lost.append(name)
         for name in lost:
             if self._leases.pop(name, None) is not None and self._told:
@@ -256,7 +256,7 @@ class PostgresWriter:
     # --- the connection -----------------------------------------------------------------------------------
 
     async def _connected(self) -> asyncpg.Connection[Any]:
-        """The connection, anew if need be. Raises `StoreError` when the database stays away."""
+        """Return the connection, reconnecting if needed. Raises `StoreError` if the database stays away."""
         until = asyncio.get_running_loop().time() + _PATIENCE
         while True:
             if self._db and not self._db.is_closed():
@@ -279,20 +279,20 @@ class PostgresWriter:
                 await self._seen.renew_epochs(db)
                 has_all = await self._retake_leases(
                     db
-                )  # the last step: who is told of a loss must be refused
+                )  # the last step: a caller notified of a loss must be refused
         except BaseException:
             db.terminate()
             raise
         self._db = db
         if not has_all:
-            # Whoever asked for what waits may have believed to have a lease.
+            # The callers of waiting requests may have relied on a lost lease.
             waiting, self._calls = self._calls, deque()
             self._settle_all(waiting, [LeaseLost(_LOST)] * len(waiting))
             raise LeaseLost(_LOST)
         return db
 
     def disconnect(self) -> None:
-        """Let go of the connection, whatever is going on."""
+        """Close the connection at once, even during a query."""
         if self._db:
             self._db.terminate()
         self._db = None
@@ -315,7 +315,7 @@ class PostgresWriter:
             call.settle(result)
 
     def _next_group(self) -> list[WriteRequest[Any]]:
-        """The calls that come first: one that goes alone, or some that go together."""
+        """Return the next requests: one that runs alone, or several that form a batch."""
         group = [self._calls.popleft()]
         size = group[0].size
         while group[0].batch and self._calls and len(group) < _GROUP:
@@ -334,7 +334,7 @@ class PostgresWriter:
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
             self._knowledge.forget()
             if not isinstance(error, LeaseLost) and not isinstance(error.__cause__, PostgresError):
-                self.disconnect()  # unknown what was committed, or what this connection sends next
+                self.disconnect()  # unknown what was committed, or what this connection returns next
             return [error] * len(calls)
 
     async def _run_group(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> Sequence[Any]:
@@ -360,7 +360,7 @@ class PostgresWriter:
     async def _write_optimistically(
         self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]
     ) -> list[Any] | None:
-        """The results, if what we know of the channels is so; else None, and nothing is written."""
+        """Write based on the cache and return the results; None if it is stale and nothing was written."""
         needs = [call.needs for call in calls if call.needs]
         self._knowledge.clear_if_full()
         for _ in range(_TRIES):
@@ -381,7 +381,7 @@ class PostgresWriter:
         return results
 
     async def _write_locked(self, db: asyncpg.Connection[Any], calls: list[WriteRequest[Any]]) -> list[Any]:
-        """The results, decided while nobody else can write to the channels."""
+        """Lock the channels, decide on their current state, write, and return the results."""
         needs = [call.needs for call in calls if call.needs]
         names = sorted({channel for channel, _ in needs}, key=str.encode)
         for tries_left in reversed(range(_TRIES)):
@@ -404,7 +404,7 @@ class PostgresWriter:
     async def _load_missing(
         self, db: asyncpg.Connection[Any], asked: Sequence[tuple[str, str | None]]
     ) -> None:
-        """Have the knowledge that is missing, all of one moment."""
+        """Load missing cache entries, all in one query."""
         found = await db.fetch(_LOOK, [name for name, _ in asked], [key for _, key in asked])
         slots: dict[str, dict[str, bytes | None]] = {}
         channels: dict[str, CachedChannel | None] = {}
@@ -416,7 +416,7 @@ class PostgresWriter:
             self._knowledge.remember_head(name, known, slots.get(name, {}))
 
     async def _write(self, db: asyncpg.Connection[Any], batch: Batch) -> None:
-        """Write the batch, whole or not at all."""
+        """Write the whole batch or nothing."""
         if not batch.heads:
             return
         try:
@@ -426,7 +426,7 @@ class PostgresWriter:
             raise
 
     def _record_committed(self, batch: Batch) -> None:
-        """The batch is committed."""
+        """Update the cache and the seen heads after a commit."""
         batch.update_cache()
         for known in batch.heads.values():
             self._seen.record_head(known.head)
@@ -437,7 +437,7 @@ async def _nothing(_: object) -> None:
 
 
 def _run_all(batch: Batch, calls: Iterable[WriteRequest[Any]]) -> list[Any]:
-    """What each call gives, or raises, one after the other."""
+    """Run the calls in order and return the result or the error of each."""
     results: list[Any] = []
     for call in calls:
         try:
@@ -450,7 +450,7 @@ def _run_all(batch: Batch, calls: Iterable[WriteRequest[Any]]) -> list[Any]:
 async def _find_first_rows(
     db: asyncpg.Connection[Any], calls: Iterable[WriteRequest[Any]]
 ) -> dict[tuple[str, str], Row]:
-    """The rows that the log has under the ids of the calls."""
+    """Return the rows that the log already has under the ids of the calls."""
     wanted = [(call.needs[0], each) for call in calls if call.needs for each in call.ids]
     if not wanted:
         return {}
@@ -463,5 +463,5 @@ def _class(error: Exception) -> str:
 
 
 def _lock_of(name: str) -> int:
-    """The number by which Postgres knows a lease."""
+    """Return the number of the Postgres advisory lock for a lease."""
     return int.from_bytes(sha256(f"citewire lease {name}".encode()).digest()[:8], signed=True)

@@ -1,4 +1,4 @@
-"""How far another log is told in a channel: kept in one step with what is told, so that it is told once."""
+"""Record how far another log was projected into a channel, in the same commit as the projected rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARK_SLOT = "b:mark"
 
 
 class ProjectionMark(Struct, frozen=True, array_like=True, order=True):
-    """All is told up to row `n` of the log's life `epoch`, and of that row the first `steps`."""
+    """Everything is projected up to row `n` of the log's `epoch`, including that row's first `steps`."""
 
     epoch: str
     n: int = 0
@@ -26,21 +26,21 @@ class ProjectionMark(Struct, frozen=True, array_like=True, order=True):
 
     @property
     def slot(self) -> bytes:
-        """As it is kept."""
+        """The encoded mark."""
         return msgpack.encode(self)
 
     @classmethod
     def from_slot(cls, slot: bytes | None) -> ProjectionMark | None:
-        """The mark in a slot."""
+        """Decode the mark in a slot."""
         return msgpack.decode(slot, type=cls) if slot else None
 
     def covers(self, other: ProjectionMark) -> bool:
-        """Whether what the other one stands for was told."""
+        """Tell whether the other mark was already reached."""
         return self.epoch == other.epoch and self >= other
 
 
 def decide_with_mark(decide: Decide[_T], mark: ProjectionMark, before: _T) -> Decide[_T]:
-    """The decision with its mark. Where that was reached already nothing happens, and `before` is given."""
+    """Make the decision also store `mark`. If the mark was reached before, do nothing and return `before`."""
 
     def decided(values: SlotValues, place: ChannelPosition) -> Change[_T]:
         known = ProjectionMark.from_slot(values[MARK_SLOT])

@@ -1,4 +1,4 @@
-"""The deadline of a snapshot, which every store has to keep."""
+"""The time limit of a snapshot, which every store enforces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SNAPSHOT_SECONDS = 3600.0
 
 @asynccontextmanager
 async def deadline(seconds: float = SNAPSHOT_SECONDS) -> AsyncGenerator[None]:
-    """Cancel the block after so many seconds, with a `StoreError`."""
+    """Cancel the block with a `StoreError` after this many seconds."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:

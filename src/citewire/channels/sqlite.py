@@ -1,8 +1,8 @@
 """The embedded store: one SQLite file in a data folder.
 
 All writes go through one thread with one connection, which also does the checkpoints: SQLite before 3.51.3
-can damage a WAL file when two connections do that at once. Whatever is waiting when the thread comes round
-goes into one transaction, and is acknowledged after its commit, so that the one sync to disk is shared.
+can damage a WAL file when two connections do that at once. All waiting jobs go into one transaction and are
+acknowledged after its commit, so that they share one sync to disk.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _T = TypeVar("_T")
 _Needs: TypeAlias = tuple[str, Sequence[str]]
 """A channel, and keys of slots in it."""
 
-# Enough to share the sync among many, few enough that the first of them does not wait long.
+# Enough jobs to share one sync among many, few enough that the first does not wait long.
 _GROUP = 512
 _HEADS_KEPT = 2000
-# What a change is taken for while it waits: what it will write is known only once it is decided.
+# The size assumed for a waiting change: its real size is known only once it is decided.
 _CHANGE_BYTES = 64 * 1024
-# Milliseconds that the writer waits for one who has locked the file, as sqlite3 has it.
+# Milliseconds that the writer waits for a lock on the file, the default of sqlite3.
 _BUSY_MS = 5000
 # Milliseconds that the writer waits for readers before it truncates the write-ahead log: longer than a page
 # of rows takes to read, shorter than writers would notice.
 _TRUNCATE_MS = 50
-# Seconds from one attempt to truncate it to the next while nothing is written.
+# Seconds between two attempts to truncate it while nothing is written.
 _TRUNCATE_AGAIN = 0.25
 
 _BEGIN = "INSERT INTO channel (name, epoch, floor_hash) VALUES (?, ?, ?) RETURNING no"
@@ -96,7 +96,7 @@ FROM log WHERE log.channel = channel.no AND no = ? AND n = ?
 
 
 class _Writer:
-    """What is done between BEGIN and COMMIT. As nobody else writes, it can keep the heads in mind."""
+    """The work between BEGIN and COMMIT. It caches the heads, as nobody else writes."""
 
     def __init__(self, db: sqlite3.Connection, now: Callable[[], int]) -> None:
         self.db = db
@@ -109,7 +109,7 @@ class _Writer:
 
     def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         if self._rows:
-            self._flush()  # what is asked for here is which ids the table has
+            self._flush()  # the INSERT below must see which ids exist
         no, head = self._head(channel) or self._begin(new_head(channel))
         rows: list[Row] = []
         now = self._now()
@@ -132,7 +132,7 @@ class _Writer:
             change = decide(self._slots.values(no, keys), next_position(head, now))
             check_change(change)
         except CitewireError as error:
-            return error  # nothing is written yet, so that the others in the transaction need not suffer
+            return error  # nothing is written yet, so the rest of the transaction can go on
         if not change.entries:
             return CommittedChange((), change.result)
         no, head = (no, head) if no else self._begin(head)
@@ -146,7 +146,7 @@ class _Writer:
         return CommittedChange(tuple(rows), change.result)
 
     def drop(self, channel: str) -> None:
-        self._settle_slots()  # the next channel may get the number of this one
+        self._settle_slots()  # the next channel may reuse the number of this one
         if found := self._heads.pop(channel, None) or head_of(self.db, channel):
             no, head = found
             at = self._now()
@@ -171,12 +171,12 @@ class _Writer:
         return None
 
     def _settle_slots(self) -> None:
-        """Let the tables say how all is, and nothing else."""
+        """Write all pending changes and clear the cache, so that the tables are the only state."""
         self._flush()
         self._slots.forget()
 
     def _flush(self) -> None:
-        """Write what the changes have left to be written."""
+        """Write the pending rows and slots."""
         rows, self._rows = self._rows, []
         try:
             _ADD_ROWS.run(self.db, rows)
@@ -185,7 +185,7 @@ class _Writer:
         self._slots.flush()
 
     def _look_up(self, needs: Iterable[_Needs]) -> None:
-        """Read at once what all will ask for, each in its turn, of channels that are known."""
+        """Load at once the slots that all jobs will need, for channels with a cached head."""
         wanted: dict[int, list[str]] = {}
         for channel, keys in needs:
             if known := self._heads.get(channel):
@@ -194,7 +194,7 @@ class _Writer:
             self._slots.look_up(no, keys)
 
     def run(self, work: Sequence[Callable[[_Writer], Any]], needs: Iterable[_Needs] = ()) -> list[Any]:
-        """The results of all, in one transaction; or none of it is done. `needs` are slots they ask for."""
+        """Run all work in one transaction and return the results, or undo it. `needs`: slots to preload."""
         if len(self._heads) > _HEADS_KEPT:
             self._heads.clear()
         try:
@@ -217,10 +217,10 @@ class _Writer:
     def truncate_wal(self) -> None:
         """Remove erased content from the write-ahead log.
 
-        A reader may still use the log: after a short wait `is_erasing` stays true, to try again later.
+        If a reader still uses the log after a short wait, `is_erasing` stays true, to retry later.
         """
         self.db.execute(f"PRAGMA busy_timeout = {_TRUNCATE_MS}")
-        with suppress(sqlite3.Error):  # nothing that was committed has failed
+        with suppress(sqlite3.Error):  # the commit itself has succeeded
             self.is_erasing = bool(self.db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0])
         self.db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
@@ -231,7 +231,7 @@ class _Writer:
         return self.db.execute(_BEGIN, (head.channel, head.epoch, head.hash)).fetchone()[0], head
 
     def _add(self, no: int, row: Row) -> bool:
-        """Whether the row was added; not where its id is there already."""
+        """Add the row and return True; False if its id already exists."""
         return self._cursor.execute(_ADD_ROW, _values(no, row)).rowcount > 0
 
 
@@ -240,7 +240,7 @@ def _values(no: int, row: Row) -> tuple[Any, ...]:
 
 
 class _Job(NamedTuple):
-    """One call on its way to the writer, the future its caller waits for, the room and slots it needs."""
+    """A call queued for the writer, its caller's future, and the quota and slots that it needs."""
 
     work: Callable[[_Writer], Any]
     future: asyncio.Future[Any]
@@ -250,7 +250,7 @@ class _Job(NamedTuple):
 
 
 class SqliteStore(SqliteLog):
-    """`Store` and `Slots` in a data folder, which no other has. Made, used and closed in one event loop."""
+    """`Store` and `Slots` in a data folder that it locks. Create, use and close it in one event loop."""
 
     def __init__(self, folder: Path, now: Callable[[], int] = now_ms) -> None:
         self._lock, path = _lock(folder), folder / "log.sqlite"
@@ -271,7 +271,7 @@ class SqliteStore(SqliteLog):
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
         """See `Store`."""
         check_name(channel)
-        # Copied: the writer comes to it later, and the caller may go on with the list.
+        # Copied: the writer uses it later, and the caller may change the list meanwhile.
         kept = tuple(entries)
         size = check_entries(kept)
         if not kept:
@@ -311,11 +311,11 @@ class SqliteStore(SqliteLog):
         if self._closed:
             return
         self._closed = True
-        async with self._room.line:  # behind all who wait in it
+        async with self._room.line:  # after all callers that wait in line
             self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
         await super().close()
-        # The last connection to go folds the WAL into the file.
+        # Closing the last connection merges the WAL into the file.
         self._writer.db.close()
         os.close(self._lock)
 
@@ -326,7 +326,7 @@ class SqliteStore(SqliteLog):
         size: int = 0,
         needs: _Needs | None = None,
     ) -> _T:
-        """What the work gives; an error that it gives, or that ends it, is raised."""
+        """Queue the work and return its result; raise an error that it returns or raises."""
         self._ask()
         await self._room.take(entries, size)
         future: asyncio.Future[_T] = self._loop.create_future()
@@ -334,13 +334,13 @@ class SqliteStore(SqliteLog):
         return await future
 
     def _write_all(self) -> None:
-        """The writer's life: until None comes, write what is waiting."""
+        """Main loop of the writer thread: write waiting jobs until None arrives."""
         while job := self._next_job():
             group = [job, *self._waiting()]
             self._loop.call_soon_threadsafe(self._settle, group, self._commit(group))
 
     def _next_job(self) -> _Job | None:
-        """Wait for a job. Meanwhile remove what was erased from the write-ahead log, once nobody reads it."""
+        """Wait for a job. Meanwhile remove erased content from the write-ahead log once nobody reads it."""
         while self._writer.is_erasing:
             with suppress(Empty):
                 return self._jobs.get(timeout=_TRUNCATE_AGAIN)
@@ -352,7 +352,7 @@ class SqliteStore(SqliteLog):
         try:
             while len(group) < _GROUP - 1:
                 if (job := self._jobs.get_nowait()) is None:
-                    self._jobs.put(None)  # nothing comes after it, so it may go to the end
+                    self._jobs.put(None)  # nothing comes after it, so it may move to the end
                     break
                 group.append(job)
         except Empty:
@@ -360,7 +360,7 @@ class SqliteStore(SqliteLog):
         return group
 
     def _commit(self, group: list[_Job]) -> list[Any]:
-        """The results of the jobs in one transaction; if that fails, each alone: none fails for another."""
+        """Run the jobs in one transaction; if it fails, each alone, so that none fails for another."""
         try:
             return self._writer.run([job.work for job in group], [job.needs for job in group if job.needs])
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the thread lives on
@@ -374,7 +374,7 @@ class SqliteStore(SqliteLog):
         self.write_failure = results[-1] if isinstance(results[-1], StoreError) else None
         for job, result in zip(group, results, strict=True):
             self._room.free(job.entries, job.size)
-            if job.future.done():  # cancelled: the caller has left
+            if job.future.done():  # cancelled by the caller
                 continue
             if isinstance(result, Exception):
                 job.future.set_exception(result)
@@ -383,7 +383,7 @@ class SqliteStore(SqliteLog):
 
 
 def _lock(folder: Path) -> int:
-    """The open lock file of the folder; the system frees the lock when the process ends in any way."""
+    """Lock the folder and return the open lock file; the system releases the lock when the process ends."""
     try:
         import fcntl  # noqa: PLC0415 - so that the rest of the module is there without it
     except ImportError:
@@ -408,7 +408,7 @@ def _lock(folder: Path) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The one connection that writes, with the tables as this version wants them."""
+    """Open the one writing connection and migrate the tables to this version."""
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -422,11 +422,11 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    # A file that cannot be written to is to be found out now; what is deleted is to be overwritten.
+    # Detect a read-only file now, and overwrite deleted content.
     db.executescript("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; BEGIN IMMEDIATE; COMMIT;")
     if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
         raise StoreError("the file system of the data folder does not allow a write-ahead log")
-    # A crash may have left erased content in it.
+    # A crash may have left erased content in the write-ahead log.
     db.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()
     for hashed in (content_hash, first_hash, row_hash):
         db.create_function(hashed.__name__, -1, hashed, deterministic=True)
@@ -434,7 +434,7 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 
 def migrate(db: sqlite3.Connection, steps: Sequence[str]) -> None:
-    """Take the steps that the database has not had, each in a transaction of its own."""
+    """Apply the migrations that the database lacks, each in its own transaction."""
     had = schema_version_of(db)
     if had > len(steps):
         raise StoreError(f"the data is of a later version ({had}) than this citewire knows ({len(steps)})")

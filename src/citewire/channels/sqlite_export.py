@@ -1,4 +1,4 @@
-"""All that is in the SQLite file of a data folder, as the tables of Postgres have it; chains are walked."""
+"""Read the whole SQLite file of a data folder as rows of the Postgres tables, and verify its hash chains."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SELECT name, epoch, coalesce((SELECT max(n) FROM log WHERE log.channel = channel
 
 
 def read_tables(folder: Path) -> Iterator[TableRow]:
-    """Everything, a channel after its rows. Raises `StoreError`, also where a chain does not hold."""
+    """Yield all rows, each channel after its log rows. Raises `StoreError`, also for a broken hash chain."""
     with _opened(folder) as db:
-        # A row of no channel would be left out without a word.
+        # A row without a channel would otherwise be skipped silently.
         for table, *_ in db.execute("PRAGMA foreign_key_check"):
             raise _damaged(f"the table {table}")
         yield from _channels(db)
@@ -40,7 +40,7 @@ def read_tables(folder: Path) -> Iterator[TableRow]:
 
 
 def has_same_ends(folder: Path, ends: Iterable[tuple[str, str, int]]) -> bool:
-    """Whether these are the names, epochs and last numbers of all channels. It is soon told."""
+    """Tell whether these are the names, epochs and last row numbers of all channels. Reads no rows: fast."""
     with _opened(folder) as db:
         return set(ends) == set(db.execute(_ENDS))
 

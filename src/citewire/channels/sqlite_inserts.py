@@ -1,7 +1,7 @@
-"""Many rows into a table with few statements.
+"""Insert many rows into a table with few statements.
 
-With every statement a thread gives the interpreter away, and waits until the event loop gives it back. So a
-statement for each row costs a busy server more than the rows do.
+With every statement the thread releases the GIL, and waits until the event loop gives it back. So one
+statement per row costs a busy server more than the rows themselves.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _AT_ONCE = 16
 
 
 class Inserts:
-    """The insertion of rows with so many columns into a table; `end` follows the values.
+    """Inserts rows with this many columns into a table; `end` is SQL after the values.
 
-    Where one cannot be inserted, those before it stay until the transaction is rolled back, which is up to
-    the caller: to undo these alone SQLite would keep a copy of every page that it touches.
+    If a row cannot be inserted, those before it stay until the caller rolls the transaction back: to undo
+    only these, SQLite would have to copy every page that it touches.
     """
 
     def __init__(self, table: str, columns: int, end: str = "") -> None:
@@ -27,7 +27,7 @@ class Inserts:
         self._one, self._many = (f"{start} {','.join([row] * rows)} {end}" for rows in (1, _AT_ONCE))
 
     def run(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert them, in order."""
+        """Insert the rows, in order."""
         whole = len(rows) - len(rows) % _AT_ONCE
         for at in range(0, whole, _AT_ONCE):
             db.execute(self._many, [*chain.from_iterable(rows[at : at + _AT_ONCE])])

@@ -1,6 +1,6 @@
-"""What can be read of the SQLite file in a data folder, by its one writer and by others beside it.
+"""The read operations on the SQLite file of a data folder, for its one writer and for other processes.
 
-A connection that may only read never does a checkpoint: that is left to the writer, see `sqlite`.
+A read-only connection never does a checkpoint: that is left to the writer, see `sqlite`.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ WHERE epoch = ? AND link.n > ? ORDER BY link.n LIMIT ?
 
 
 class SqliteLog:
-    """`Log` over a connection that reads. Made, used and closed in one event loop.
+    """`Log` over a read-only connection. Create, use and close it in one event loop.
 
-    `connect` opens such a connection; a snapshot has one of its own.
+    `connect` opens such a connection; a snapshot opens its own.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -83,12 +83,12 @@ class SqliteLog:
 
     @staticmethod
     def open(folder: Path) -> SqliteLog:
-        """The log in a data folder, whether somebody writes to it at the time or not."""
+        """Open the log in a data folder, whether or not another process is writing to it."""
         path = folder / "log.sqlite"
         if not path.exists():
             raise StoreError(f"there is no log in the data folder {folder}")
-        # Where we cannot make the files by which readers and a writer agree, and there is none who has made
-        # them, SQLite must be told not to look for them.
+        # In a read-only folder without a writer, nobody has made the -wal and -shm files and we cannot make
+        # them either: SQLite must not look for them.
         as_we_are = os.access in os.supports_effective_ids
         writable = os.access(folder, os.W_OK, effective_ids=as_we_are)
         alone = not writable and not path.with_name("log.sqlite-wal").exists()
@@ -146,7 +146,7 @@ class SqliteLog:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[SqliteLog]:
-        """See `Log`: one transaction that reads. The write-ahead log cannot shrink while it is open."""
+        """See `Log`: a read transaction. The write-ahead log cannot shrink while it is open."""
         self._ask()
         try:
             snapshot = _Snapshot(self._connect)
@@ -194,13 +194,13 @@ class SqliteLog:
 
 
 class _Snapshot(SqliteLog):
-    """All that is read comes from one transaction."""
+    """Reads everything in one transaction."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connect)
         try:
             self._readable.execute("BEGIN")
-            # The moment is that of the first read.
+            # The snapshot is taken at the first read.
             self._readable.execute("SELECT count(*) FROM (SELECT no FROM channel LIMIT 1)").fetchone()
         except BaseException:
             self._readable.close()
@@ -215,7 +215,7 @@ class _Snapshot(SqliteLog):
 
 
 def _in_transaction(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connection) -> _T:
-    """What the work gives in one transaction, so that nothing can change between its queries."""
+    """Run the work in one transaction, so that nothing can change between its queries."""
     db.execute("BEGIN")
     try:
         return work(db)
@@ -224,13 +224,13 @@ def _in_transaction(work: Callable[[sqlite3.Connection], _T], db: sqlite3.Connec
 
 
 def connect_readonly(path: Path, *, alone: bool = False) -> sqlite3.Connection:
-    """A connection that may only read."""
+    """Open a read-only connection; `alone` means that no other process writes to the file."""
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def _connect_current_version(path: Path, alone: bool) -> sqlite3.Connection:
-    """A connection that may only read, to a file of the version that this citewire reads."""
+    """Open a read-only connection to a file of the schema version that this citewire reads."""
     db = connect_readonly(path, alone=alone)
     try:
         _check_version(db)
@@ -250,17 +250,17 @@ def _check_version(db: sqlite3.Connection) -> None:
 
 
 def schema_version_of(db: sqlite3.Connection) -> int:
-    """How many steps the tables have had."""
+    """Return the number of migrations that were applied."""
     return db.execute("PRAGMA user_version").fetchone()[0]
 
 
 def load_sqlite_migrations() -> list[str]:
-    """What makes the tables, step by step."""
+    """Return the SQL migrations, in order."""
     return load_migrations("sqlite")
 
 
 def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
-    """The number of the channel and its head, if it is there."""
+    """Return the number of the channel and its head; None if there is no such channel."""
     found = db.execute(_HEAD, (channel,)).fetchone()
     if not found:
         return None
@@ -271,7 +271,7 @@ def head_of(db: sqlite3.Connection, channel: str) -> tuple[int, Head] | None:
 
 
 def locate_cursor(db: sqlite3.Connection, channel: str, cursor: Cursor | None) -> tuple[int, str, int]:
-    """The number and the epoch of a channel (0 for none), and the number of the row at the cursor."""
+    """Return the number (0 for none) and the epoch of a channel, and the row number of the cursor."""
     no, epoch, floor, n = db.execute(_END, (channel,)).fetchone() or (0, "", 0, 0)
     if cursor:
         check_cursor(cursor, Cursor(epoch, n) if no else None, floor)

@@ -1,7 +1,7 @@
-"""The slots of all channels in SQLite: read by anyone, changed by the one writer.
+"""The slots of all channels in SQLite: any connection reads them, only the one writer changes them.
 
-As nobody else writes, the writer can go by what it has seen and written before. What one transaction puts is
-written at its end, so that a summary that many annotations change is written once for all of them.
+As nobody else writes, the writer can cache what it has read and written. The puts of a transaction are
+written at its end, so that a summary changed by many annotations is written only once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import starmap
 from citewire.channels.sqlite_inserts import Inserts
 from citewire.channels.store import Slot, SlotValues, take_slot_page
 
-# Memory for slots that were seen: thousands of messages that are being annotated or appended to. The slots
-# used longest ago go first.
+# Memory for cached slots: thousands of messages that are being annotated or appended to. The least recently
+# used slots are dropped first.
 BYTES_KEPT = 8 * 1024 * 1024
-# What one takes beside the bytes of its key and value: a tuple, a number, headers, its place in a dict.
+# The memory of a slot besides its key and value: a tuple, a number, headers, its place in a dict.
 OVERHEAD = 300
-# Keys in one query: SQLite takes some thousands.
+# Keys in one query: SQLite allows some thousands.
 _AT_ONCE = 1000
 
 _NO = "SELECT no FROM channel WHERE name = ?"
@@ -32,7 +32,7 @@ WHERE name = ? AND key > ? AND key < ? ORDER BY key {}
 
 
 class WriterSlots:
-    """The slots as they will be when the transaction is committed."""
+    """The slots as they will be after the current transaction commits."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -41,27 +41,27 @@ class WriterSlots:
         self._size = 0
 
     def values(self, no: int, keys: Sequence[str]) -> SlotValues:
-        """The slots of the channel with this number; 0 is none."""
+        """Return these slots of the channel with this number; 0 means that there is no such channel."""
         if not no:
             return dict.fromkeys(keys)
         self.look_up(no, keys)
         return {key: self._seen[no, key] for key in keys}
 
     def look_up(self, no: int, keys: Sequence[str]) -> None:
-        """Have seen them."""
+        """Load these slots into the cache."""
         unseen = [key for key in keys if (no, key) not in self._seen]
         for at in range(0, len(unseen), _AT_ONCE):
             for key, value in _values(self._db, no, unseen[at : at + _AT_ONCE]).items():
                 self._keep(no, key, value)
 
     def put(self, no: int, puts: SlotValues) -> None:
-        """Change them, once `flush` is called."""
+        """Change these slots; `flush` writes them."""
         for key, value in puts.items():
             self._keep(no, key, value)
             self._changed.add((no, key))
 
     def flush(self) -> None:
-        """Write what has changed."""
+        """Write the changed slots."""
         slots = [(*at, self._seen[at]) for at in self._changed]
         _PUT.run(self._db, [slot for slot in slots if slot[2] is not None])
         self._db.executemany(_TAKE, (slot[:2] for slot in slots if slot[2] is None))
@@ -70,14 +70,14 @@ class WriterSlots:
             self._drop(next(iter(self._seen)))
 
     def forget(self) -> None:
-        """Know nothing: what was not flushed never was."""
+        """Clear the cache and discard changes that were not flushed."""
         self._seen.clear()
         self._changed.clear()
         self._size = 0
 
     @property
     def size(self) -> int:
-        """Bytes of memory that are taken by what was seen, about."""
+        """The approximate memory of the cache, in bytes."""
         return self._size
 
     def _keep(self, no: int, key: str, value: bytes | None) -> None:

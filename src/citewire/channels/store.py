@@ -1,13 +1,12 @@
-"""The ports: `Store`, channels of numbered rows; `Log`, what of it one reads; `Slots`, what rows add up to.
+"""The storage ports: `Store`, channels of numbered rows; `Log`, its read side; `Slots`, derived state.
 
-What a row holds besides the caller's bytes, what is refused and how much one read gives is decided here, so
-that no store can differ in it.
+Row metadata, input limits and page sizes are defined here, so that all stores behave alike.
 
     CitewireError
-    ├── StoreError       the store could not do it
-    │   ├── StoreInUse   somebody else has the data folder
-    │   └── StoreBusy    more is waiting to be written than it takes
-    └── CursorLost       the log does not go on from there
+    ├── StoreError       the store failed
+    │   ├── StoreInUse   another process has locked the data folder
+    │   └── StoreBusy    the write queue is full
+    └── CursorLost       the log cannot continue from this cursor
 """
 
 from __future__ import annotations
@@ -43,31 +42,31 @@ PAGE_BYTES = 8 * MIB
 
 
 class StoreError(CitewireError):
-    """The store could not do it. The same call may be tried again: ids are kept once."""
+    """The store failed. The same call may be retried: each id is stored only once."""
 
     code = "store_failed"
 
 
 class StoreInUse(StoreError):
-    """Another process, or another store of this one, writes to the data folder."""
+    """Another process, or another store in this process, writes to the data folder."""
 
     code = "store_in_use"
 
 
 class StoreBusy(StoreError):
-    """So much is waiting to be written that there was no room for more in time. Nothing was kept."""
+    """The write queue stayed full until the timeout. Nothing was stored."""
 
     code = "store_busy"
 
 
 class CursorLost(CitewireError):
-    """The log no longer goes on from this cursor: the reader has to begin anew."""
+    """The log cannot continue from this cursor: the reader has to start over."""
 
     code = "cursor_lost"
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False):
-    """A place in a channel: after row `n` of the channel's life called `epoch`. As text, `epoch:n`."""
+    """A place in a channel: after row `n` of the channel's lifetime `epoch`. As text, `epoch:n`."""
 
     epoch: str
     n: int
@@ -77,16 +76,16 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> Cursor:
-        """The cursor that was written as `text`."""
+        """Parse the text form of a cursor. Raises `InputError`."""
         epoch, colon, n = text.partition(":")
-        # SQLite has 64-bit integers; 18 digits stay inside them.
+        # SQLite has 64-bit integers; 18 digits fit.
         if not (epoch and colon and n.isascii() and n.isdigit() and len(n) <= 18):
             raise InputError("a cursor is written epoch:n")
         return cls(epoch, int(n))
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What a caller appends. Within a channel `id` names it for good; `kind` says what `data` is."""
+    """Data to append. `id` identifies it permanently within a channel; `kind` says what `data` is."""
 
     id: str
     kind: str
@@ -94,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChainLink(msgspec.Struct, frozen=True, gc=False):
-    """A row as its chain knows it: of its id and its data, the sha256 in `content`."""
+    """A row as its hash chain needs it: `content` is the SHA-256 of its id and data."""
 
     n: int
     tick: int
@@ -104,12 +103,12 @@ class ChainLink(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def hash(self) -> bytes:
-        """The sha256 of it all."""
+        """The SHA-256 of all fields."""
         return _link_hash(self.n, self.tick, self.kind, self.content, self.before)
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """An entry in its place. `before` is the hash of the row before it: no row changes unseen."""
+    """A stored entry. `before` is the hash of the previous row, so that no row can change unnoticed."""
 
     epoch: str
     n: int
@@ -121,43 +120,43 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def serial(self) -> str:
-        """The name of the row for Ably clients."""
+        """The row's serial for Ably clients."""
         return serial_of(self.tick, self.epoch)
 
     @property
     def cursor(self) -> Cursor:
-        """Where reading goes on after this row."""
+        """The cursor after this row."""
         return Cursor(self.epoch, self.n)
 
     @property
     def link(self) -> ChainLink:
-        """What stays of the row in the chain when its content is erased."""
+        """The part of the row that stays in the chain when its content is erased."""
         return ChainLink(self.n, self.tick, self.kind, content_hash(self.id, self.data), self.before)
 
     @property
     def hash(self) -> bytes:
-        """The hash of its link."""
+        """The hash of the row's link."""
         return row_hash(self.n, self.tick, self.id, self.kind, self.data, self.before)
 
 
 def content_hash(id: str, data: bytes) -> bytes:  # noqa: A002
-    """The sha256 of what a row says, with the length of the id, so that no two read alike."""
+    """Return the SHA-256 of a row's id and data; including the id's length makes it unambiguous."""
     name = id.encode()
     return sha256(b"%d %b%b" % (len(name), name, data)).digest()
 
 
 def row_hash(n: int, tick: int, id: str, kind: str, data: bytes, before: bytes) -> bytes:  # noqa: A002
-    """The hash of a row with these values."""
+    """Return the hash of a row with these values."""
     return _link_hash(n, tick, kind, content_hash(id, data), before)
 
 
 def _link_hash(n: int, tick: int, kind: str, content: bytes, before: bytes) -> bytes:
-    # Two numbers, and 32 bytes on either side of what has no length: it has only one reading.
+    # Unambiguous: two numbers, and 32 bytes on either side of `kind`, which has no length.
     return sha256(b"%b%d %d %b%b" % (before, n, tick, kind.encode(), content)).digest()
 
 
 def first_hash(channel: str, epoch: str) -> bytes:
-    """With what the chain of a channel begins."""
+    """Return the hash at the start of a channel's chain."""
     return sha256(f"{series_of(epoch)}:{channel}".encode()).digest()
 
 
@@ -172,7 +171,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def cursor(self) -> Cursor:
-        """Where reading goes on after the last row."""
+        """The cursor after the last row."""
         return Cursor(self.epoch, self.n)
 
     @property
@@ -182,14 +181,14 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chain(NamedTuple):
-    """Where the rows of a channel begin (after the floor) and end (with the head)."""
+    """The start (floor) and end (head) of a channel's rows."""
 
     floor: Head
     head: Head
 
 
 class Extent(NamedTuple):
-    """Which rows a channel has: those after number `floor`, up to number `n`."""
+    """The rows that a channel has: after number `floor`, up to number `n`."""
 
     channel: str
     epoch: str
@@ -198,7 +197,7 @@ class Extent(NamedTuple):
 
 
 class ErasedChannel(msgspec.Struct, frozen=True, gc=False):
-    """A channel that was dropped, as the `no`th: its chain runs from the floor to the head. `at` is in ms."""
+    """The `no`th channel that was dropped: its chain runs from the floor to the head. `at` is in ms."""
 
     no: int
     at: int
@@ -207,19 +206,19 @@ class ErasedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelPosition(msgspec.Struct, frozen=True, gc=False):
-    """Where the next row of a channel will be."""
+    """The position of a channel's next row."""
 
     epoch: str
     n: int
     tick: int
 
     def serial(self, later: int = 0) -> str:
-        """The serial of that row, or of one that comes so many rows later in the same change."""
+        """Return the serial of that row, or of the row `later` rows after it in the same change."""
         return serial_of(self.tick + later, self.epoch)
 
 
 class Slot(NamedTuple):
-    """A value under its key."""
+    """A key and its value."""
 
     key: str
     value: bytes
@@ -230,7 +229,7 @@ SlotValues: TypeAlias = Mapping[str, bytes | None]
 
 
 class Change(msgspec.Struct, Generic[_T], frozen=True):
-    """What is to happen to a channel: rows, slots that are put (or taken, with None), and what to answer."""
+    """A change to a channel: rows to append, slots to put (None deletes one), and the result to return."""
 
     result: _T
     entries: Sequence[Entry] = ()
@@ -238,7 +237,7 @@ class Change(msgspec.Struct, Generic[_T], frozen=True):
 
 
 class CommittedChange(msgspec.Struct, Generic[_T], frozen=True):
-    """A change that was made: its rows, and the answer."""
+    """A change that was committed: its rows, and the result."""
 
     rows: tuple[Row, ...]
     result: _T
@@ -249,160 +248,162 @@ Decide: TypeAlias = Callable[[SlotValues, ChannelPosition], Change[_T]]
 
 
 class Log(Protocol):
-    """What can be read of a store, by one who does not write to it too. See `Store` for what it promises."""
+    """The read side of a store, for callers that do not write to it. `Store` states its guarantees."""
 
     async def read(self, channel: str, after: Cursor | None = None, limit: int = 1000) -> tuple[Row, ...]:
-        """Up to `limit` rows after the cursor, or from the floor; none only when there are no more.
+        """Return up to `limit` rows after the cursor, or from the floor; none only at the end of the log.
 
-        Fewer where they are large or very many: see `PAGE_BYTES`. CursorLost where the channel has no such
-        row: it was dropped or trimmed, or the data folder is an older copy.
+        Returns fewer if they are large or very many: see `PAGE_BYTES`. Raises `CursorLost` if the channel has
+        no such row: it was dropped or trimmed, or the data folder is an older copy.
         """
         ...
 
     async def get(self, channel: str, id: str) -> Row | None:  # noqa: A002  # as it is called in an entry
-        """The row of the entry that was appended under this id; None where there is none."""
+        """Return the row of the entry with this id, or None."""
         ...
 
     async def head(self, channel: str) -> Head | None:
-        """The end of the channel; None when there is no such channel."""
+        """Return the end of the channel; None if there is no such channel."""
         ...
 
     async def heads(self, prefix: str, after: str = "", limit: int = 1000) -> tuple[Head, ...]:
-        """The channels whose names begin so and come after `after`, by name (in code point order)."""
+        """Return the heads of channels with this prefix and after `after`, by name (in code point order)."""
         ...
 
     async def floor(self, channel: str) -> Head | None:
-        """What was the end of the channel when its first row came that is still there.
+        """Return the head that preceded the channel's first remaining row.
 
-        That is where its chain begins: number 0, until it is trimmed. None when there is no such channel.
+        The channel's chain begins there: with number 0, until it is trimmed. None if there is no such
+        channel.
         """
         ...
 
     async def extents(self, after: str = "", limit: int = 1000) -> tuple[Extent, ...]:
-        """Which rows there are of the channels whose names come after `after`, by name. It reads no row."""
+        """Return the extents of the channels after `after`, by name. It reads no rows."""
         ...
 
     async def chains(self, channels: Sequence[str]) -> tuple[Chain, ...]:
-        """The floors and heads of those of these channels that are there, in this order."""
+        """Return the floors and heads of these channels, in this order, without those that do not exist."""
         ...
 
     async def slots(
         self, channel: str, after: str, before: str, limit: int = 1000, *, reverse: bool = False
     ) -> tuple[Slot, ...]:
-        """Up to `limit` slots whose keys lie between the two, by key (in code point order) or backwards.
+        """Return up to `limit` slots with keys between the two, in code point order or reversed.
 
-        Fewer where they are large or very many, as with `read`; none only when there are none.
+        Returns fewer if they are large or very many, as with `read`; none only if there are none.
         """
         ...
 
     def snapshot(self) -> AbstractAsyncContextManager[Log]:
-        """The log as it is at one moment: nothing that is written meanwhile shows in it.
+        """Return a view of the log at one moment: later writes are not visible in it.
 
-        A StoreError ends the block after `snapshot.SNAPSHOT_SECONDS`.
+        A `StoreError` ends the block after `snapshot_deadline.SNAPSHOT_SECONDS`.
         """
         ...
 
     async def erased(self, prefix: str, after: int = 0, limit: int = 1000) -> tuple[ErasedChannel, ...]:
-        """The dropped channels whose names began so, after the one with this `no`, as they were dropped."""
+        """Return the dropped channels with this prefix, after number `after`, in the order of dropping."""
         ...
 
     async def links(self, epoch: str, after: int = 0, limit: int = 1000) -> tuple[ChainLink, ...]:
-        """Up to `limit` links of the channel that was dropped in this epoch, after number `after`."""
+        """Return up to `limit` links of the dropped channel with this epoch, after row number `after`."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked for, then let go of everything. Any later call is a StoreError."""
+        """Finish pending calls, then release all resources. Later calls raise `StoreError`."""
         ...
 
 
 class Store(Log, Protocol):
-    """Where channels are kept.
+    """Durable storage of channels.
 
-    - **Durable**: when `append` or `drop` returns, the change outlives a crash of the process and of the
-      machine (the memory store keeps this as long as the process lives).
-    - **Whole**: the entries of one `append` are kept all or none. When it raises, or is cancelled, they may
-      be kept or not; the same call again settles it.
-    - **Once**: an id is kept once per channel. To append it again, whatever the data, gives the first row
-      back.
-    - **In order**: rows of a channel are numbered 1, 2, 3 … in the order of their commits, with rising
-      serials; a reader who has seen row n will never find a row before it that it had not been shown.
-    - **Chained**: each row holds the hash of the row before it, the first one that of the channel's name and
-      epoch. The hash is over the sha256 of the content, so that content can go and the chain stay.
+    - **Durable**: when `append` or `drop` returns, the change survives a crash of the process and of the
+      machine (in the memory store only as long as the process lives).
+    - **Atomic**: the entries of one `append` are stored all or none. If it raises or is cancelled, they may
+      or may not be stored; repeating the call settles it.
+    - **Idempotent**: an id is stored once per channel. Appending it again, with whatever data, returns the
+      first row.
+    - **Ordered**: rows of a channel are numbered 1, 2, 3 … in the order of their commits, with rising
+      serials; a reader that has seen row n never finds a new row before it.
+    - **Chained**: each row holds the hash of the previous row, the first row a hash of the channel's name
+      and epoch. The hash covers the SHA-256 of the content, so that content can be erased and the chain stay.
     - A channel begins with its first row, under an epoch that no channel had before, and ends with `drop`.
-    - **Restored**: where an older copy of the data is put back, epochs stay. A cursor past the end of the
-      copy is lost; one within it reads on, and cannot know that other rows once came after it.
+    - **Restored**: if an older copy of the data is restored, epochs stay. A cursor past the end of the copy
+      is lost; one within it reads on, and cannot know that other rows once came after it.
 
-    All names (channel, id, kind) are text of 1 to 512 bytes in UTF-8 without NUL; others, and more than
-    `ENTRY_BYTES`, `BATCH_BYTES` or `BATCH_ENTRIES`, are an InputError.
+    All names (channel, id, kind) are text of 1 to 512 bytes in UTF-8 without NUL. Other names, and more than
+    `ENTRY_BYTES`, `BATCH_BYTES` or `BATCH_ENTRIES`, raise `InputError`.
     """
 
     async def append(self, channel: str, entries: Sequence[Entry]) -> tuple[Row, ...]:
-        """Keep the entries; their rows, in the order of the entries. StoreBusy when there is no room."""
+        """Store the entries and return their rows, in order. Raises `StoreBusy` if the queue stays full."""
         ...
 
     async def drop(self, channel: str) -> None:
-        """Erase the ids and the data of all rows of the channel, if it is there; their links are kept."""
+        """Erase the ids and data of all rows of the channel, if it exists; their links remain."""
         ...
 
 
 class Slots(Protocol):
-    """Small values beside the rows of a channel, by key: what the rows add up to, so that nobody has to add.
+    """Small values of a channel by key: the state derived from its rows, so that readers need not fold them.
 
-    - **With the rows**: the rows and the puts of a change are kept all or none, under the promises of
-      `Store`; puts without a row are a ValueError, so that a channel's slots are always explained by its log.
-    - **One by one**: each change is decided on the slots and at the place that all changes before it have
-      left. `decide` runs in any thread, perhaps more than once; it must depend on nothing else and do
-      nothing else. What it raises is raised to its caller, and nothing happens.
-    - Slots end with their channel.
-    - **Trimmed**: what `trim` forgets is gone for good, ids too; the chain goes on from the floor.
+    - **Atomic**: the rows and the puts of a change are stored all or none, with the guarantees of `Store`.
+      Puts without a row raise `ValueError`, so that a channel's log always explains its slots.
+    - **Serialized**: each change is decided on the slots and the position that all earlier changes left.
+      `decide` runs in any thread, perhaps more than once; it must be pure. What it raises is raised to its
+      caller, and nothing is stored.
+    - Slots are deleted with their channel.
+    - **Trimmed**: `trim` deletes for good, ids too; the chain goes on from the floor.
 
-    Keys are names as all others. An id that the log has already is an InputError here: a change mints ids.
+    Keys follow the rules for names. An id that the log already has raises `InputError`: a change makes new
+    ids.
     """
 
     async def change(self, channel: str, keys: Sequence[str], decide: Decide[_T]) -> CommittedChange[_T]:
-        """Let `decide` see the slots with these keys, and do what it says."""
+        """Call `decide` with the slots of these keys, and commit the change that it returns."""
         ...
 
     async def values(self, channel: str, keys: Sequence[str]) -> SlotValues:
-        """The slots with these keys, all of one moment."""
+        """Return the slots with these keys, all from one moment."""
         ...
 
     async def rows_by_id(self, channel: str, after: str, before: str, limit: int = 1000) -> tuple[Row, ...]:
-        """Up to `limit` rows whose ids lie between the two, by id; fewer and none as with `slots`."""
+        """Return up to `limit` rows with ids between the two, by id; page sizes are as with `slots`."""
         ...
 
     async def seek(self, channel: str, serial: str) -> Cursor:
-        """The cursor after the last row whose serial is not past this one.
+        """Return the cursor after the last row whose serial is not past this one.
 
-        CursorLost where the channel has no such life or has not come so far; InputError for no serial.
+        Raises `CursorLost` for an unknown epoch or a future serial, and `InputError` for an invalid serial.
         """
         ...
 
     async def trim(self, channel: str, upto: Cursor, ranges: Sequence[tuple[str, str]] = ()) -> None:
-        """Forget all rows up to this one, and the slots whose keys lie between the two of a range.
+        """Delete all rows up to this one, and the slots with keys inside the ranges.
 
-        CursorLost as with `Store.read`.
+        Raises `CursorLost` like `Store.read`.
         """
         ...
 
 
 class ChannelStore(Store, Slots, Protocol):
-    """All ports in one."""
+    """A store that implements all ports."""
 
 
 def load_migrations(database: str) -> list[str]:
-    """What makes the tables of a database, step by step: the numbered files in its folder under `sql`."""
+    """Return a database's SQL migrations, in order: the numbered files in its folder under `sql`."""
     found = files("citewire.channels").joinpath("sql", database).iterdir()
     return [step.read_text("utf-8") for step in sorted(found, key=lambda step: step.name)]
 
 
 def now_ms() -> int:
-    """The wall clock, in the milliseconds that serials count."""
+    """Return the wall clock in milliseconds, the unit of serials."""
     return time.time_ns() // 1_000_000
 
 
 def check_entries(entries: Sequence[Entry]) -> int:
-    """Refuse what some store could not keep as it is; else the bytes of all."""
+    """Return the bytes of all entries. Raises `InputError` for what some store could not store unchanged."""
     if len(entries) > BATCH_ENTRIES:
         raise InputError(f"more than {BATCH_ENTRIES} entries at once")
     size = 0
@@ -418,7 +419,7 @@ def check_entries(entries: Sequence[Entry]) -> int:
 
 
 def check_change(change: Change[Any]) -> None:
-    """Refuse what some store could not keep as it is."""
+    """Raise `InputError` or `ValueError` for a change that some store could not store unchanged."""
     if change.puts and not change.entries:
         raise ValueError("slots are put with the rows that explain them")
     check_entries(change.entries)
@@ -429,26 +430,26 @@ def check_change(change: Change[Any]) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that some store could not keep as it is."""
+    """Raise `InputError` for a name that some store could not store unchanged."""
     if not 1 <= _bytes_in(name) <= 512:
         raise InputError("a name has 1 to 512 bytes and no NUL")
 
 
 def check_prefix(text: str) -> None:
-    """Refuse what no name could begin with; any may begin with nothing."""
+    """Raise `InputError` for text that no name can start with; the empty text is valid."""
     if _bytes_in(text) > 512:
         raise InputError("a name has no more than 512 bytes and no NUL")
 
 
 def check_keys(channel: str, keys: Sequence[str]) -> tuple[str, ...]:
-    """The keys, copied for when the store comes to them."""
+    """Check the names, and return a copy of the keys for later use by the store."""
     for name in (channel, *keys):
         check_name(name)
     return tuple(keys)
 
 
 def check_span(channel: str, after: str, before: str) -> tuple[str, str, str]:
-    """A channel, and what is to lie between the two."""
+    """Check a channel's name and the bounds of a range, and return them."""
     check_name(channel)
     check_prefix(after)
     check_prefix(before)
@@ -471,30 +472,30 @@ def new_head(channel: str) -> Head:
 
 
 def next_row(head: Head, entry: Entry, now: int) -> tuple[Row, Head]:
-    """The row that the entry becomes after `head`, and the head after it."""
+    """Return the row that the entry becomes after `head`, and the new head."""
     tick = tick_after(head.tick, now)
     row = Row(head.epoch, head.n + 1, tick, entry.id, entry.kind, entry.data, head.hash)
     return row, head_at(head.channel, row)
 
 
 def next_position(head: Head, now: int) -> ChannelPosition:
-    """Where the row after `head` will be."""
+    """Return the position of the row after `head`."""
     return ChannelPosition(head.epoch, head.n + 1, tick_after(head.tick, now))
 
 
 def head_at(channel: str, row: Row) -> Head:
-    """The head of a channel whose last row this is."""
+    """Return the head of a channel whose last row is `row`."""
     return Head(channel, row.epoch, row.n, row.tick, row.hash)
 
 
 def check_cursor(after: Cursor, end: Cursor | None, floor: int) -> None:
-    """Refuse a cursor that is not in the log of a channel with this end and floor."""
+    """Raise `CursorLost` if the cursor is not in the log of a channel with this end and floor."""
     if end is None or after.epoch != end.epoch or not floor <= after.n <= end.n:
         raise CursorLost(f"the log does not go on from {after}")
 
 
 def cursor_at(serial: str, end: Head | None, floor: Head | None, tick_at: Callable[[int], int]) -> Cursor:
-    """See `Slots.seek`, for a channel with this end and floor, and the ticks of its rows by number."""
+    """Implement `Slots.seek` for a channel with this end and floor, given its ticks by row number."""
     tick, series = tick_of(serial)
     if not (end and floor) or series != series_of(end.epoch) or not floor.tick <= tick <= end.tick:
         raise CursorLost(f"the log does not go on from {serial}")
@@ -503,17 +504,17 @@ def cursor_at(serial: str, end: Head | None, floor: Head | None, tick_at: Callab
 
 
 def clamp_limit(limit: int) -> int:
-    """How many are given to one who asks for `limit`."""
+    """Limit a requested page size to 0 … `PAGE_ROWS`."""
     return max(0, min(limit, PAGE_ROWS))
 
 
 def take_page(rows: Iterable[Row], limit: int) -> tuple[Row, ...]:
-    """What one read gives of these rows."""
+    """Take one page of these rows."""
     return _take_page(rows, limit, lambda row: len(row.data))
 
 
 def take_slot_page(slots: Iterable[Slot], limit: int) -> tuple[Slot, ...]:
-    """What one read gives of these slots."""
+    """Take one page of these slots."""
     return _take_page(slots, limit, lambda slot: len(slot.value))
 
 
@@ -529,12 +530,12 @@ def _take_page(items: Iterable[_T], limit: int, size_of: Callable[[_T], int]) ->
 
 
 def is_last_page(rows: Sequence[Row], limit: int) -> bool:
-    """Whether a read that gave these rows came to the end of the log as it then was."""
+    """Tell whether the read that returned these rows reached the end of the log at that time."""
     return len(rows) < clamp_limit(limit) and sum(len(row.data) for row in rows) < PAGE_BYTES
 
 
 def find_broken_link(before: bytes, rows: Iterable[_Linked]) -> _Linked | None:
-    """The first row that does not hold the hash of the one before it, where `before` is that of the first."""
+    """Return the first row that does not hold the previous row's hash; `before` precedes the first row."""
     for row in rows:
         if row.before != before:
             return row

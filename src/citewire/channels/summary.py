@@ -1,8 +1,8 @@
-"""What the annotations of a message add up to, by type and, mostly, by name.
+"""Summaries of a message's annotations, by type and usually by name.
 
-A summary is kept in the form in which clients get it. It names the first clients of each group while there
-is room; those who come later are counted, and each of them is kept apart as `Hidden`. So one more annotation
-costs the same whether the message has ten or a million of them.
+A summary is stored in the form that clients receive. It lists the first clients of each group while there is
+room; later clients are only counted there, and each is stored separately as a `HiddenClient`. So one more
+annotation costs the same whether the message has ten or a million of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 
 SUMMARY_BYTES = 64 * 1024
 """How large a summary may become; beyond that it names no more clients, and takes no more names."""
-# What a group needs besides its name, and a client besides its id.
+# The bytes of a group besides its name, and of a client besides its id.
 _GROUP_BYTES = 128
 _CLIENT_BYTES = 16
 
 
 class Group(Struct, frozen=True):
-    """Those who count under one name: `shown` by client id, all `clients`, and what nobody is known for."""
+    """The counts under one name: `shown` by client id, the number of `clients`, and the anonymous count."""
 
     total: int = 0
     shown: Mapping[str, int] = {}
@@ -49,12 +49,12 @@ class SummaryTotal(Struct, frozen=True):
     client_ids: ClassVar[tuple[str, ...]] = ()
 
     def group(self) -> Group:
-        """What it says."""
+        """Return the counts."""
         return Group(self.total, unidentified=self.total)
 
     @classmethod
     def of(cls, group: Group) -> SummaryTotal:
-        """As clients get it."""
+        """Return the form that clients receive."""
         return cls(group.total)
 
 
@@ -66,12 +66,12 @@ class SummaryClientIdList(Struct, frozen=True, rename="camel"):
     clipped: bool
 
     def group(self) -> Group:
-        """What it says."""
+        """Return the counts."""
         return Group(self.total, dict.fromkeys(self.client_ids, 1), self.total)
 
     @classmethod
     def of(cls, group: Group) -> SummaryClientIdList:
-        """As clients get it."""
+        """Return the form that clients receive."""
         return cls(group.total, tuple(group.shown), group.clients > len(group.shown))
 
 
@@ -85,12 +85,12 @@ class SummaryClientIdCounts(Struct, frozen=True, rename="camel"):
     clipped: bool
 
     def group(self) -> Group:
-        """What it says."""
+        """Return the counts."""
         return Group(self.total, self.client_ids, self.total_client_ids, self.total_unidentified)
 
     @classmethod
     def of(cls, group: Group) -> SummaryClientIdCounts:
-        """As clients get it."""
+        """Return the form that clients receive."""
         shown = dict(group.shown)
         return cls(group.total, shown, group.unidentified, group.clients, group.clients > len(shown))
 
@@ -104,10 +104,10 @@ _raw = msgpack.Decoder(dict[str, Raw])
 
 
 class SummaryMethod(Struct, frozen=True):
-    """How annotations of a type add up.
+    """How annotations of a type are summarised.
 
-    `identified`: nobody without a client id may. `named`: there is a group for each name. `adds`: more of
-    the same client counts more. `moves`: a client is in one group only.
+    `identified`: a client id is required. `named`: there is one group per name. `adds`: repeated annotations
+    of a client add to its count. `moves`: a client is in one group only.
     """
 
     form: type[_Form]
@@ -117,18 +117,18 @@ class SummaryMethod(Struct, frozen=True):
     moves: bool = False
 
     def groups(self, data: Raw | None) -> dict[str, Raw]:
-        """The groups of a type by name, unread; the one of a type without names has none."""
+        """Return the groups of a type by name, undecoded; a type without names has one group, named ""."""
         if data is None:
             return {}
         return _raw.decode(data) if self.named else {"": data}
 
     def read(self, groups: Mapping[str, Raw], names: Iterable[str]) -> dict[str, _Form]:
-        """Those of the groups that have these names."""
+        """Decode the groups with these names."""
         decoder = _decoders[self.form]
         return {name: decoder.decode(groups[name]) for name in names if name in groups}
 
     def to_wire(self, groups: Mapping[str, _Form | Raw]) -> Any:
-        """The same as clients get it."""
+        """Return the groups in the form that clients receive."""
         return groups if self.named else groups[""]
 
 
@@ -142,7 +142,7 @@ METHODS: Mapping[str, SummaryMethod] = {
 
 
 def method_of(type: str) -> SummaryMethod | None:  # noqa: A002 - as it is called in an annotation
-    """The method of an annotation's type, `namespace:method`; None where it says only the namespace."""
+    """Return the method of an annotation's type `namespace:method`; None if it is only a namespace."""
     namespace, colon, method = type.partition(":")
     if not namespace or (colon and method not in METHODS):
         raise ChannelError(40000, f"not a type of annotations; their methods are {', '.join(METHODS)}")
@@ -150,7 +150,7 @@ def method_of(type: str) -> SummaryMethod | None:  # noqa: A002 - as it is calle
 
 
 class SummaryStep(Struct, frozen=True):
-    """What one annotation does to a summary."""
+    """The change that one annotation makes to a summary."""
 
     type: str
     method: SummaryMethod
@@ -161,7 +161,7 @@ class SummaryStep(Struct, frozen=True):
 
 
 class HiddenClient(Struct, frozen=True, array_like=True):
-    """A client who counts in a group that does not name it."""
+    """A client that counts in a group but is not listed there."""
 
     type: str
     name: str
@@ -169,35 +169,35 @@ class HiddenClient(Struct, frozen=True, array_like=True):
 
 
 class SummaryUpdate(Struct, frozen=True):
-    """A changed summary, and what is now hidden of the client who changed it."""
+    """A changed summary, and the new hidden entry of the client that changed it."""
 
     summary: bytes
     hidden: HiddenClient | None
 
 
 class _Groups(Struct, frozen=True):
-    """The groups of one type that a step is about, and where its client is hidden among them."""
+    """The groups of one type that a step concerns, and the hidden entry of its client."""
 
     forms: _Forms
     hidden: HiddenClient | None
 
 
 def read_types(summary: bytes | None) -> dict[str, Raw]:
-    """The types of a summary."""
+    """Return the undecoded summaries by type."""
     return _raw.decode(summary) if summary else {}
 
 
 def fold_step(
     summary: bytes | None, hidden: HiddenClient | None, step: SummaryStep, shown: int
 ) -> SummaryUpdate | None:
-    """The summary after a step; None where it changes nothing.
+    """Return the summary after a step; None if nothing changes.
 
-    `hidden` is that of the step's client, in the group of the step or, where clients move, in any of its
-    type. No group names more than `shown` clients.
+    `hidden` is the entry of the step's client in the step's group or, for a method that moves clients, in any
+    group of the type. No group lists more than `shown` clients.
     """
     method, types = step.method, read_types(summary)
     groups = method.groups(types.get(step.type))
-    # Groups that the step does not touch are copied unread: a hundred clients in each take their time.
+    # Groups that the step does not touch are copied undecoded: decoding a hundred clients in each is slow.
     before = _Groups(method.read(groups, groups if method.moves else (step.name,)), hidden)
     after = _deleted(before, step) if step.delete else _created(before, step, len(summary or b""), shown)
     if after is None:
@@ -226,7 +226,7 @@ def _created(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Grou
 
 
 def _deleted(groups: _Groups, step: SummaryStep) -> _Groups | None:
-    """Without what the client has in the group; who has no id takes back what nobody is known for (D1–D3)."""
+    """Remove the client's count from the group; without a client id, lower the anonymous count (D1–D3)."""
     if step.client_id is not None:
         return (
             _without_client(groups, step.name, step) if _group_of_client(groups, step) == step.name else None
@@ -241,7 +241,7 @@ def _deleted(groups: _Groups, step: SummaryStep) -> _Groups | None:
 
 
 def _group_of_client(groups: _Groups, step: SummaryStep) -> str | None:
-    """The name under which the client of the step counts already."""
+    """Return the name of the group that already counts the step's client."""
     names = groups.forms if step.method.moves else (step.name,) if step.name in groups.forms else ()
     for name in names:
         if step.client_id in groups.forms[name].client_ids:
@@ -250,7 +250,7 @@ def _group_of_client(groups: _Groups, step: SummaryStep) -> str | None:
 
 
 def _with_client(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _Groups:
-    """With the count of the step; a client is shown where there is room for it."""
+    """Add the count of the step; list the client if there is room."""
     group, client, hidden = _group(groups, step.name), step.client_id, groups.hidden
     total = group.total + step.count
     if client is None:
@@ -270,7 +270,7 @@ def _with_client(groups: _Groups, step: SummaryStep, size: int, shown: int) -> _
 
 
 def _without_client(groups: _Groups, name: str, step: SummaryStep) -> _Groups:
-    """Without the client of the step, who counts under this name."""
+    """Remove the step's client from the group with this name."""
     group = _group(groups, name)
     shown = dict(group.shown)
     count = shown.pop(step.client_id or "", 0) or (groups.hidden.count if groups.hidden else 0)
@@ -284,7 +284,7 @@ def _group(groups: _Groups, name: str) -> Group:
 
 
 def _with_group(groups: _Groups, step: SummaryStep, group: Group) -> _Groups:
-    """The groups with this one; one in which nothing counts is none."""
+    """Return the groups with this one replaced, or removed if its total is 0."""
     forms = {**groups.forms, step.name: step.method.form.of(group)}
     if not group.total:
         del forms[step.name]
@@ -296,7 +296,7 @@ def _byte_length(*texts: str) -> int:
 
 
 def summarize_client(summary: bytes | None, client_id: str, hidden: Iterable[HiddenClient]) -> dict[str, Any]:
-    """The groups in which a client counts, each with its totals and no other client; by type."""
+    """Return the groups that count a client, by type, each with its totals and no other client."""
     counts = {(each.type, each.name): each.count for each in hidden}
     found: dict[str, Any] = {}
     for kind, data in read_types(summary).items():

@@ -1,4 +1,4 @@
-"""What becomes of what a client sends: decided on the slots of the moment in which it is kept."""
+"""Turn published drafts into changes of a channel, decided on the slots at the time of the commit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _serials = msgpack.Decoder(tuple[str, ...])
 # A message is annotated many times.
 @lru_cache(maxsize=1024)
 def normalize_serial(serial: str | None) -> str:
-    """The serial as this server writes it."""
+    """Return the serial in this server's form. Raises `ChannelError`."""
     try:
         return serial_of(*tick_of(serial or ""))
     except InputError as exc:
@@ -71,7 +71,7 @@ def normalize_serial(serial: str | None) -> str:
 
 
 class _ChangeBuilder:
-    """The slots as they are and as they are to be, and the rows that say why."""
+    """Collects the rows and slots of one change, starting from the current slots."""
 
     def __init__(self, values: SlotValues, place: ChannelPosition) -> None:
         self.values = dict(values)
@@ -81,12 +81,12 @@ class _ChangeBuilder:
 
     @property
     def serial(self) -> str:
-        """That of the next row."""
+        """The serial of the next row."""
         return self.place.serial(len(self.entries))
 
     @property
     def timestamp(self) -> int:
-        """That of the next row."""
+        """The timestamp of the next row."""
         return (self.place.tick + len(self.entries)) // 1000
 
     def put(self, puts: dict[str, bytes | None]) -> None:
@@ -97,7 +97,7 @@ class _ChangeBuilder:
         self.entries.append(entry_of(event))
 
     def add_once(self, key: str | None, do: Callable[[], None]) -> str:
-        """The serial of the row that `do` adds; or that it added before, where the slot `key` says so."""
+        """Return the serial of the row that `do` adds, or added earlier according to the slot `key`."""
         if key and (before := self.values[key]):
             return before.decode()
         serial = self.serial
@@ -113,22 +113,22 @@ class _ChangeBuilder:
         return found
 
     def change(self, frame: str | None, serials: list[str]) -> Change[_Serials]:
-        """All of it; and where it came in a frame, the answer for when that comes again."""
+        """Build the change; for a frame, also store the result for a repetition of the frame."""
         if frame and self.entries:
             self.puts[frame] = pack(serials)
         return Change(tuple(serials), self.entries, self.puts)
 
 
 def _find_repeated_frame(values: SlotValues, frame: str | None) -> Change[_Serials] | None:
-    """What became of the caller's frame when it came before."""
+    """Return the result of the caller's frame if it was already processed."""
     before = values[frame] if frame else None
     return Change(_serials.decode(before)) if before else None
 
 
 class _CheckedMessage(Struct, frozen=True):
-    """A draft, checked, with the client id of who sends it; `id` is its name if the message is new.
+    """A checked draft with its sender's client id; `id` is the default id of a new message.
 
-    `key` is the slot that says what became of the id that the sender gave.
+    `key` is the slot with the result for the id that the sender gave.
     """
 
     draft: MessageDraft
@@ -137,7 +137,7 @@ class _CheckedMessage(Struct, frozen=True):
     key: str | None
 
     def needs(self) -> Iterable[str]:
-        """The slots that it depends on."""
+        """Yield the keys of the slots that it depends on."""
         if self.key:
             yield self.key
         if self.draft.serial is not None:
@@ -154,12 +154,12 @@ class PublishTransition(Struct, frozen=True):
 
     @property
     def edits(self) -> bool:
-        """Whether it changes messages that are there."""
+        """Whether it changes existing messages."""
         return any(post.draft.serial is not None for post in self.posts)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The slots that it depends on."""
+        """The keys of the slots that it depends on."""
         return _keys(self.frame, self.posts)
 
     def __call__(self, values: SlotValues, place: ChannelPosition) -> Change[_Serials]:
@@ -199,7 +199,7 @@ class PublishTransition(Struct, frozen=True):
             raise ChannelError(40160, "only the server changes its own messages")
         if self.who.own_only and (post.client_id is None or post.client_id != before.client_id):
             raise ChannelError(40160, "only messages of one's own may be changed")
-        # Ably's clients want it past the message's own time, also within its millisecond.
+        # Ably's clients expect it to be later than the message's timestamp, even within the same millisecond.
         timestamp = max(work.timestamp, before.timestamp + 1)
         version = MessageVersion(work.serial, timestamp, post.client_id, about.description, about.metadata)
         message = apply_edit(before, post.draft, version)
@@ -210,7 +210,7 @@ class PublishTransition(Struct, frozen=True):
 
 
 def make_publish_transition(who: Publisher, drafts: Sequence[MessageDraft], base: str) -> PublishTransition:
-    """The decision about these drafts; new messages without an id are called `base:0`, `base:1` …"""
+    """Check the drafts and return the decision; new messages without an id get `base:0`, `base:1` …"""
     _check_count(drafts)
     settled = tuple(map(_normalize_draft, drafts))
     check_message_drafts(settled)
@@ -228,7 +228,7 @@ def _id_key(kind: str, name: str | None, who: Publisher) -> str | None:
 
 
 def _normalize_draft(draft: MessageDraft) -> MessageDraft:
-    """Without what does not count: a new message has no serial, and the id of an edit is its message's."""
+    """Remove fields without effect: a new message has no serial, and an edit takes its message's id."""
     if draft.action is Action.CREATE:
         return replace(draft, serial=None)
     if draft.action not in _EDITS:
@@ -239,16 +239,16 @@ def _normalize_draft(draft: MessageDraft) -> MessageDraft:
 
 
 def _sender(draft: MessageDraft) -> str | None:
-    """Who a draft says it is from; what an edit says of the message's first sender changes nothing."""
+    """Return the client id that a draft claims; an edit cannot change the message's first sender."""
     if draft.action is Action.CREATE:
         return draft.client_id
     return draft.version.client_id if draft.version else None
 
 
 class _CheckedAnnotation(Struct, frozen=True):
-    """A note, checked, with its sender's client id; `id` is its name if it has none.
+    """A checked annotation draft with its sender's client id; `id` is its default id.
 
-    `key` is the slot that says what became of the id that the sender gave.
+    `key` is the slot with the result for the id that the sender gave.
     """
 
     note: AnnotationDraft
@@ -258,7 +258,7 @@ class _CheckedAnnotation(Struct, frozen=True):
     key: str | None
 
     def needs(self) -> Iterable[str]:
-        """The slots that it depends on."""
+        """Yield the keys of the slots that it depends on."""
         if self.key:
             yield self.key
         yield message_key(self.note.message_serial)
@@ -277,7 +277,7 @@ class AnnotateTransition(Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The slots that it depends on."""
+        """The keys of the slots that it depends on."""
         return _keys(self.frame, self.remarks)
 
     def __call__(self, values: SlotValues, place: ChannelPosition) -> Change[_Serials]:
@@ -299,7 +299,7 @@ class AnnotateTransition(Struct, frozen=True):
         work.add(AnnotationEvent(annotation, summary, self.who.connection_id, self.who.msg_serial))
 
     def _check_sender(self, note: AnnotationDraft, message: Message) -> None:
-        """Refuse a citation, or the delete of one, in the name of the sender of an answer of the server."""
+        """Refuse to create or delete a citation under the client id of one of the server's own answers."""
         is_answer = message.connection_id == SERVER_CONNECTION_ID != self.who.connection_id
         is_sender = note.client_id is not None and note.client_id == message.client_id
         if is_answer and is_sender and is_citation(note.type):
@@ -328,7 +328,7 @@ class AnnotateTransition(Struct, frozen=True):
 def make_annotate_transition(
     who: Publisher, notes: Sequence[AnnotationDraft], base: str, shown: int
 ) -> AnnotateTransition:
-    """The decision about these notes; those without an id are called `base:0`, `base:1` …"""
+    """Check the drafts and return the decision; annotations without an id get `base:0`, `base:1` …"""
     _check_count(notes)
     check_annotation_drafts(notes)
     remarks = tuple(_check_annotation(who, note, f"{base}:{at}") for at, note in enumerate(notes))
@@ -353,6 +353,6 @@ def _check_count(items: Sequence[object]) -> None:
 
 
 def _keys(frame: str | None, items: Iterable[_CheckedMessage | _CheckedAnnotation]) -> tuple[str, ...]:
-    """The slots that these depend on, and their frame."""
+    """Return the keys of the slots that these depend on, and that of their frame."""
     needed = (key for item in items for key in item.needs())
     return (frame, *needed) if frame else (*needed,)

@@ -1,4 +1,4 @@
-"""How much may wait to be written: every queue has an end."""
+"""Limit how much may wait to be written: every queue is bounded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from citewire.wakeup import Wakeup
 
 __all__ = ["WriteQuota"]
 
-# Seconds that a call waits for room among those on their way to the writer.
+# Seconds that a call waits for room in the write queue.
 _PATIENCE = 10
 
 
 class WriteQuota:
-    """How much may be on its way to the writer: twice the largest batch. Who finds none waits in line."""
+    """Limits the write queue to twice the largest batch. Callers that exceed it wait in line."""
 
     def __init__(self) -> None:
         self.line = asyncio.Lock()
@@ -22,7 +22,7 @@ class WriteQuota:
         self._freed = Wakeup()
 
     async def take(self, entries: int, size: int) -> None:
-        """Take so much of it. StoreBusy when there is not so much in time."""
+        """Reserve room in the queue. Raises `StoreBusy` after a timeout."""
         if self.line.locked() or not self._try_take(entries, size):
             try:
                 async with asyncio.timeout(_PATIENCE), self.line:
@@ -32,7 +32,7 @@ class WriteQuota:
                 raise StoreBusy("too much is waiting to be written; try again later") from None
 
     def free(self, entries: int, size: int) -> None:
-        """Give so much of it back."""
+        """Return reserved room."""
         self._entries += entries
         self._bytes += size
         self._freed.notify()

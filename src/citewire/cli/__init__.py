@@ -1,7 +1,7 @@
-"""The command line: arguments in, text out; how things are done is known elsewhere.
+"""The command line: it parses arguments and prints results; the work is done elsewhere.
 
 Exit codes: 0 done, 1 something was lost under `--strict` or rejected under `--check`, 2 the input or the
-arguments cannot be used.
+arguments are invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from citewire.cli.output import say
 
 __all__ = ["app", "main"]
 
-# Which module has a command, in the order of `--help`.
+# The module of each command, in the order of `--help`.
 _MODULES = {
     "convert": "convert",
     "render": "convert",
@@ -35,14 +35,14 @@ _MODULES = {
     "store": "store",
 }
 
-# Typer keeps its own copy of click to itself and shows only the leaves of its errors.
+# Typer vendors a private copy of click and exports only the leaves of its error classes.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class _Commands(TyperGroup):
-    """Loads only the command that is called, so that none waits for what another one needs.
+    """Loads only the module of the called command, so that no command waits for another's imports.
 
-    Says what is wrong with the arguments in one line, as for everything else: they may be hostile too.
+    Reports invalid arguments in one sanitized line, like all errors: they may be hostile too.
     """
 
     def __init__(self, **attributes: Any) -> None:
@@ -67,7 +67,7 @@ class _Commands(TyperGroup):
 
 
 def _repeat_sources_option(arguments: Sequence[str]) -> list[str]:
-    """`--sources a b` as `--sources a --sources b`, which is all that the library below knows."""
+    """Turn `--sources a b` into `--sources a --sources b`, the only form that click supports."""
     made: list[str] = []
     many = False
     for at, argument in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""`citewire audit`: the record of a server, which may run meanwhile."""
+"""`citewire audit`: the record of a server, which may be running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _audit = typer.Typer(help="Who cited what, from which source, with which verdict
 app.add_typer(_audit, name="audit")
 _audit.add_typer(keys_app, name="key")
 
-# Bytes of the longest line of an export: a row of the most that a store takes, with all of it escaped.
+# Bytes of the longest line of an export: the largest row that a store accepts, fully escaped.
 _LONGEST = 128 << 20
 _MARKS = {"verified": "✓", "partial": "~", "altered": "≠", "missed": "✗", "pending": "…", "skipped": "-"}
 
@@ -151,7 +151,7 @@ def export(
 
 
 def _key_of_head(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
-    """The audit key for an export that is not signed itself, and needs none."""
+    """Return the audit key for the head of an export that needs no signature itself, or None."""
     try:
         return find_key(data, store, key_file)
     except CitewireError as exc:
@@ -160,12 +160,12 @@ def _key_of_head(data: str | None, store: str | None, key_file: str | None) -> A
 
 
 async def _write_head(settings: Settings, key: AuditKey) -> None:
-    """Write a signed head for an export into the store, or say why there is none."""
+    """Write a signed head for an export into the store, or print why not."""
     from citewire.channels.store import StoreInUse  # noqa: PLC0415
     from citewire.server.records.export_head import write_export_head  # noqa: PLC0415
 
     async with _open_log(settings):
-        pass  # there is a log of this version: nothing is made, and an older one is not changed
+        pass  # the log exists in this version: nothing is created, and an older one is not changed
     try:
         await write_export_head(settings, key)
     except StoreInUse as exc:
@@ -282,7 +282,7 @@ def _trust(keys: list[str]) -> TrustedKeys:
 
 
 def _key_lines(key: str) -> list[str]:
-    """A public key as it is, or those in a file."""
+    """Return a public key given as text, or those in a file."""
     if key.startswith("ed25519:"):
         return [key]
     return [line for line in _read(key).decode("utf-8", "replace").splitlines() if line.strip()]
@@ -331,7 +331,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def _open_log(settings: Settings) -> AsyncGenerator[Log]:
-    """The log, to be read."""
+    """Open the log for reading."""
     from citewire.channels.sqlite_log import SqliteLog  # noqa: PLC0415
     from citewire.server.storage.backend import open_log  # noqa: PLC0415
 
@@ -344,7 +344,7 @@ async def _open_log(settings: Settings) -> AsyncGenerator[Log]:
 
 @contextmanager
 def _sink(output: str) -> Generator[Callable[[bytes], object]]:
-    """Where to write; a file is there once it is whole."""
+    """Yield the function to write with; an output file appears only once it is complete."""
     if output == "-":
         yield write_bytes
         return
@@ -362,7 +362,7 @@ def _sink(output: str) -> Generator[Callable[[bytes], object]]:
 def _print(
     data: str | None, store: str | None, pieces: Callable[[Log], AsyncIterator[str]], output: str = "-"
 ) -> None:
-    """Write the pieces out, all of one moment."""
+    """Write out the pieces, made from one snapshot."""
     from citewire.audit.spool import pieces_of, spool  # noqa: PLC0415
 
     async def work() -> None:
@@ -434,7 +434,7 @@ async def _text(log: Log, which: AuditFilter) -> AsyncIterator[str]:
 
 
 def _row(citation: RecordedCitation, width: int) -> str:
-    """A citation: when, the verdict, by whom, of what; below it the words, the proof, and who looked."""
+    """Format a citation: time, verdict, who and source; then the quote, the proof and the reviews."""
     verdict = citation.verdict
     page = f", page {verdict.page}" if verdict and verdict.page else ""
     proof = f"proof {verdict.proof or verdict.hash[:32]}" if verdict else "not judged yet"
@@ -449,7 +449,7 @@ def _row(citation: RecordedCitation, width: int) -> str:
 
 
 def _when(date: str) -> str:
-    """A time of the record, for people."""
+    """Format a time of the record for people."""
     return date[:19].replace("T", " ")
 
 

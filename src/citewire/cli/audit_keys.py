@@ -1,4 +1,4 @@
-"""`citewire audit key`: make, show and replace the key that signs heads and exports."""
+"""`citewire audit key`: create, show and replace the key that signs heads and exports."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def rotate(data: DataOption = None, store: StoreOption = None, key_file: KeyFile
 
 
 def find_key_or_fail(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
-    """As `find_key`, where a key that cannot be read ends the command."""
+    """Find the key like `find_key`; end the command if it cannot be read."""
     try:
         return find_key(data, store, key_file)
     except CitewireError as exc:
@@ -93,7 +93,7 @@ def find_key_or_fail(data: str | None, store: str | None, key_file: str | None) 
 
 
 def find_key(data: str | None, store: str | None, key_file: str | None) -> AuditKey | None:
-    """The key of the environment, the file or the vault; None where there is none, and none is made.
+    """Return the key from the environment, the file or the vault; None if there is none. Creates none.
 
     Raises `KeyProblem` and `KeyringError`.
     """

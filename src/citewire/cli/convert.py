@@ -1,4 +1,4 @@
-"""`citewire convert` and `citewire render`: a payload in another dialect, or for people."""
+"""`citewire convert` and `citewire render`: write a payload in another dialect, or for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-# How many ids a line about losses names before it only counts them.
+# How many ids a line about losses lists before it only counts them.
 _NAMED = 4
 
 
@@ -118,7 +118,7 @@ def _list_dialects() -> None:
 
 
 def _read(file: str, source: str | None, unit: _UnitName | None, text: Path | None) -> Answer:
-    """The first answer of a file; what was left out of it, and how many more there are, is reported."""
+    """Read the first answer of a file; report its problems, and how many more answers there are."""
     data = read_bytes(file)
     known = None if text is None else read_bytes(str(text)).decode("utf-8", "replace")
     counted: Unit | None = None if unit is None else unit.value
@@ -136,7 +136,7 @@ def _read(file: str, source: str | None, unit: _UnitName | None, text: Path | No
 
 
 def _report_losses(losses: Iterable[Loss]) -> None:
-    """One line for each thing that happened, however many citations it happened to."""
+    """Print one line for each kind of loss, however many citations it affects."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for loss in losses:
         reason = _SELF_EVIDENT.get(loss.field, loss.reason)

@@ -1,4 +1,4 @@
-"""`citewire extract`: the citations in what a model wrote."""
+"""`citewire extract`: the citations in a model's output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def extract(
 
 
 def _shown(found: Extraction) -> dict[str, Any]:
-    """What was found, without what is only kept to write it back, and without what is not known."""
+    """Return the extraction without fields that only serve to write it back, and without unknown values."""
     shown = found.answer.bare()
     known = {"citations": shown.citations, "sources": shown.sources, "problems": found.problems}
     return {"visible_text": found.visible_text, **_sparse(to_builtins(known))}

@@ -1,4 +1,4 @@
-"""What the commands read: files, standard input, and the option that names a dialect."""
+"""The input of the commands: files, standard input, and the option that names a dialect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DialectOption = Annotated[
 
 
 def read_bytes(file: str) -> bytes:
-    """All that is in the file; `-` is standard input."""
+    """Read the whole file; `-` is standard input."""
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as exc:
@@ -30,7 +30,7 @@ def read_bytes(file: str) -> bytes:
 
 
 def read_lines(file: str) -> Iterator[bytes]:
-    """The lines of a log as they come, in pieces where they are longer than any event."""
+    """Yield the lines of a log as they arrive, in pieces if they are longer than any event."""
     from citewire.agui.sse import MAX_FRAME  # noqa: PLC0415  # `--help` and `convert` do not need it
 
     try:
@@ -42,6 +42,6 @@ def read_lines(file: str) -> Iterator[bytes]:
 
 
 def _stdin() -> BinaryIO:
-    """Standard input, by a reader of its own: Python cannot end while a thread waits in the usual one."""
+    """Open standard input with a separate reader: Python cannot exit while a thread blocks in the usual."""
     usual = sys.stdin.buffer
     return os.fdopen(os.dup(usual.fileno()), "rb") if isinstance(usual, BufferedReader) else usual

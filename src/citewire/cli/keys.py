@@ -1,4 +1,4 @@
-"""`citewire keys`: the API keys of a server, or of all that share a database, which may run meanwhile."""
+"""`citewire keys`: the API keys of a server, or of all servers that share a database. They may be running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-# Rights of a file with which somebody else than its owner writes to it.
+# Mode bits that let others than the owner write to a file.
 _OTHERS_WRITE = 0o022
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -150,7 +150,7 @@ def link(
 
 
 def _address(data: str | None, store: str | None) -> str:
-    """Where the server is that uses this data folder."""
+    """Return the address of the server that uses this data folder."""
     from citewire.server.access.sign_in import ADDRESS  # noqa: PLC0415
 
     settings = load_settings(None, {"data": data, "store": store})
@@ -170,7 +170,7 @@ def _address(data: str | None, store: str | None) -> str:
 
 
 def current_operator() -> Actor:
-    """Whoever gives a command: the user of the system."""
+    """Return the actor of a command: the system's user."""
     try:
         return Actor(person=getpass.getuser(), via="command")
     except (KeyError, OSError):  # a user without a name, as in some containers
@@ -189,7 +189,7 @@ def _vault(data: str | None, store: str | None) -> Vault:
 
 
 def _require_keyring(data: str | None, store: str | None) -> Keyring:
-    """The keyring where there are keys."""
+    """Open the keyring; fail if there are no keys."""
     from citewire.server.access.keys import has_no_keys  # noqa: PLC0415
 
     vault = _vault(data, store)
@@ -212,7 +212,7 @@ def _table(keys: tuple[Key, ...]) -> str:
 
 
 def _when(seconds: int | None) -> str:
-    """For people; in a file that somebody edited it may be any number."""
+    """Format a time for people; in a hand-edited file it may be any number."""
     if seconds is None:
         return "-"
     try:

@@ -1,4 +1,4 @@
-"""What the commands say: the result on standard output, every remark on one line of standard error."""
+"""The output of the commands: results on standard output, each message on one line of standard error."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["fail", "pretty_with_escapes", "report_problems", "say", "write_bytes
 
 
 def write_out(text: str) -> None:
-    """Text as UTF-8 whatever the locale says; what has no UTF-8 form is shown as an escape."""
+    """Write text as UTF-8, whatever the locale; characters without a UTF-8 form are escaped."""
     write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(data: bytes) -> None:
-    """Bytes to standard output, at once."""
+    """Write bytes to standard output and flush it."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Whoever read us has had enough; Python would complain once more when it closes the pipe.
+        # The reader closed the pipe; Python would complain again when it closes its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except OSError as exc:
@@ -38,7 +38,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def pretty_with_escapes(value: Any) -> str:
-    """JSON for people; streamed text may hold half of a surrogate pair, which only an escape can say."""
+    """Format JSON for people; half a surrogate pair, as in streamed text, is escaped."""
     try:
         return pretty(value)
     except OutputError:
@@ -46,17 +46,17 @@ def pretty_with_escapes(value: Any) -> str:
 
 
 def report_problems(problems: Iterable[Problem]) -> None:
-    """Say what was left out of an answer."""
+    """Print what was left out of an answer."""
     for problem in problems:
         say(f"left out: {problem.path}: {problem.message} [{problem.code}]")
 
 
 def say(line: str) -> None:
-    """A remark on standard error, on one line and harmless whatever is in it."""
+    """Print a message to standard error, on one line and sanitized."""
     typer.echo(one_line(line, 2000), err=True)
 
 
 def fail(message: str) -> NoReturn:
-    """End with what is wrong with the input or the arguments."""
+    """Print what is wrong with the input or the arguments, and exit with code 2."""
     say(f"citewire: {message}")
     raise typer.Exit(2)

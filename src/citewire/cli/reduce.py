@@ -1,4 +1,4 @@
-"""`citewire reduce`: what a log of AG-UI events comes to."""
+"""`citewire reduce`: the result of a log of AG-UI events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def reduce(
         failure = exc
         thread.fail(exc)
     shown = thread.contract.to_json() if view is _View.contract else thread.agui.to_json()
-    if failure is None or thread.number > 1:  # what came before it is not lost
+    if failure is None or thread.number > 1:  # the result of the events before it is still shown
         write_out(pretty_with_escapes(shown) + "\n")
     if failure is not None:
         fail(failure.explanation)
@@ -80,7 +80,7 @@ def reduce(
 
 
 class _EventClock:
-    """The time as the events tell it: a log is not read at the speed at which it was written."""
+    """A clock that follows the events' timestamps: a log is not read at the speed at which it was written."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -94,7 +94,7 @@ class _EventClock:
 
 
 def _event(record: bytes) -> object:
-    """The event, or the bytes that are none: a thread says what is wrong with them."""
+    """Decode the event; return invalid bytes unchanged, so that the thread reports the problem."""
     from citewire.agui.events import decode  # noqa: PLC0415  # as above
 
     try:

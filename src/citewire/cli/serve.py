@@ -1,4 +1,4 @@
-"""`citewire serve`, whose options are the settings of the server."""
+"""`citewire serve`, whose options are the server's settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def serve(config: Path | None, **flags: Any) -> None:
 
 
 def load_settings(config: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """What the command line, the environment and the file come to. Raises `SettingError`."""
+    """Combine the settings of the command line, the environment and the file. Raises `SettingError`."""
     file = config or Path("citewire.toml")
     toml = read_toml(file) if config or file.exists() else {}
     given = {name: value for name, value in flags.items() if value not in (None, [])}
@@ -46,7 +46,7 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> Settings:
 
 
 def _parameter(option: Option) -> Parameter:
-    """An option of the command line, as text: that is judged together with what other places say."""
+    """Make a command-line parameter of type text: `Settings` validates it together with the other places."""
     is_switch = isinstance(option.default, bool)
     kind = bool if is_switch else list[str] if option.many else str
     shown = typer.Option(
@@ -59,7 +59,7 @@ def _parameter(option: Option) -> Parameter:
 
 
 _CONFIG = typer.Option(metavar="FILE", help="The TOML file; ./citewire.toml where there is one.")
-# Typer reads it for the options.
+# Typer reads the options from the signature.
 serve.__signature__ = Signature(  # type: ignore[attr-defined]
     [
         *(_parameter(option) for option in options()),

@@ -1,4 +1,4 @@
-"""`citewire store`: what is kept, moved from one place to another."""
+"""`citewire store`: copy a server's data to another store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 _store = typer.Typer(help="Move what a server keeps.")
 app.add_typer(_store, name="store")
 
-# Seconds from one line of progress to the next.
+# Seconds between two lines of progress.
 _EVERY = 5.0
 
 
@@ -63,7 +63,7 @@ def copy(
 
 
 class _Progress:
-    """A line now and then."""
+    """Prints a line of progress from time to time."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _EVERY

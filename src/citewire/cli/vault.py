@@ -14,7 +14,7 @@ __all__ = ["open_vault"]
 
 
 def open_vault(settings: Settings) -> Vault:
-    """Where the keys of a server are: its data folder, or the database that servers share."""
+    """Open the vault with a server's keys: its data folder, or the database that servers share."""
     from citewire.server.storage.backend import open_configured_vault  # noqa: PLC0415  # `--help` need not wait for it
     from citewire.server.storage.vault import FileVault  # noqa: PLC0415
 

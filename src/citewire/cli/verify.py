@@ -1,4 +1,4 @@
-"""`citewire check` and `citewire verify`: quotes against the sources that they are from."""
+"""`citewire check` and `citewire verify`: check quotes against their sources."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def _check_each(file: str, sources: list[str]) -> None:
 
 
 async def _read_in_thread(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
-    """Lines as they come, from a thread: the next may be sent only when this one was answered."""
+    """Yield lines as they arrive, read in a thread: a sender may wait for one answer before it sends more."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | typer.Exit | None] = asyncio.Queue(1)
 
@@ -100,7 +100,7 @@ async def _read_in_thread(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
         asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
 
     def read() -> None:
-        # Nobody may listen any more.
+        # The event loop may have ended.
         with suppress(RuntimeError):
             try:
                 for line in lines:
@@ -117,7 +117,7 @@ async def _read_in_thread(lines: Iterator[bytes]) -> AsyncGenerator[bytes]:
 
 
 def _parse_question(line: bytes) -> tuple[QuoteCheck, str]:
-    """The question of a line, and what is wrong with it."""
+    """Parse a line into a quote to check, and return it with what is wrong with the line."""
     from citewire.verification.verifier import QuoteCheck, QuoteInput  # noqa: PLC0415  # as above
 
     name = None
@@ -242,7 +242,7 @@ def _as_json(file: str, report: Report, documents: Iterable[Document]) -> str:
 async def _verify_answers(
     answers: list[tuple[str, Answer]], sources: list[str]
 ) -> tuple[list[tuple[str, Report]], list[Document]]:
-    """The reports, and the documents that there are."""
+    """Return the reports, and the documents that could be read."""
     from rich.console import Console  # noqa: PLC0415  # a tenth of a second
     from rich.progress import Progress  # noqa: PLC0415
 
@@ -274,7 +274,7 @@ async def _verify_answers(
 
 
 async def _read_sources(engine: Engine, bars: Progress | None = None) -> None:
-    """Have all of them read; what is wrong with one is said."""
+    """Read all sources, and print the problems of each."""
     bar = bars.add_task("reading sources", total=len(engine.shared_sources)) if bars else None
     async for reading in engine.iter_readings():
         if bars and bar is not None:

@@ -23,7 +23,7 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode="markdown")
 
 _PREFIX = "citewire-worker-"
-# Seconds for a worker to lock its folder.
+# Seconds that a worker may take to lock its folder.
 _STARTING = 60.0
 
 
@@ -73,11 +73,11 @@ def worker(
 
 
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """A folder until the end of the worker. Those of workers that were killed are removed now."""
+    """Create a folder for the worker's lifetime, and remove those of killed workers."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             info, lock = left.lstat(), (left / "lock").lstat()
-            # One that has just started may be about to lock it.
+            # A worker that has just started may be about to lock it.
             is_old = lock.st_mtime < time.time() - _STARTING
             if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and is_old:
                 remove_abandoned(left)

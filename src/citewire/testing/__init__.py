@@ -1,9 +1,9 @@
-"""For the tests of those who write agents, and of those who write stores.
+"""Helpers for the tests of agents and of stores.
 
-`assert_citations_verified` checks what an agent answered. `StoreContract` and `SlotsContract` are what every
-`Store` and `Slots` must do: subclass them, say how a store is opened, and pytest does the rest. A store that
-outlives its process sets `durable`; it is then closed and opened again in the middle of things.
-`pytest.register_assert_rewrite("citewire.testing")` in a conftest.py makes failures say what was compared.
+`assert_citations_verified` checks an agent's answer. `StoreContract` and `SlotsContract` are test suites that
+every `Store` and `Slots` must pass: subclass them, implement `open`, and run pytest. A store that outlives
+its process sets `durable`; it is then closed and reopened during the tests.
+`pytest.register_assert_rewrite("citewire.testing")` in a conftest.py makes failures show the compared values.
 """
 
 from importlib import import_module
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The contracts, once asked for: they need pytest and hypothesis."""
+    """Import the contracts on first use: they need pytest and hypothesis."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = "slots" if name == "SlotsContract" else "store"

@@ -1,4 +1,4 @@
-"""An assertion on the citations of an answer, which says what is wrong with each."""
+"""An assertion on the citations of an answer, which reports what is wrong with each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from citewire.verification.sources import SourceInput, iter_sources, load_source
 
 __all__ = ["assert_citations_verified"]
 
-# Characters of a claim or a quote, and citations, that a message shows.
+# Maximum characters of a claim or a quote, and maximum citations, in a message.
 _LONG, _MOST = 300, 20
 
 
@@ -28,12 +28,12 @@ def assert_citations_verified(
     accept: Collection[Status] = ("verified",),
     every_sentence: bool = False,
 ) -> None:
-    """Every citation of `answer` is verified: its quotes stand in `sources`, word for word.
+    """Assert that every citation of `answer` is verified: its quotes are in `sources`, word for word.
 
-    `answer` is an `Answer`, a payload in any dialect (or in `dialect`), or the text of a model; of a payload
-    with several answers, all of them. An answer that cites nothing, and a citation that cannot be read or
-    quotes nothing, fails. `accept` are the verdicts that pass, such as `("verified", "partial")`; with
-    `every_sentence`, no sentence may be without a citation. Raises `AssertionError` or what `verify` raises.
+    `answer` is an `Answer`, a payload in any dialect (or in `dialect`), or the text of a model. All answers
+    of a payload are checked. The assertion fails for an answer without citations, and for a citation that
+    cannot be read or has no quote. `accept` lists the verdicts that pass, such as `("verified", "partial")`;
+    with `every_sentence`, every sentence needs a citation. Raises `AssertionError` or what `verify` raises.
     """
     __tracebackhide__ = True
     answers = (answer,) if isinstance(answer, Answer) else read_answers(answer, dialect)
@@ -95,7 +95,7 @@ def _describe_check(answer: Answer, citation: Citation, check: CheckResult) -> I
 
 
 def _where(answer: Answer, citation: Citation, check: CheckResult) -> Iterator[str]:
-    """Where its words stand; where they were not found, what it cites."""
+    """Yield where the quote was found, or else the sources that the citation names."""
     if check.source is not None:
         page = f", page {check.page}" if check.page is not None else ""
         place = f", characters {check.start} to {check.end}" if check.start is not None else ""

@@ -1,4 +1,4 @@
-"""What every `Slots` must do."""
+"""The contract tests for every `Slots`."""
 
 # ruff: noqa: S101 - a suite of tests is made of it
 
@@ -51,7 +51,7 @@ def _always(change: Change[None]) -> Decide[None]:
 
 
 def _count(values: SlotValues, place: ChannelPosition) -> Change[int]:
-    """One more in the slot `n`, and a row that says so; every tenth is refused."""
+    """Increment the slot `n` and add a row; every tenth change is refused."""
     n = int(values["n"] or b"0") + 1
     if place.n % 10 == 0 and values["refused"] is None:
         raise InputError("not now")
@@ -64,10 +64,10 @@ def _break(values: SlotValues, place: ChannelPosition) -> Change[Any]:
 
 
 class SlotsContract(Suite[ChannelStore]):
-    """The suite of `Slots`."""
+    """The contract tests for `Slots`."""
 
     def test_the_place_is_where_the_rows_will_be(self) -> None:
-        """In a new channel, after others, and when a clock is set back."""
+        """Also in a new channel, after other rows, and when the clock is set back."""
         clock = iter([5, 5, 4])
 
         def mint(values: SlotValues, place: ChannelPosition) -> Change[list[str]]:
@@ -86,7 +86,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_many_at_once(self) -> None:
-        """Each is decided on what all before it left; one that is refused or breaks costs only itself."""
+        """Each change is decided on the state after all earlier ones; a failing one affects no other."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -113,7 +113,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_nothing_happens(self) -> None:
-        """When it is refused, decides nothing, is wrong, or breaks; and no channel begins with it."""
+        """A change that is refused, empty, invalid or failing stores nothing, and begins no channel."""
 
         def refuse(values: SlotValues, place: ChannelPosition) -> Change[None]:
             raise InputError("no")
@@ -138,7 +138,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_slots_end_with_their_channel(self) -> None:
-        """Also when all happens at once, and another channel begins in its place."""
+        """Also with concurrent calls, and when another channel begins in its place."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -159,7 +159,7 @@ class SlotsContract(Suite[ChannelStore]):
 
     @pytest.mark.parametrize("name", ["\0", "\ud800", "x" * 513])
     def test_names_no_store_could_keep(self, name: str) -> None:
-        """They are refused wherever they come in."""
+        """Every call refuses them."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -200,7 +200,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_a_trimmed_channel(self) -> None:
-        """It goes on from its floor: the numbers, the serials, the chain; also when no row is left."""
+        """Numbers, serials and the chain go on from its floor, also when no row is left."""
 
         async def run() -> None:
             async with self.opened(lambda: 5) as store:
@@ -233,7 +233,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_trimmed_in_the_middle_of_changes(self) -> None:
-        """Slots that were put just before are gone too, and what comes later is decided without them."""
+        """Slots that were put just before are deleted too, and later changes do not see them."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -249,7 +249,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_a_closed_store(self) -> None:
-        """What is asked for later is refused."""
+        """Later calls are refused."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -268,7 +268,7 @@ class SlotsContract(Suite[ChannelStore]):
         asyncio.run(run())
 
     def test_like_the_model(self) -> None:
-        """Any sequence of calls gives what dicts of lists would give."""
+        """Any sequence of calls gives the same results as a model of dicts and lists."""
         suite = self
 
         class Machine(_SlotsMachine):
@@ -285,7 +285,7 @@ _BOUNDS = st.just("") | _KEYS | st.sampled_from("stuvwxyz")
 
 
 class _SlotsMachine(StoreMachine):
-    """The same for a store with slots."""
+    """`StoreMachine` for a store with slots."""
 
     store: ChannelStore
 

@@ -1,4 +1,4 @@
-"""What every `Store` must do."""
+"""The contract tests for every `Store`."""
 
 # ruff: noqa: S101 - a suite of tests is made of it
 
@@ -42,12 +42,12 @@ _S_co = TypeVar("_S_co", bound=Store, covariant=True)
 
 
 def entries(*ids: str, data: bytes = b"{}") -> list[Entry]:
-    """Entries with these ids."""
+    """Make entries with these ids."""
     return [Entry(each, "event", data) for each in ids]
 
 
 async def everything(store: Store, channel: str, page: int = 3) -> list[Row]:
-    """All rows of a channel, read page by page as a reader would."""
+    """Read all rows of a channel page by page, as a reader would."""
     rows = list(await store.read(channel, limit=page))
     while rows and (more := await store.read(channel, rows[-1].cursor, limit=page)):
         rows.extend(more)
@@ -55,7 +55,7 @@ async def everything(store: Store, channel: str, page: int = 3) -> list[Row]:
 
 
 def check_log(rows: list[Row], floor: Head | None = None) -> None:
-    """No gap, serials that rise as text, one epoch, no id twice, and no link of the chain broken."""
+    """Assert no gap, serials that rise as text, one epoch, unique ids, and an unbroken hash chain."""
     first = floor.n + 1 if floor else 1
     assert [row.n for row in rows] == list(range(first, first + len(rows)))
     serials = [row.serial for row in rows]
@@ -66,7 +66,7 @@ def check_log(rows: list[Row], floor: Head | None = None) -> None:
 
 
 async def check_erased(store: Store, erased: ErasedChannel, page: int = 3) -> list[ChainLink]:
-    """All links of a dropped channel, read page by page; its chain runs from the floor to the head."""
+    """Read all links of a dropped channel page by page, and assert that they chain its floor to its head."""
     links = list(await store.links(erased.head.epoch, limit=page))
     while links and (more := await store.links(erased.head.epoch, links[-1].n, page)):
         links.extend(more)
@@ -79,7 +79,7 @@ async def check_erased(store: Store, erased: ErasedChannel, page: int = 3) -> li
 
 
 class Suite(Generic[_S_co]):
-    """How a store is opened."""
+    """Base of the contract tests; subclasses implement `open`."""
 
     durable: ClassVar[bool] = True
     examples: ClassVar[int] = 60
@@ -87,17 +87,17 @@ class Suite(Generic[_S_co]):
 
     @contextmanager
     def folder(self) -> Generator[Path]:
-        """A place for one store."""
+        """Provide a folder for one store."""
         with TemporaryDirectory() as folder:
             yield Path(folder)
 
     async def open(self, folder: Path, now: Callable[[], int]) -> _S_co:
-        """The store of this folder, with this clock."""
+        """Open the store in this folder, with this clock."""
         raise NotImplementedError
 
     @asynccontextmanager
     async def opened(self, now: Callable[[], int] = lambda: 1_794_768_614_785) -> AsyncGenerator[_S_co]:
-        """A new store, closed in the end."""
+        """Open a new store, and close it at the end of the block."""
         with self.folder() as folder:
             store = await self.open(folder, now)
             try:
@@ -107,10 +107,10 @@ class Suite(Generic[_S_co]):
 
 
 class StoreContract(Suite[Store]):
-    """The suite of `Store`."""
+    """The contract tests for `Store`."""
 
     def test_serials_count_within_a_millisecond_and_never_go_back(self) -> None:
-        """The counter runs over into the next millisecond; a clock set back changes nothing."""
+        """The counter overflows into the next millisecond; setting the clock back changes nothing."""
         clock = iter([5, 5, 4, 9])
 
         async def run() -> list[str]:
@@ -132,7 +132,7 @@ class StoreContract(Suite[Store]):
         ]
 
     def test_a_repeated_id_gives_the_first_row(self) -> None:
-        """Alone, within one batch, and between new ones; and it uses up no number."""
+        """Alone, within one batch, and between new ids; it uses up no row number."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -146,7 +146,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_many_at_once(self) -> None:
-        """Appends that run together are each whole, each acknowledged with its own rows, in one order."""
+        """Concurrent appends are each atomic, each acknowledged with its own rows, in one order."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -161,7 +161,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_a_caller_who_leaves(self) -> None:
-        """A cancelled append is kept whole or not at all, and others go on."""
+        """A cancelled append is stored completely or not at all, and does not affect others."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -181,7 +181,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_cursors_that_lead_nowhere(self) -> None:
-        """Another epoch, a row not yet there, a channel never there or dropped; but the start is fine."""
+        """Another epoch, a future row, an unknown or a dropped channel; but the start is valid."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -207,7 +207,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_what_is_left_of_a_dropped_channel(self) -> None:
-        """When it was dropped, and its chain, under every life it had; nothing of what was in it."""
+        """The time of each drop and the chain of each epoch remain, but none of the content."""
 
         async def run() -> None:
             async with self.opened(lambda: 5) as store:
@@ -232,7 +232,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_a_snapshot_is_of_one_moment(self) -> None:
-        """Nothing that is appended, begun or dropped meanwhile shows in it; the store itself goes on."""
+        """Later appends, new channels and drops are not visible in it; the store itself goes on."""
 
         async def run() -> None:
             async with self.opened(lambda: 5) as store:
@@ -264,7 +264,7 @@ class StoreContract(Suite[Store]):
 
     @pytest.mark.parametrize("name", ["", "\0", "a\0b", "\ud800", "x" * 513, "é" * 257])
     def test_names_no_store_could_keep(self, name: str) -> None:
-        """They are refused wherever they come in, and nothing is kept."""
+        """Every call refuses them, and nothing is stored."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -282,7 +282,7 @@ class StoreContract(Suite[Store]):
 
     @pytest.mark.parametrize("prefix", ["\0", "\ud800", "x" * 513])
     def test_what_no_name_begins_with(self, prefix: str) -> None:
-        """It is refused in a listing, on either side."""
+        """A listing refuses it, as prefix and as start."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -294,7 +294,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_more_than_may_be_kept_at_once(self) -> None:
-        """One entry, many large ones, too many; the largest that may be is kept as it is."""
+        """Too large an entry, batch or count is refused; the largest valid entry is stored unchanged."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -329,7 +329,7 @@ class StoreContract(Suite[Store]):
 
     @pytest.mark.parametrize("limit", [-1, 0, 10**30])
     def test_any_limit(self, limit: int) -> None:
-        """Less than none is none, and there is no end to how many may be asked for."""
+        """A negative limit returns nothing, and there is no upper bound for it."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -340,7 +340,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_a_closed_store(self) -> None:
-        """What was asked for before is done, what is asked for later refused; to close twice is fine."""
+        """Pending calls finish, later calls are refused, and closing twice is fine."""
 
         async def run() -> None:
             async with self.opened() as store:
@@ -366,7 +366,7 @@ class StoreContract(Suite[Store]):
         asyncio.run(run())
 
     def test_like_the_model(self) -> None:
-        """Any sequence of calls gives what dicts of lists would give."""
+        """Any sequence of calls gives the same results as a model of dicts and lists."""
         suite = self
 
         class Machine(StoreMachine):
@@ -383,8 +383,7 @@ ENTRY = st.builds(Entry, st.sampled_from("stuvwxyz"), st.sampled_from(["event", 
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store next to its model: for each channel, the entries that were new and are kept, in order; how many
-    were trimmed before them; and its slots."""
+    """Compares a store with a model of each channel: entries in order, count of trimmed rows, slots."""
 
     def __init__(self, suite: Suite[Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The server put together: its parts in the order in which they need each other, and the app over them."""
+"""Assemble the server: open its parts in the order of their dependencies, and build the ASGI app."""
 
 from __future__ import annotations
 
@@ -95,20 +95,20 @@ from citewire.verification.verifier import Verifier
 __all__ = ["Server", "open_server"]
 
 
-# Seconds for which a run waits for a database that is away.
+# Seconds for which a run retries an unreachable database.
 _PATIENCE = 30.0
-# What Ably's clients send along.
+# Headers that Ably's clients send.
 _ABLY = ("ably-agent", "x-ably-clientid", "x-ably-version")
 
 
 class Health(Struct, frozen=True):
-    """Whether the server does its work."""
+    """Whether the server is working."""
 
     status: str
 
 
 class Server:
-    """The parts of a running server, and what can be asked of them."""
+    """The parts of a running server, and its operations."""
 
     def __init__(self, settings: Settings, keyring: Keyring, address: str) -> None:
         self.settings, self.keyring, self.address = settings, keyring, address
@@ -116,10 +116,10 @@ class Server:
         self.sessions = Sessions(keyring, settings)
         self.is_ready = False
         self.operations: list[Operation] = []
-        """All that can be asked, once the server is open."""
+        """All operations, once the server is open."""
 
     async def open(self, stack: AsyncExitStack, questions: tuple[str, ...] = ()) -> None:
-        """Start everything; `stack` ends it, in the order in which it can be done without."""
+        """Start all parts. `stack` closes them in reverse order."""
         settings, data = self.settings, Path(self.settings.data)
         store, leases, blobs = await self._open_store(stack)
         hub = self.hub = Hub(store, self.metrics.append)
@@ -192,7 +192,7 @@ class Server:
         self.is_ready = True
 
     async def _open_store(self, stack: AsyncExitStack) -> backend.StorageBackend:
-        """Where everything is kept: in a folder, or in a database that other servers have as well."""
+        """Open the storage: a folder, or a database that other servers share."""
         settings, data = self.settings, Path(self.settings.data)
         if settings.dsn is None:
             store = SqliteStore(settings.store_folder)
@@ -224,7 +224,7 @@ class Server:
     async def _open_channels(
         self, stack: AsyncExitStack, store: ChannelStore, leases: Leases, agent: str
     ) -> RuleApi:
-        """Start what ties threads to channels, and what Ably's clients speak to; the rules of channels."""
+        """Start the bridge between threads and channels, and the Ably API. Returns the rules of channels."""
         settings, hub = self.settings, self.hub
         channels = ThreadChannels(store, hub)
         rules = RuleApi(hub, channels, settings.rules)
@@ -248,47 +248,47 @@ class Server:
         return rules
 
     async def _write_last_head(self) -> None:
-        """Sign what the store holds once all other parts have ended, unless the server could not start."""
+        """Sign the final audit head once all other parts have ended, unless the server failed to start."""
         if self.operations:
             await self.trail.close()
 
     def _heard(self, channel: str) -> None:
-        """Something has happened in a channel, here or on another node."""
+        """Handle activity in a channel, on this or another node."""
         self.overview.notify_channel_changed(channel)
         self.runs.note_activity(channel)
 
     async def _recover(self) -> None:
-        """Deal with what a crash left behind."""
+        """Recover runs and channels after a crash."""
         await self.runs.recover()
         await self.bridge.recover()
 
     async def on_verdicts(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
-        """See `runs.Observer`: what a verdict refers to is kept as long as the verdict is."""
+        """See `RunObserver`: the bytes that a verdict refers to are retained as long as the verdict."""
         notes = [verdict.verification["citewire"] for verdict in verdicts]
         for note in notes:
             self.metrics.verdicts.labels(note["status"]).inc()
         await self.catalog.mark_cited({note["sha256"] for note in notes if note.get("sha256")}, thread_id)
 
     def on_log_written(self, channel: str) -> None:
-        """See `runs.Observer`."""
+        """See `RunObserver`."""
         self.bridge.notify_log_written(channel)
 
     def on_input_ignored(self, what: Sequence[IgnoredPart]) -> None:
-        """See `runs.Observer`."""
+        """See `RunObserver`."""
         for each in what:
             self.metrics.ignored.labels(each).inc()
 
     def on_run_ended(self, outcome: Outcome) -> None:
-        """See `runs.Observer`."""
+        """See `RunObserver`."""
         self.metrics.runs_ended.labels(outcome).inc()
 
     async def on_thread_deleted(self, thread_id: str) -> None:
-        """See `runs.Observer`."""
+        """See `RunObserver`."""
         await self.bridge.forget_thread(thread_id)
         await self.catalog.forget_thread(thread_id)
 
     async def drain(self) -> None:
-        """End what lasts: whoever reads a stream may come back to another server with its last id."""
+        """End all streams and runs. Clients can resume at another server with their last event id."""
         self.is_ready = False
         await self.runs.aclose()
         self.catalog.end_events()
@@ -316,7 +316,7 @@ class Server:
         return agents.remote_agent(settings.agent, settings.agent_headers, client), False
 
     async def _verifier(self, stack: AsyncExitStack, engine: Engine) -> Verifier:
-        """Who checks the quotes of answers."""
+        """Return the verifier for the quotes of answers."""
         settings = self.settings
         if settings.verify_jobs:
             return await self._job_verifier(stack, engine)
@@ -339,7 +339,7 @@ class Server:
 
     @property
     def app(self) -> ASGIApp:
-        """Everything, with its guards around it."""
+        """The ASGI app with all routes and middleware."""
         app = Starlette(
             routes=[*routes(self.operations, self.authenticate), *self._ably],
             exception_handlers={HTTPException: _unrouted},
@@ -360,7 +360,7 @@ class Server:
         return TrustedProxies(AccessLog(limited, self.metrics.request), self.settings.trusted_proxies)
 
     def authenticate(self, request: Request) -> Caller:
-        """Who makes a request: by a header, or by the session of our own page."""
+        """Return the caller of a request, by its header, its token, or the session of our own pages."""
         if (known := request.scope.get(CALLER)) is not None:
             return known
         if header := request.headers.get("authorization"):
@@ -375,11 +375,11 @@ class Server:
         raise NoCredentials
 
     def sign_in_link(self, page: PageName = "chat", **more: float) -> str:
-        """A link that signs one browser in, with the rights of whoever runs the server."""
+        """Return a link that signs one browser in, with the rights of the server's operator."""
         return sign_in_link(self.keyring, self.address, self.keyring.widest_key(), page, **more)
 
     def _is_deliberate(self, request: Request) -> bool:
-        """Whether no other page made a browser send the key that it was given for ours."""
+        """Check that no foreign page made the browser send credentials that it has stored for ours."""
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin in self.settings.origins:
             return True
@@ -387,18 +387,18 @@ class Server:
         return is_own and site in (None, "none", "same-origin")
 
     def _called_by(self, request: Request) -> tuple[str, str]:
-        """The scheme and the host by which the server was called."""
+        """Return the scheme and host under which the server was called."""
         host = request.headers.get("host", "")
         return own_scheme(request.url.scheme, host, self.settings.public_url), host
 
     def _account(self, scope: Scope) -> str:
-        """On whose account a request goes: that of its key, if it is one."""
+        """Return the account to charge a request to: its key, or else the client's address."""
         if scope["type"] != "http":
             return client_address(scope)
         scope[CHECK_KEY] = self.keyring.check_key
         try:
             scope[CALLER] = caller = self.authenticate(Request(scope))
-        except CitewireError:  # whoever is asked next says so
+        except CitewireError:  # reported when the request is handled
             return client_address(scope)
         return caller.key
 
@@ -445,7 +445,7 @@ class Server:
 
 
 class MetricsText:
-    """The answer of `/metrics`."""
+    """The response of `/metrics`."""
 
     media = "text/plain"
 
@@ -454,7 +454,7 @@ class MetricsText:
 async def open_server(
     settings: Settings, keyring: Keyring, port: int, questions: tuple[str, ...] = ()
 ) -> AsyncGenerator[Server]:
-    """A server with all its parts, until the end of the block."""
+    """Open a server with all its parts, until the end of the block."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     async with AsyncExitStack() as stack:
         server = Server(settings, keyring, settings.public_url or f"http://{host}:{port}")
@@ -467,7 +467,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _own_task(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Have this done until the end of the stack."""
+    """Run a background task until the stack closes."""
     stack.push_async_callback(_cancelled, asyncio.create_task(work))
 
 
@@ -477,7 +477,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 class _Cors(CORSMiddleware):
-    """Refuses in our one shape."""
+    """Rejects preflight requests with our error format."""
 
     def preflight_response(self, request_headers: Headers) -> Response:
         response = super().preflight_response(request_headers)
@@ -487,7 +487,7 @@ class _Cors(CORSMiddleware):
 
 
 async def _unrouted(_: Request, exc: Exception) -> Response:
-    """What fits no route, in our shape."""
+    """Return the error response for requests that match no route."""
     status = exc.status_code if isinstance(exc, HTTPException) else 404
     if status == 405:
         response = error_response(NoSuchMethod("this path has no such method"))

@@ -1,4 +1,4 @@
-"""`citewire serve`: the process around the server, from the keys and the port to a clean end."""
+"""`citewire serve`: the process around the server, from keys and port to a clean shutdown."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ __all__ = ["run", "serve", "uvicorn_config"]
 
 _log = logging.getLogger("citewire.server")
 _BACKLOG = 2048
-# Objects that are made before the collector looks for garbage among them.
+# Objects allocated before the youngest garbage collection runs.
 _YOUNG = 10_000
-# Seconds for which the loop keeps the interpreter from the thread that writes the log, which asks for it anew
-# with every row: at Python's 5 ms a hundred rows take half a second.
+# Seconds for which the event loop may hold the GIL against the thread that writes the log, which needs it for
+# every row: at Python's default of 5 ms, a hundred rows take half a second.
 _SWITCH = 0.0005
-# Bytes of a frame that a client sends over a WebSocket, eight times what one message may have.
+# Most bytes of a WebSocket frame from a client: eight times the limit of one message.
 _FRAME = 512 << 10
-# Open files beside the connections, of clients and to the agent.
+# Open files in addition to the connections of clients and to the agent.
 _FILES = 256
-# Seconds in which a browser that the server opens has to use its link.
+# Seconds in which the browser that the server opens has to use its link.
 _OPENING = 120
 
 
 def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
-    """Serve until the process is told to end. Raises `CitewireError` where it cannot begin."""
+    """Serve until the process is told to end. Raises `CitewireError` if it cannot start."""
     logs.configure(settings.log_level, settings.log_format)
     factory = uvicorn.Config("citewire", log_config=None).get_loop_factory()
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -59,7 +59,7 @@ def run(settings: Settings, questions: tuple[str, ...] = ()) -> None:
 
 
 async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
-    """As `run`, within a loop."""
+    """Like `run`, within a running event loop."""
     restrict_new_files()
     for folder in {Path(settings.data), *([] if settings.dsn else [settings.store_folder])}:
         keep_private(folder)
@@ -68,7 +68,7 @@ async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
     _raise_limit(settings)
     with _bound(settings) as listening:
         async with open_server(settings, keyring, listening.getsockname()[1], questions) as server:
-            # Not before: a server that could not begin would have kept its key to itself.
+            # Only now: if the server failed to start, the key would be created but never shown.
             made = keyring.create_development_key() if is_loopback(settings.host) else None
             with _address_told(server):
                 _say(server, made, questions)
@@ -77,7 +77,7 @@ async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
 
 
 async def _serve_until_told(server: Server, listening: socket.socket) -> None:
-    """Take requests until the process is told to end."""
+    """Serve requests until the process is told to end."""
     tasks = [asyncio.create_task(_tell_progress(server.catalog))]
     settings = server.settings
     if settings.open_browser and has_browser(os.environ, is_terminal=sys.stdout.isatty()):
@@ -95,7 +95,7 @@ async def _serve_until_told(server: Server, listening: socket.socket) -> None:
 
 
 def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
-    """How uvicorn serves our app."""
+    """Return the uvicorn configuration for our app."""
     return uvicorn.Config(
         server.app,
         http=make_http_protocol(server.settings),
@@ -104,10 +104,10 @@ def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         ws_max_size=_FRAME,
-        # Ably's clients take a ping for a sign of life.
+        # Ably's clients treat a ping as a sign of life.
         ws_ping_interval=10,
         server_header=False,
-        # By default it believes whatever comes from 127.0.0.1. Whom we believe, `proxies` knows.
+        # By default uvicorn trusts proxy headers from 127.0.0.1. `TrustedProxies` decides that instead.
         proxy_headers=False,
         **more,
     )
@@ -115,9 +115,9 @@ def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
 
 @contextmanager
 def _address_told(server: Server) -> Generator[None]:
-    """Keep the address in the data folder while the server runs, for `citewire keys link`."""
+    """Write the address to the data folder while the server runs, for `citewire keys link`."""
     file = Path(server.settings.data) / ADDRESS
-    # What is there may be a link, or a file of somebody else: nothing is written to it.
+    # An existing file may be a link, or belong to another user: never write to it.
     file.unlink(missing_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as written:
@@ -136,7 +136,7 @@ class _Uvicorn(uvicorn.Server):
         self._drain = drain
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # Uvicorn would raise the signal again once it is done, and our own parts would not be ended.
+        # Uvicorn would raise the signal again when done, before our own parts are closed.
         del frame
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
@@ -152,7 +152,7 @@ def _bound(settings: Settings) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host, settings.port))
-        # Whoever reads the address may connect at once, and a second server on it is told now.
+        # Listen now: clients may connect as soon as the address is shown, and a second server fails here.
         listening.listen(_BACKLOG)
     except OSError as exc:
         listening.close()
@@ -161,7 +161,7 @@ def _bound(settings: Settings) -> socket.socket:
 
 
 def _tune() -> None:
-    """What is there by now stays: whenever it was searched for garbage again, every stream would wait."""
+    """Exclude existing objects from garbage collection: each full collection would pause every stream."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)
@@ -169,7 +169,7 @@ def _tune() -> None:
 
 
 def _raise_limit(settings: Settings) -> None:
-    """Room for the connections that are allowed, as far as the system lets us have it."""
+    """Raise the limit of open files for the allowed connections, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * settings.max_connections + _FILES
     if soft < wanted:
@@ -180,7 +180,7 @@ def _raise_limit(settings: Settings) -> None:
 
 
 def _say(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
-    """What a person at the terminal needs to know."""
+    """Print the address, a new key and a sign-in link."""
     lines = [f"citewire is at {server.address}"]
     if key is not None:
         lines += ["", "A key for development, which is not shown again:", f"  {key}"]
@@ -192,7 +192,7 @@ def _say(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
 
 
 def _way_in(server: Server) -> list[str]:
-    """How to open the pages. Where others reach the server, what it prints may be kept by others too."""
+    """Return how to open the pages. Omits the link if others can reach the server and read its output."""
     settings = server.settings
     again = f"citewire keys link --data {shlex.quote(settings.data)}"
     if not (sys.stdout.isatty() or (is_loopback(settings.host) and settings.public_url is None)):
@@ -204,7 +204,7 @@ def _way_in(server: Server) -> list[str]:
 
 
 async def _tell_progress(catalog: Catalog) -> None:
-    """How far the sources are, until all were read; where nobody looks, only that they are."""
+    """Print the progress of reading the sources; without a terminal, only the result."""
     reading, total = catalog.status()
     if not total:
         return

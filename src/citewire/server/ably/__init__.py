@@ -1,1 +1,1 @@
-"""The wire of Ably's clients: their WebSocket protocol and their REST calls, over our channels."""
+"""Ably's WebSocket and REST protocols, served over our channels."""

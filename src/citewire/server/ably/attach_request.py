@@ -1,4 +1,4 @@
-"""What a client asks for when it attaches to a channel: modes, and how far back to begin."""
+"""Parse ATTACH frames: the channel, the modes, and how far back to rewind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT = MODES & ~Flag.ANNOTATION_SUBSCRIBE
 _NEEDS = {
     Flag.PUBLISH: "publish",
     Flag.SUBSCRIBE: "subscribe",
-    # Nobody is present, which everybody may know who may listen.
+    # Nobody is ever present, so any subscriber may subscribe to presence.
     Flag.PRESENCE_SUBSCRIBE: "subscribe",
     Flag.ANNOTATION_PUBLISH: "annotation-publish",
     Flag.ANNOTATION_SUBSCRIBE: "annotation-subscribe",
@@ -27,18 +27,18 @@ _NEEDS = {
 _REWIND = re.compile(r"(?P<count>[1-9][0-9]{0,5})|(?P<length>[1-9][0-9]{0,5})(?P<unit>[sm])")
 _SECONDS = {"s": 1, "m": 60}
 REWOUND = 100
-"""The most messages that are shown again."""
+"""The largest number of messages a rewind returns."""
 
 
 class Rewind(Struct, frozen=True):
-    """How far back to begin: a number of messages, or a time in milliseconds."""
+    """How far to rewind: a number of messages, or a period in milliseconds."""
 
     count: int = REWOUND
     period: int | None = None
 
 
 class AttachRequest(Struct, frozen=True):
-    """What ATTACH asks for, in which channel; `params` are those that we know, as we understood them."""
+    """A parsed ATTACH frame. `params` holds only the parameters the server supports, echoed in ATTACHED."""
 
     channel: str
     filter: MessageFilter | None
@@ -49,14 +49,14 @@ class AttachRequest(Struct, frozen=True):
 
 
 def read_attach_request(frame: InboundFrame) -> AttachRequest:
-    """What the frame asks for. Raises `AblyError`."""
+    """Parse an ATTACH frame. Raises `AblyError` for unknown modes, filters or parameters."""
     want = parse_channel_name(frame.channel or "")
     given = want.params | {name: str(value) for name, value in (frame.params or {}).items()}
     known = {name: given[name] for name in ("modes", "rewind", "appendMode") if name in given}
     flags = Flag(frame.flags or 0)
     modes = _named(known["modes"]) if "modes" in known else (flags & MODES) or _DEFAULT
     if want.filter:
-        # Some of the messages are all that there is to be had.
+        # A filtered channel is read-only.
         modes &= Flag.SUBSCRIBE
     is_again = frame.channel_serial is not None or Flag.ATTACH_RESUME in flags
     rewind = _rewind(known["rewind"]) if "rewind" in known else None
@@ -69,7 +69,7 @@ def read_attach_request(frame: InboundFrame) -> AttachRequest:
 
 
 def allowed_modes(client: Client, channel: str, modes: Flag) -> Flag:
-    """Those of the modes that the client may have."""
+    """Return the subset of `modes` that the client's capability allows."""
     found = Flag(0)
     for mode, operation in _NEEDS.items():
         if mode in modes and client.may(operation, channel):

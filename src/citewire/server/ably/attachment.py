@@ -1,4 +1,4 @@
-"""One client's attachment to one channel: where it is in the log, and what it is still to be told."""
+"""One client's attachment to one channel: its position in the log and the frames still to be sent."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from citewire.server.ably.errors import ErrorInfo, info_of
 __all__ = ["ChannelAttachment", "FrameFormat"]
 
 _KNOWN = 1000
-"""How many older messages an attachment remembers to have shown whole; others are shown whole again."""
+"""How many older messages an attachment remembers as sent in full. Others are sent in full again."""
 _HEARS = Flag.SUBSCRIBE | Flag.ANNOTATION_SUBSCRIBE
 
 
 class FrameFormat(Struct, frozen=True):
-    """How a connection wants its frames; messages of its own, `own`, are left out if that is given."""
+    """The frame format of a connection. `own`, if set, is the connection whose messages are left out."""
 
     packed: bool
     own: str | None
 
 
 class _Start(Struct, frozen=True):
-    """Where an attachment begins; without `cursor`, at the start of the log."""
+    """Where an attachment starts reading. Without a `cursor`, at the start of the log."""
 
     cursor: Cursor | None
     serial: str
@@ -41,7 +41,7 @@ class _Start(Struct, frozen=True):
 
 
 class ChannelAttachment:
-    """A place in a channel, which moves on as its frames are taken."""
+    """A client's position in a channel, which advances as its frames are consumed."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ChannelAttachment:
     ) -> None:
         self.channel, self.asked, self.modes = channel, asked, modes
         self.serial: str | None = None
-        """That of the last row whose frames were taken."""
+        """Serial of the last row whose frames were consumed."""
         self._channels, self._form, self._batches = channels, form, batches
         self._is_told = Flag.SUBSCRIBE in modes
         self._is_noted = Flag.ANNOTATION_SUBSCRIBE in modes
@@ -62,9 +62,9 @@ class ChannelAttachment:
         self._known: dict[str, str] = {}
 
     async def frames(self, after: str | None, now: int) -> AsyncGenerator[Wire]:
-        """ATTACHED, then all that comes after the serial `after`, or after `now`, as it comes.
+        """Yield ATTACHED, the rewound messages, then all frames after `after`, or after the end of the log.
 
-        What is asked to be shown again comes in between. Raises `CursorLost` when the channel is dropped.
+        A rewind counts back from `now`, in milliseconds. Raises `CursorLost` when the channel is dropped.
         """
         start = await self._begin(after)
         shown = () if start.flags else await self._rewound(start.serial, now)
@@ -82,7 +82,7 @@ class ChannelAttachment:
                         self.serial = part.serial
 
     async def _begin(self, after: str | None) -> _Start:
-        """At `after`; where the log does not go on from there, at its end, and that is said."""
+        """Start at `after`. If the log cannot continue from there, start at its end and report the error."""
         error = None
         if after is not None:
             try:
@@ -100,11 +100,11 @@ class ChannelAttachment:
         except ChannelError as exc:
             if exc.ably != 40003:
                 raise
-            # A serial of another server says as little as one of a log that is gone.
+            # A serial from another server is as useless as one from a deleted log.
             raise CursorLost(exc.message) from exc
 
     async def _rewound(self, until: str, now: int) -> Sequence[Message]:
-        """The messages up to a serial that are to be shown again, as they stand, the oldest first."""
+        """Return the current state of the messages to rewind, up to a serial, oldest first."""
         rewind = self.asked.rewind
         if rewind is None or not self._is_told:
             return ()
@@ -154,7 +154,7 @@ class ChannelAttachment:
         return self.asked.filter is None or self.asked.filter.matches(message)
 
     async def _whole(self, message: Message) -> Message | None:
-        """The message as this client can use it; None where it has seen what is in it, or it is gone."""
+        """Return the message in full if needed; None if the client has seen this version or it is deleted."""
         serial, version = message.serial, message.version.serial
         if version <= self._known.get(serial, ""):
             return None
@@ -167,7 +167,7 @@ class ChannelAttachment:
         return message
 
     def _is_next(self, serial: str, version: str, *, is_append: bool) -> bool:
-        """Whether this client can use a new version as it was delivered to those who had seen the last."""
+        """Whether the client can apply this version as published, because it has seen the one before."""
         if is_append and self.asked.append_full:
             return False
         known = self._known.get(serial)
@@ -176,7 +176,7 @@ class ChannelAttachment:
         return version > known
 
     def _note(self, serial: str, version: str) -> None:
-        """Remember what was shown of a message that is older than the attachment, or shown ahead of time."""
+        """Remember the version sent of a message older than the attachment, or sent before its turn."""
         if serial <= self._since or self.asked.append_full:
             self._known.pop(serial, None)
             self._known[serial] = version

@@ -1,4 +1,4 @@
-"""Who an Ably client is: the caller behind its key or token, the channels it gets, and its client id."""
+"""Authenticate Ably clients: the caller behind a key or token, its channels and its client id."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["AblyAuthenticator", "Client", "KeyRealm", "TokenDetails", "TokenRequ
 
 MS = 1000
 _TTL = 60 * 60 * MS
-"""How long a token holds that does not say so, in milliseconds."""
+"""Default lifetime of a token, in milliseconds."""
 _SKEW = 2 * 60 * MS
-"""By how much the time of a request for a token may differ from ours."""
+"""How far the timestamp of a token request may differ from the server's clock, in milliseconds."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _JUDGED = 1000
-# A connection's key is good as long as its channels are.
+# A connection key is valid as long as its channels exist.
 _FOREVER = 1 << 40
 
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ _EDITS = {Action.UPDATE: "message-update", Action.APPEND: "message-update", Acti
 
 
 class Client(Struct, frozen=True):
-    """A caller, the channels that are its own to ask for, and who it says it is."""
+    """An authenticated caller, the channels its key leads to, and its client id."""
 
     caller: Caller
     channels: Channels
@@ -49,7 +49,7 @@ class Client(Struct, frozen=True):
     _judged: dict[tuple[str, str], bool] = {}
 
     def may(self, operation: str, channel: str) -> bool:
-        """Whether it is allowed to. A client asks for the same with every frame, so what was said is kept."""
+        """Whether the client may do `operation` on `channel`. Cached, because every frame asks this."""
         found = self._judged.get((operation, channel))
         if found is None:
             if len(self._judged) >= _JUDGED:
@@ -58,14 +58,14 @@ class Client(Struct, frozen=True):
         return found
 
     def require(self, operation: str, channel: str) -> None:
-        """Raises `AblyError` unless it is allowed to."""
+        """Raise `AblyError` unless the client may do `operation` on `channel`."""
         if not self.may(operation, channel):
             raise AblyError(40160, f"this client may not {operation} {channel}", 401)
 
     def authorize_publish(
         self, channel: str, actions: Iterable[Action], **frame: str | int | None
     ) -> Publisher:
-        """Who publishes messages with these actions. Raises `AblyError` unless it may."""
+        """Return the publisher for messages with these actions. Raises `AblyError` if one is not allowed."""
         own_only = False
         for action in set(actions):
             if (edit := _EDITS.get(action)) is None:
@@ -76,13 +76,13 @@ class Client(Struct, frozen=True):
         return Publisher(client_id=self.client_id, own_only=own_only, **frame)  # pyright: ignore[reportArgumentType]
 
     def authorize_annotate(self, channel: str, **frame: str | int | None) -> Publisher:
-        """Who publishes annotations. Raises `AblyError` unless it may."""
+        """Return the publisher for annotations. Raises `AblyError` if they are not allowed."""
         self.require("annotation-publish", channel)
         return Publisher(client_id=self.client_id, **frame)  # pyright: ignore[reportArgumentType]
 
 
 def client_of(caller: Caller, channels: Channels, given: str | None) -> Client:
-    """The client that says it is `given`. Raises `AblyError` where its token says otherwise."""
+    """Return the client with the id `given`. Raises `AblyError` if its token is for another client id."""
     if given is None or given == caller.client_id:
         return Client(caller, channels, caller.client_id)
     if caller.client_id != "*":
@@ -92,14 +92,14 @@ def client_of(caller: Caller, channels: Channels, given: str | None) -> Client:
 
 
 class KeyRealm(Struct, frozen=True):
-    """A keyring, and the channels that its keys lead to, by the name of the key."""
+    """A keyring and a function that returns the channels of a key by its name."""
 
     keyring: Keyring
     channels: Callable[[str], Channels]
 
 
 class TokenRequest(Struct, frozen=True, rename="camel"):
-    """A request for a token, signed with a key or made with it. Times are milliseconds."""
+    """A token request, signed with a key or sent with the key itself. Times are in milliseconds."""
 
     key_name: str
     timestamp: int | None = None
@@ -111,13 +111,13 @@ class TokenRequest(Struct, frozen=True, rename="camel"):
 
     @property
     def text(self) -> bytes:
-        """What is signed: a line for each part. Only a capability may have several, see `_check_lines`."""
+        """The text to sign, one field per line. Only a capability may span lines, see `_check_lines`."""
         parts = (self.key_name, self.ttl, self.capability, self.client_id, self.timestamp, self.nonce)
         return "".join(f"{'' if part is None else part}\n" for part in parts).encode("utf-8", "replace")
 
 
 class TokenDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A token, and what it is good for."""
+    """An issued token and what it allows."""
 
     token: str
     key_name: str
@@ -128,10 +128,10 @@ class TokenDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class AblyAuthenticator:
-    """Lets clients in, by the first door that their key or token fits.
+    """Authenticates clients with the first realm that accepts their key or token.
 
-    The first door is the server's own; over HTTP, `authenticate` says who comes through it. The session of
-    a page does not count here. `used` keeps the nonces of requests for tokens.
+    The first realm is the server's own; over HTTP, `authenticate` finds its caller. Browser sessions are not
+    accepted here. `used` stores the nonces of token requests.
     """
 
     def __init__(
@@ -145,43 +145,43 @@ class AblyAuthenticator:
         self._doors, self._authenticate, self._clock, self._rates = doors, authenticate, clock, rates
         self._used = used
         self.cursors = SealedCursors(doors[0].keyring, "channels")
-        """Those of the list of channels."""
+        """Cursors of the channel list."""
 
     @property
     def now(self) -> int:
-        """The time in milliseconds."""
+        """The current time in milliseconds since 1970."""
         return int(self._clock() * MS)
 
     def client_of_request(self, request: Request) -> Client:
-        """The client that makes a request over HTTP. Raises `Refused` and `AblyError`."""
+        """Authenticate an HTTP request. Raises `AccessRefused` and `AblyError`."""
         given = _given_id(request)
         door, caller = self._caller(request)
         return client_of(caller, door.channels(caller.key), given)
 
     def client_of_credential(self, text: str | None, given: str | None) -> Client:
-        """The client with this key or token, over a WebSocket. Raises `Refused` and `AblyError`."""
+        """Authenticate a WebSocket client by its key or token. Raises `AccessRefused` and `AblyError`."""
         door, caller = _through(lambda keyring: keyring.caller(None, text), self._doors)
         return client_of(caller, door.channels(caller.key), given)
 
     def check_key(self, client: Client) -> None:
-        """Raises `Refused` once the key was revoked that the client, or its token, came with."""
+        """Raise `AccessRefused` if the key behind the client or its token was revoked."""
         _through(lambda keyring: keyring.check_key(client.caller.key), self._doors)
 
     def spend(self, client: Client, count: int, connection_id: str | None = None) -> None:
-        """Raises `AblyError` where so many messages or annotations come too soon after those before."""
+        """Count messages or annotations against the rate limits. Raises `AblyError` if one is exceeded."""
         if self._rates:
             self._rates.spend(client.caller.key, count, connection_id)
 
     def sign_connection(self, text: str) -> str:
-        """What makes the name of a connection its key; it proves to any later process that we gave it."""
+        """Sign a connection's name to make its connection key. Any later process can check the signature."""
         return self._doors[0].keyring.sign("connection", text, _FOREVER)
 
     def check_connection(self, text: str, signature: str) -> None:
-        """Raises `Refused` unless we signed it."""
+        """Raise `AccessRefused` unless this server signed `text`."""
         self._doors[0].keyring.check("connection", text, signature)
 
     async def issue_token(self, name: str, asked: TokenRequest, request: Request) -> TokenDetails:
-        """A token for whoever signed the request, or sends it with the key. Raises as `by_request`."""
+        """Issue a token to the signer or key holder of the request. Raises as `client_of_request` does."""
         if asked.key_name != name:
             raise AblyError(40101, "a request for a token of another key", 401)
         _check_lines(asked)
@@ -221,7 +221,7 @@ class AblyAuthenticator:
         return found
 
     async def _once(self, asked: TokenRequest) -> None:
-        """Refuse a request that is old, or that was used before."""
+        """Refuse a token request that is too old or was used before."""
         if asked.timestamp is None or abs(self.now - asked.timestamp) > _SKEW:
             raise AblyError(40104, "the time of the request is not the time of the server", 401)
         name, expires = f"{asked.key_name} {asked.nonce}", (asked.timestamp + _SKEW) / MS
@@ -229,7 +229,7 @@ class AblyAuthenticator:
             raise AblyError(40105, "a request for a token is good for one", 401)
 
     def _caller(self, request: Request) -> tuple[KeyRealm, Caller]:
-        """Who makes a request over HTTP, and through which door."""
+        """Return the caller of an HTTP request and the realm that accepted it."""
         try:
             caller = self._authenticate(request)
         except (BadCredentials, BadToken):
@@ -253,7 +253,7 @@ def _through(ask: Callable[[Keyring], _T], doors: Sequence[KeyRealm]) -> tuple[K
 
 
 def _check_lines(asked: TokenRequest) -> None:
-    """Raise `AblyError` for line breaks with which one signature would cover two different requests."""
+    """Raise `AblyError` for line breaks that would let one signature cover two different requests."""
     if asked.client_id and _CONTROL.search(asked.client_id):
         raise AblyError(40012, "a client id with a control character")
     if asked.nonce and _CONTROL.search(asked.nonce):
@@ -261,7 +261,7 @@ def _check_lines(asked: TokenRequest) -> None:
 
 
 def _given_id(request: Request) -> str | None:
-    """The client id that a request is made with."""
+    """Return the client id sent in the `X-Ably-ClientId` header."""
     header = request.headers.get("x-ably-clientid")
     if header is None:
         return None

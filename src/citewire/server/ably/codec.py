@@ -1,7 +1,7 @@
-"""Frames of Ably's protocol, as of ably-js 2.28 and ably-python 3.1: JSON in text, msgpack in bytes.
+"""Frames of Ably's protocol, as of ably-js 2.28 and ably-python 3.1: JSON as text, msgpack as bytes.
 
-Data travels with a list of what was done to it, its encoding. Bytes have a form of their own in msgpack only;
-in JSON they are base64, which the encoding then says last. Whatever else it says is the clients' affair.
+Data comes with an `encoding`, the list of transformations applied to it. Only msgpack has a type for bytes;
+JSON carries them as base64, the last entry of the encoding. All other entries are left to the clients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class FrameAction(IntEnum):
-    """What a frame is for."""
+    """The action number of a protocol frame."""
 
     HEARTBEAT = 0
     ACK = 1
@@ -58,7 +58,7 @@ class FrameAction(IntEnum):
 
 
 class Flag(IntFlag):
-    """What ATTACH asks for and ATTACHED says."""
+    """Flags and modes of ATTACH and ATTACHED."""
 
     HAS_BACKLOG = 1 << 1
     RESUMED = 1 << 2
@@ -82,13 +82,13 @@ MODES = (
 
 
 class AuthDetails(Struct, frozen=True, rename="camel"):
-    """The new token of a client."""
+    """The new token in an AUTH frame."""
 
     access_token: str | None = None
 
 
 class InboundFrame(Struct, frozen=True, rename="camel"):
-    """A frame from a client. What it carries is read when one knows for what."""
+    """A frame from a client. Messages and annotations are decoded later, once the action is known."""
 
     action: int
     id: str | None = None
@@ -103,7 +103,7 @@ class InboundFrame(Struct, frozen=True, rename="camel"):
 
 
 class ConnectionDetails(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What CONNECTED says of a connection. Times are milliseconds."""
+    """Details of a connection, sent in CONNECTED. Times are in milliseconds."""
 
     connection_key: str
     max_message_size: int
@@ -114,13 +114,13 @@ class ConnectionDetails(Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 class PublishResult(Struct, frozen=True):
-    """What became of one acknowledged frame."""
+    """The serials assigned to the items of one acknowledged frame."""
 
     serials: Sequence[str]
 
 
 class AblyFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A frame to a client."""
+    """A frame sent to a client."""
 
     action: FrameAction
     id: str | None = None
@@ -139,7 +139,7 @@ class AblyFrame(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
 
 
 class _Message(Struct, frozen=True, kw_only=True, rename="camel"):
-    """As `Draft`, with data as it comes."""
+    """A `MessageDraft` with its data still undecoded."""
 
     action: Action | None = None
     serial: str | None = None
@@ -154,7 +154,7 @@ class _Message(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Annotation(Struct, frozen=True, kw_only=True, rename="camel"):
-    """As `Note`, with data as it comes."""
+    """An `AnnotationDraft` with its data still undecoded."""
 
     type: str
     message_serial: str | None = None
@@ -169,13 +169,13 @@ class _Annotation(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class WireReader(Generic[_T]):
-    """Reads values of one kind, in msgpack or in JSON."""
+    """Decodes values of one type from msgpack or JSON."""
 
     def __init__(self, kind: Any) -> None:
         self._json, self._msgpack = msgspec.json.Decoder(kind), msgspec.msgpack.Decoder(kind)
 
     def __call__(self, data: bytes | str | Raw, *, packed: bool) -> _T:
-        """The value in `data`. Raises `AblyError`."""
+        """Decode `data`. Raises `AblyError`."""
         try:
             return (self._msgpack if packed else self._json).decode(data)  # pyright: ignore[reportArgumentType]  # text is JSON
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
@@ -184,13 +184,13 @@ class WireReader(Generic[_T]):
 
 _inbound = WireReader[InboundFrame](InboundFrame)
 _HALF = Raw(b"half a character")
-# What comes alone, or in a list.
+# Clients send a single item or a list.
 _messages = WireReader["list[_Message] | _Message | None"](list[_Message] | _Message | None)
 _annotations = WireReader["list[_Annotation] | _Annotation | None"](list[_Annotation] | _Annotation | None)
 
 
 def read_frame(data: Wire) -> InboundFrame:
-    """The frame that a client sent. Raises `AblyError`."""
+    """Decode a frame from a client. Raises `AblyError`."""
     try:
         return _inbound(data, packed=isinstance(data, bytes))
     except AblyError:
@@ -200,7 +200,7 @@ def read_frame(data: Wire) -> InboundFrame:
 
 
 def _around_half(text: str) -> InboundFrame | None:
-    """A frame with half a character in it, as streamed text can be cut; only what it carries is refused."""
+    """Read a frame that contains a lone surrogate, as cut streamed text can. Only its content is refused."""
     try:
         whole = codec.decode_with_surrogates(text.encode("utf-8", "surrogatepass"))
         frame = {name: whole[name] for name in ("action", "channel", "msgSerial")}
@@ -219,17 +219,17 @@ def _listed(reader: WireReader[list[_T] | _T | None], data: bytes | Raw, is_pack
 
 
 def read_drafts(data: bytes | Raw, *, packed: bool) -> tuple[MessageDraft, ...]:
-    """The messages that a client sent. Raises `AblyError`."""
+    """Decode the messages a client sent. Raises `AblyError`."""
     return tuple(map(_draft, _listed(_messages, data, packed)))
 
 
 def read_connection_key(data: bytes, *, packed: bool) -> str | None:
-    """The key of the connection for which messages are published over REST, if they are."""
+    """Return the key of the connection on whose behalf messages are published over REST, if any."""
     return next((each.connection_key for each in _listed(_messages, data, packed)), None)
 
 
 def read_notes(data: bytes | Raw, *, packed: bool, about: str | None = None) -> tuple[AnnotationDraft, ...]:
-    """The annotations that a client sent; those of the message `about`, if it is given."""
+    """Decode the annotations a client sent. `about`, if given, is the serial of their message."""
     return tuple(_note(each, about) for each in _listed(_annotations, data, packed))
 
 
@@ -265,7 +265,7 @@ def _note(given: _Annotation, about: str | None) -> AnnotationDraft:
 
 
 def _data(data: Any, encoding: str | None) -> tuple[str | bytes | None, str | None]:
-    """Data as it is kept: bytes as bytes, and what is neither text nor bytes as JSON."""
+    """Normalize data for storage: base64 is decoded to bytes; objects and lists are encoded as JSON."""
     before, _, last = (encoding or "").rpartition("/")
     match data:
         case str() if last == "base64":
@@ -282,7 +282,7 @@ def _data(data: Any, encoding: str | None) -> tuple[str | bytes | None, str | No
 
 
 def _extras(extras: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Refused where some subscriber could not be told: msgpack has values that JSON has not."""
+    """Refuse extras that JSON cannot express: a msgpack publisher may have JSON subscribers."""
     if extras is not None:
         _json(extras)
     return extras
@@ -296,18 +296,18 @@ def _json(value: Any) -> bytes:
 
 
 def sendable(item: _Sent, *, packed: bool) -> _Sent:
-    """A message or annotation for a frame in this form."""
+    """Return a message or annotation ready for a JSON or msgpack frame."""
     if packed or not isinstance(item.data, bytes):
         return item
-    # The encoder of JSON writes bytes in base64.
+    # The JSON encoder writes bytes as base64.
     return replace(item, encoding=f"{item.encoding}/base64" if item.encoding else "base64")
 
 
 def write_frame(frame: AblyFrame, *, packed: bool) -> Wire:
-    """The frame as it is sent."""
+    """Encode a frame."""
     return msgspec.msgpack.encode(frame) if packed else codec.encode(frame).decode()
 
 
 def encode_body(value: Any, *, packed: bool) -> bytes:
-    """The body of an answer."""
+    """Encode a response body."""
     return msgspec.msgpack.encode(value) if packed else codec.encode(value)

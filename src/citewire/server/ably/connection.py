@@ -1,16 +1,16 @@
-"""One realtime connection: what its client asks for, in order, and what it is told.
+"""One realtime connection: handles its client's frames in order and sends the responses.
 
-It knows no socket. Whoever holds one hands over each frame that comes in and passes on what goes out.
+It does no I/O. The owner of the socket passes in each received frame and sends what comes out.
 
-| frame | answer |
+| frame | response |
 |---|---|
-| HEARTBEAT | the same |
-| ATTACH | ATTACHED, then what happens in the channel; or ERROR, which is about the channel |
+| HEARTBEAT | HEARTBEAT |
+| ATTACH | ATTACHED, then the channel's messages; or ERROR for that channel |
 | DETACH | DETACHED |
-| MESSAGE, ANNOTATION | ACK when it is kept, or NACK, in the order of their numbers, one for each |
+| MESSAGE, ANNOTATION | one ACK (once stored) or NACK per frame, in the order of their numbers |
 | PRESENCE | NACK |
-| AUTH | CONNECTED, or ERROR, which ends the connection |
-| CLOSE | CLOSED, which ends it |
+| AUTH | CONNECTED; or ERROR, which ends the connection |
+| CLOSE | CLOSED, which ends the connection |
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 __all__ = ["Connection", "ConnectionEnded", "FRAME_BYTES", "IDLE_MS", "REFUSED", "resumed_id", "token_ended"]
 
 IDLE_MS = 15_000
-"""After so long without anything a client is sent a heartbeat."""
+"""Idle time after which a client is sent a heartbeat, in milliseconds."""
 FRAME_BYTES = AGGREGATED_MESSAGE_BYTES
 REFUSED = 1008
-"""Of WebSocket's codes the one for those who may not go on as they are."""
+"""WebSocket close code for a client that may not continue as it is (policy violation)."""
 _EXPIRED = ErrorInfo(40142, 401, "the token has expired")
 _STATE_TTL_MS = 120_000
 _MOST_CHANNELS = 1000
-# What a client may have sent that is not acknowledged yet; then nobody reads on until it is.
+# Limits on a client's unacknowledged frames. At the limit, reading pauses until some are acknowledged.
 _MOST_WAITING = 1000
 _MOST_WAITING_BYTES = 4 * 1024 * 1024
 
@@ -63,7 +63,7 @@ _Write: TypeAlias = Callable[[Wire], Awaitable[None]]
 
 
 class ConnectionEnded(Exception):
-    """The connection is over: `frame` is its last, and `code` is for the closing of the socket."""
+    """Raised to end a connection, with its last frame and the WebSocket close code."""
 
     def __init__(self, frame: AblyFrame | None, code: int = 1000) -> None:
         super().__init__(code)
@@ -71,7 +71,7 @@ class ConnectionEnded(Exception):
 
 
 class _PendingAck(Struct, frozen=True):
-    """A frame that is to be acknowledged."""
+    """A received frame that still needs its ACK or NACK."""
 
     msg_serial: int
     size: int
@@ -84,7 +84,7 @@ class _ActiveAttachment(Struct, frozen=True):
 
 
 class Connection:
-    """A connection with this id; `echoes` says whether its client gets its own messages as well."""
+    """A client's connection. `echoes` says whether the client also receives its own messages."""
 
     def __init__(
         self,
@@ -107,30 +107,30 @@ class Connection:
         self._room = asyncio.Event()
         self._acks: asyncio.Task[None] | None = None
         self.authorised = asyncio.Event()
-        """Set when its client has sent another token, which may end sooner."""
+        """Set when the client has sent a new token, which may expire sooner."""
 
     def _key(self) -> str:
-        """What its client shows to take it up again, here or after a restart. No two are alike."""
+        """Make a unique key with which the client can resume the connection, also after a restart."""
         name = f"{self.id}!{secrets.token_urlsafe(6)}"
         return f"{name}!{self._gate.sign_connection(_bound(name, self.client))}"
 
     @property
     def expires(self) -> float | None:
-        """When its token ends, in seconds since 1970."""
+        """When the token expires, in seconds since 1970."""
         return self.client.caller.expires
 
     def modes(self, channels: Channels, channel: str) -> Flag:
-        """Those in which it is attached to a channel of these."""
+        """Return the modes in which the connection is attached to a channel, or none."""
         attached = self._attached.get(channel) if channels is self.client.channels else None
         return attached.attachment.modes if attached else Flag(0)
 
     async def open(self, error: ErrorInfo | None = None) -> None:
-        """Tell the client that it is connected; with an error, that what it wanted to take up is gone."""
+        """Send CONNECTED. An `error` tells the client that the connection to resume is gone."""
         self._acks = asyncio.create_task(self._acknowledge())
         await self.send(self._connected(error))
 
     async def close(self) -> None:
-        """End all that goes on for it. What it has sent is kept all the same."""
+        """Cancel all attachments. Frames already received are still stored."""
         tasks = [each.task for each in self._attached.values()] + ([self._acks] if self._acks else [])
         for task in tasks:
             task.cancel()
@@ -138,11 +138,11 @@ class Connection:
         self._attached.clear()
 
     async def send(self, frame: AblyFrame) -> None:
-        """A frame to the client."""
+        """Send a frame to the client."""
         await self._write(write_frame(frame, packed=self._form.packed))
 
     async def receive(self, data: Wire) -> None:
-        """Do what a frame asks for. Raises `Ended`, and `AblyError` for what is no frame."""
+        """Handle a frame. Raises `ConnectionEnded`, and `AblyError` for malformed frames."""
         if self.expires is not None and self._gate.now >= self.expires * MS:
             raise token_ended()
         if len(data) > FRAME_BYTES:
@@ -166,7 +166,7 @@ class Connection:
             case FrameAction.DISCONNECT:
                 raise ConnectionEnded(None)
             case _:
-                pass  # Later versions of the protocol may have more.
+                pass  # Later protocol versions may add actions.
 
     # Channels
 
@@ -175,7 +175,7 @@ class Connection:
         try:
             if len(self._attached) >= _MOST_CHANNELS:
                 raise AblyError(90010, f"more than {_MOST_CHANNELS} channels on one connection")
-            # What was sent already the client will have got by the time it hears of this.
+            # The client will have received everything already sent before it reads ATTACHED.
             after = before.serial if before and before.serial else frame.channel_serial
             self._begin(channel, read_attach_request(frame), after)
         except CitewireError as exc:
@@ -198,7 +198,7 @@ class Connection:
                 async for wire in frames:
                     await self._write(wire)
         except (CursorLost, StoreError) as exc:
-            # The client attaches again by itself, and is told what it has missed.
+            # The client re-attaches on its own and then receives what it missed.
             self._attached.pop(channel, None)
             await self.send(AblyFrame(action=FrameAction.DETACHED, channel=channel, error=info_of(exc)))
         except Exception as exc:  # noqa: BLE001  # the root of a task: the client is told
@@ -219,10 +219,10 @@ class Connection:
     async def _fail(self, channel: str, error: Exception) -> None:
         await self.send(AblyFrame(action=FrameAction.ERROR, channel=channel, error=info_of(error)))
 
-    # What it publishes
+    # Publishing
 
     async def _take(self, frame: InboundFrame, size: int) -> None:
-        """Begin what a frame asks for; its answer comes after those of the frames before it."""
+        """Start handling a frame. Its ACK or NACK follows those of all earlier frames."""
         if frame.msg_serial is None:
             raise AblyError(40000, "a frame without its number")
         done = asyncio.create_task(self._publish(frame))
@@ -234,7 +234,7 @@ class Connection:
             await self._room.wait()
 
     async def _publish(self, frame: InboundFrame) -> Sequence[str]:
-        """The serials of what a frame makes. It runs up to the store's queue at once, so order is kept."""
+        """Publish a frame's content and return its serials. Enters the store's queue at once, in order."""
         if frame.action == FrameAction.PRESENCE:
             raise AblyError(40000, "nobody can be present in a channel of this server")
         channel, packed, channels = _channel(frame), self._form.packed, self.client.channels
@@ -252,13 +252,13 @@ class Connection:
         return await channels.publish(channel, who, drafts)
 
     def _need_mode(self, channel: str, mode: Flag) -> None:
-        """Whoever is attached has said what for; whoever is not may publish all the same."""
+        """Raise `AblyError` if attached without this mode. Publishing without being attached is allowed."""
         attached = self._attached.get(channel)
         if attached and mode not in attached.attachment.modes:
             raise AblyError(40165, "attached without the mode for this", 401)
 
     async def _acknowledge(self) -> None:
-        """Answer the frames in their order; those that are done together get one answer together."""
+        """Send ACK and NACK in frame order. Consecutive frames that are done share one ACK."""
         while True:
             while not self._waiting:
                 self._moved.clear()
@@ -280,7 +280,7 @@ class Connection:
             await self.send(frame)
 
     def _goes_on(self, msg_serial: int) -> bool:
-        """Whether the next frame has this number and was kept."""
+        """Whether the next frame has this number and was stored."""
         return bool(
             self._waiting
             and (first := self._waiting[0]).msg_serial == msg_serial
@@ -293,10 +293,10 @@ class Connection:
         self._waiting_bytes -= first.size
         return first
 
-    # Who it is
+    # Authentication
 
     async def _authorise(self, frame: InboundFrame) -> None:
-        """Go on with another token: of the same client, for the same channels."""
+        """Continue with a new token, which must be for the same client and the same channels."""
         token = frame.auth.access_token if frame.auth else None
         given = self.client.client_id if self.client.client_id != "*" else None
         client = self._gate.client_of_credential(token, given)
@@ -309,7 +309,7 @@ class Connection:
             await self._recheck_modes(channel)
 
     async def _recheck_modes(self, channel: str) -> None:
-        """A token that is for less than a channel is attached for ends that; one that is for more adds it."""
+        """Apply the new token's capability. Lost modes fail the channel (40160); new modes re-attach it."""
         attachment = self._attached[channel].attachment
         modes = allowed_modes(self.client, attachment.asked.channel, attachment.asked.modes)
         if modes == attachment.modes:
@@ -336,19 +336,19 @@ class Connection:
 
 
 def token_ended() -> ConnectionEnded:
-    """What ends a connection when its token does."""
+    """Return the exception that ends a connection whose token has expired."""
     return ConnectionEnded(AblyFrame(action=FrameAction.DISCONNECTED, error=_EXPIRED), REFUSED)
 
 
 def resumed_id(key: str, client: Client, gate: AblyAuthenticator) -> str:
-    """The id of the connection that a client may take up with this key. Raises `CitewireError`."""
+    """Return the id of the connection that this key resumes. Raises `CitewireError`."""
     name, _, signature = key.rpartition("!")
     gate.check_connection(_bound(name, client), signature)
     return name.partition("!")[0]
 
 
 def _bound(name: str, client: Client) -> str:
-    """A connection is taken up by the one who opened it: with the same key, as the same client."""
+    """Bind a connection's name to its key and client id, so that only its owner can resume it."""
     return f"{name} {client.caller.key} {client.client_id}"
 
 

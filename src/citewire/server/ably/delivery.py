@@ -1,9 +1,9 @@
-"""From rows of a channel to the frames of its subscribers, each made once for all who can share it.
+"""Turn a channel's rows into frames, each encoded once and shared by all subscribers.
 
-Rows that come together go into one frame while they are of one kind. Of the summaries of one message only the
-last is told. A frame's serial is a cursor: it says that everything up to there has come. So where annotations
-and their summaries both go to one client, the summaries come first and without a serial: cut between the two,
-the client gets those again, which changes nothing, and no annotation twice.
+Consecutive rows of one kind share a frame. Of several summaries of one message only the last is sent. A
+frame's serial is a cursor: everything up to it has been delivered. A client that gets both annotations and
+summaries therefore gets the summaries first, without a serial. If the connection breaks in between, it gets
+the summaries again, which changes nothing, and no annotation twice.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from citewire.server.ably.codec import AblyFrame, FrameAction, Wire, sendable, w
 __all__ = ["AnnotationBatch", "DeliveryBatch", "DeliveryCache", "MessageBatch", "channel_serial"]
 
 _FRAME_BYTES = 128 * 1024
-"""How much of what came together goes into one frame; more comes only in one message."""
+"""Largest total size of rows in one frame. Only a single larger message exceeds it."""
 _KEPT_BYTES = 1024 * 1024
-"""How much is kept for others who want the same."""
+"""Size of the cache of encoded frames, in bytes of row data."""
 
 
 def channel_serial(serial: str) -> str:
-    """The serial of a row as a frame's: without the index."""
+    """Return a row's serial as a frame's channel serial, without the index."""
     return serial.removesuffix(":000")
 
 
@@ -43,7 +43,7 @@ class MessageEdit(Struct, frozen=True):
 
 
 class _SharedFrames:
-    """Frames by what they are called, each encoded when it is first asked for."""
+    """Frames cached by name and format, each encoded on first use."""
 
     def __init__(self, channel: str, row: Row, owners: frozenset[str | None]) -> None:
         self.channel, self.serial, self.owners = channel, channel_serial(row.serial), owners
@@ -56,7 +56,7 @@ class _SharedFrames:
         return made
 
     def messages(self, messages: Sequence[Message], *, packed: bool, serial: str | None) -> AblyFrame:
-        """A frame of messages."""
+        """Make a MESSAGE frame."""
         return AblyFrame(
             action=FrameAction.MESSAGE,
             channel=self.channel,
@@ -66,7 +66,7 @@ class _SharedFrames:
 
 
 class MessageBatch(_SharedFrames):
-    """Messages that came together."""
+    """Consecutive message rows, delivered together."""
 
     def __init__(self, channel: str, rows: Sequence[Row]) -> None:
         events = [event for event in map(event_of, rows) if isinstance(event, MessageEvent)]
@@ -79,13 +79,13 @@ class MessageBatch(_SharedFrames):
         )
 
     def wire(self, *, packed: bool) -> Wire:
-        """All of them."""
+        """Return all messages as one frame."""
         messages = [event.message for event in self.events]
         return self._once("all", packed, lambda: self.messages(messages, packed=packed, serial=self.serial))
 
 
 class AnnotationBatch(_SharedFrames):
-    """Annotations that came together."""
+    """Consecutive annotation rows, delivered together."""
 
     def __init__(self, channel: str, rows: Sequence[Row]) -> None:
         events = [decode_without_summary(row) for row in rows]
@@ -95,14 +95,14 @@ class AnnotationBatch(_SharedFrames):
         self.summaries = tuple(map(decode_summary, latest.values()))
 
     def wire(self, *, packed: bool, but: str | None = None) -> Wire | None:
-        """The annotations, without those of the connection `but`."""
+        """Return the annotations as one frame, without those from the connection `but`."""
         if but not in self.owners or but is None:
             return self._once("all", packed, lambda: self._annotations(packed, [*self._all(None)]))
         found = [*self._all(but)]
         return write_frame(self._annotations(packed, found), packed=packed) if found else None
 
     def summary(self, *, packed: bool, is_last: bool) -> Wire | None:
-        """The summaries; where they are all that a client gets, with the serial."""
+        """Return the summaries as one frame. It carries the serial only if no annotation frame follows."""
         if not self.summaries:
             return None
         serial = self.serial if is_last else None
@@ -126,15 +126,15 @@ DeliveryBatch: TypeAlias = MessageBatch | AnnotationBatch
 
 
 class DeliveryCache:
-    """What rows become, kept for a while: subscribers who keep up ask for the same rows at the same time."""
+    """Cache of recent batches. Subscribers who keep up ask for the same rows at the same time."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, int, int], tuple[int, tuple[DeliveryBatch, ...]]] = OrderedDict()
         self._size = 0
 
     def batches_of(self, channel: str, rows: Sequence[Row]) -> tuple[DeliveryBatch, ...]:
-        """The rows as parts, in order."""
-        # An epoch is of one channel only.
+        """Return the rows as batches, in order."""
+        # An epoch belongs to one channel only.
         key = rows[0].epoch, rows[0].n, rows[-1].n
         if (made := self._made.get(key)) is not None:
             return made[1]
@@ -154,7 +154,7 @@ def _parts(channel: str, rows: Sequence[Row]) -> Iterator[DeliveryBatch]:
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[Sequence[Row]]:
-    """As many as fit into a frame, or one."""
+    """Split rows into chunks that fit into a frame. A larger row gets a chunk of its own."""
     some: list[Row] = []
     size = 0
     for row in rows:

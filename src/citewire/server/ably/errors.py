@@ -1,4 +1,4 @@
-"""What Ably's clients are told when something fails: a number that they know, and a message for people."""
+"""Errors as Ably clients expect them: a numeric code and a readable message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ErrorInfo(Struct, frozen=True, rename="camel"):
 
 
 class AblyError(CitewireError):
-    """Refused by the wire itself, not by a channel."""
+    """A request refused by the Ably protocol layer rather than by a channel."""
 
     code = "ably_refused"
 
@@ -35,7 +35,7 @@ class AblyError(CitewireError):
         self.ably, self.status = ably, status
 
 
-# The first that fits counts.
+# The first matching type wins.
 _CODES: tuple[tuple[type[CitewireError], int, int], ...] = (
     (NoCredentials, 40101, 401),
     (BadCredentials, 40101, 401),
@@ -49,7 +49,7 @@ _CODES: tuple[tuple[type[CitewireError], int, int], ...] = (
 
 
 def info_of(error: BaseException) -> ErrorInfo:
-    """An error as the client is told. What nobody expected is logged, and told without details."""
+    """Convert an exception to an Ably error. Unexpected ones are logged and reported without details."""
     if isinstance(error, ChannelError | AblyError):
         return _info(error.ably, error.status, error)
     for kind, code, status in _CODES:

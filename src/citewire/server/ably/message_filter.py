@@ -1,7 +1,7 @@
-"""Channels of which a subscriber wants only some messages: `[filter=<JMESPath in base64>]name`.
+"""Filtered channels, `[filter=<JMESPath in base64>]name`: the subscriber receives only matching messages.
 
-An expression says something of a message's `name` and of the `headers` in its extras. Of JMESPath it may have
-what compares and joins values; what makes new ones could make a server work for ever on a short text.
+An expression tests a message's `name` and the `headers` in its extras. Only comparisons and boolean operators
+are allowed: JMESPath that builds new values could keep the server busy forever with a short expression.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _NAME = re.compile(r"\[filter=(?P<filter>[^?\]]*)(\?(?P<params>[^\]]*))?\](?P<ch
 
 
 class MessageFilter:
-    """An expression that a message fits or does not. Raises `AblyError`."""
+    """A compiled filter expression. Raises `AblyError` for an invalid one."""
 
     def __init__(self, expression: str) -> None:
         if len(expression) > _LONGEST:
             raise AblyError(40003, f"a filter of more than {_LONGEST} characters")
         try:
             with warnings.catch_warnings():
-                # It warns of `text` without quotes, which is what the first clients wrote.
+                # The parser warns about unquoted `text`, which early clients send.
                 warnings.simplefilter("ignore", PendingDeprecationWarning)
                 self._compiled: Any = jmespath.compile(expression)  # pyright: ignore[reportUnknownMemberType]
         except (JMESPathError, ValueError, RecursionError) as exc:
@@ -51,13 +51,13 @@ class MessageFilter:
             )
 
     def matches(self, message: Message) -> bool:
-        """Whether the message is wanted. What cannot be compared does not fit."""
+        """Whether the message matches. Values that cannot be compared do not match."""
         headers = (message.extras or {}).get("headers")
         try:
             found = self._compiled.search({"name": message.name, "headers": headers})
         except (JMESPathError, TypeError, RecursionError):
             return False
-        # What JMESPath takes for false; 0 is none of it.
+        # JMESPath's false values. 0 is not one.
         return found is not False and found not in (None, "", [], {})
 
 
@@ -73,7 +73,7 @@ def _is_plain(part: dict[str, Any], depth: int) -> bool:
 
 
 class ChannelRequest(Struct, frozen=True):
-    """What the name under which a client attaches stands for: a channel, its filter, and params."""
+    """A parsed channel name: the channel, its filter and its parameters."""
 
     channel: str
     filter: MessageFilter | None = None
@@ -81,7 +81,7 @@ class ChannelRequest(Struct, frozen=True):
 
 
 def parse_channel_name(name: str) -> ChannelRequest:
-    """What a name stands for. Raises `AblyError`."""
+    """Parse the channel name of an ATTACH frame. Raises `AblyError`."""
     found = _NAME.fullmatch(name)
     if not found:
         return ChannelRequest(name)

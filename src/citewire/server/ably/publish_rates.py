@@ -1,4 +1,4 @@
-"""How fast may be published: on one connection, and with one key."""
+"""Rate limits for publishing, per connection and per key."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from citewire.server.ops.limits import TokenBuckets
 
 __all__ = ["PublishRates"]
 
-# What may come at once: that of so many seconds.
+# A burst may use the allowance of this many seconds.
 _BURST = 2
 
 
 class PublishRates:
-    """Messages and annotations per second. What comes faster is refused, and no more happens."""
+    """Limits messages and annotations per second. Excess is refused; the connection stays open."""
 
     def __init__(self, connection: int, key: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._connections = TokenBuckets(connection, _BURST * connection, clock)
         self._keys = TokenBuckets(key, _BURST * key, clock)
 
     def spend(self, key: str, count: int, connection_id: str | None) -> None:
-        """So many are to be published. Raises `AblyError`."""
+        """Count `count` items against both limits. Raises `AblyError` when one is exceeded."""
         if connection_id and self._connections.take(connection_id, count):
             raise AblyError(42911, "more than may be published on one connection; slow down", 429)
         if self._keys.take(key, count):

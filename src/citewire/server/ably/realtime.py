@@ -1,4 +1,4 @@
-"""Ably's WebSocket, at `/`: sockets with their connections, and an end to each that no longer lives."""
+"""Ably's WebSocket endpoint at `/`: accepts connections, sends heartbeats and ends dead connections."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from citewire.server.ably.errors import AblyError, ErrorInfo, info_of
 
 __all__ = ["Occupancy", "Realtime"]
 
-# Seconds.
+# In seconds.
 _LOOK = 5
-"""How often a connection is looked after."""
+"""Interval between checks of a connection, in seconds."""
 _RENEW = 30
-"""How long before its token ends a client is told to get another."""
+"""How long before its token expires a client is asked for a new one, in seconds."""
 _FAREWELL = 1
 
 _GOING = ErrorInfo(80003, 503, "the server is going down; connect again")
-# Of WebSocket's codes the one for those who may come back.
+# WebSocket close code for a client that may reconnect (service restart).
 _COME_BACK = 1012
 
 
 class ConnectParams(Struct, frozen=True):
-    """What a client says as it connects."""
+    """Query parameters of a WebSocket connection."""
 
     credential: str | None = None
     client_id: str | None = None
@@ -55,7 +55,7 @@ class ConnectParams(Struct, frozen=True):
 
     @classmethod
     def of(cls, query: bytes) -> ConnectParams:
-        """What is in the query of the URL; what we do not know is ignored."""
+        """Parse the URL's query. Unknown parameters are ignored."""
         found = parse_qs(query.decode("latin-1"), keep_blank_values=True)
         given = {name: values[0] for name, values in found.items()}
         return cls(
@@ -69,7 +69,7 @@ class ConnectParams(Struct, frozen=True):
 
 
 class Occupancy(Struct, frozen=True, rename="camel"):
-    """How many are attached to a channel, and for what."""
+    """How many connections are attached to a channel, by mode."""
 
     connections: int
     publishers: int
@@ -80,7 +80,7 @@ class Occupancy(Struct, frozen=True, rename="camel"):
 
 
 class _Socket:
-    """Where frames go out, and since when it has not taken any."""
+    """The sending side of a WebSocket, which measures how long it has been idle or blocked."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._writing = send, 0
@@ -88,7 +88,7 @@ class _Socket:
         self.wrote = self._time()
 
     async def write(self, wire: Wire) -> None:
-        """Send a frame; when the client is gone nothing happens, as whoever reads hears of that."""
+        """Send a frame. Does nothing if the client is gone: the reading side notices that."""
         self.wrote = self.wrote if self._writing else self._time()
         self._writing += 1
         try:
@@ -102,16 +102,16 @@ class _Socket:
 
     @property
     def idle(self) -> float:
-        """Seconds since anything was sent."""
+        """Seconds since the last frame was sent."""
         return 0 if self._writing else self._time() - self.wrote
 
     @property
     def stuck(self) -> float:
-        """Seconds for which what is to be sent was not taken."""
+        """Seconds for which the current frame has been blocked."""
         return self._time() - self.wrote if self._writing else 0
 
     async def finish(self, end: ConnectionEnded, *, packed: bool) -> None:
-        """Say why it is over, if the client still listens, and close."""
+        """Send the last frame, if the client still listens, and close the socket."""
         try:
             async with asyncio.timeout(_FAREWELL):
                 if end.frame:
@@ -122,7 +122,7 @@ class _Socket:
 
 
 class _Session(Struct, frozen=True):
-    """A connection on its socket; `over` is set where somebody else ends it."""
+    """A connection on its socket. `over` is set to end it from outside."""
 
     connection: Connection
     socket: _Socket
@@ -130,22 +130,22 @@ class _Session(Struct, frozen=True):
     sending: set[asyncio.Task[None]]
 
     def spawn(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Send without waiting for a client that may take nothing."""
+        """Send in the background, as the client may be blocked."""
         task = asyncio.create_task(sending)
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
 
     def end(self, end: ConnectionEnded) -> None:
-        """End it."""
+        """End the session, unless it has already ended."""
         if not self.over.done():
             self.over.set_result(end)
 
 
 class Realtime:
-    """All connections of a server. A client that takes nothing for `write_timeout` seconds is left.
+    """All realtime connections of a server. A client blocked for `write_timeout` seconds is disconnected.
 
-    Nothing is kept for a client but its place in each log: one that was left, or comes after a restart, is
-    told what it has missed.
+    The server stores nothing per client except its position in each log. A client that reconnects, also after
+    a restart, receives what it missed.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Realtime:
         return len(self._live)
 
     def occupancy(self, channels: Channels, channel: str) -> Occupancy:
-        """Who is attached to a channel."""
+        """Count the connections attached to a channel."""
         found = (session.connection.modes(channels, channel) for session in self._live.values())
         modes = [each for each in found if each]
         return Occupancy(
@@ -170,13 +170,13 @@ class Realtime:
         )
 
     def close(self) -> None:
-        """Let all go, and nobody in any more; they may come back, to another server or the next."""
+        """End all connections and accept no more. Clients may reconnect to another or the next server."""
         self._closed = True
         for session in self._live.values():
             session.end(_gone())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, from its beginning to its end."""
+        """Serve one connection from start to end."""
         await receive()
         await send({"type": "websocket.accept"})
         params, socket = ConnectParams.of(scope["query_string"]), _Socket(send)
@@ -202,7 +202,7 @@ class Realtime:
         await socket.finish(end, packed=params.packed)
 
     def _connect(self, params: ConnectParams, socket: _Socket) -> tuple[Connection, ErrorInfo | None]:
-        """The connection that a client takes up, or a new one; and if it is not what it wanted, why."""
+        """Resume the client's connection or make a new one. The error says why it could not be resumed."""
         client = self._gate.client_of_credential(params.credential, params.client_id)
         connection_id, error = secrets.token_urlsafe(9), None
         if params.resume:
@@ -238,7 +238,7 @@ class Realtime:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _look_after(self, session: _Session, params: ConnectParams) -> ConnectionEnded:
-        """Heartbeats, and the end of a key, of a token and of patience."""
+        """Send heartbeats, ask for a new token, and end the connection on expiry, revocation or timeout."""
         connection, socket = session.connection, session.socket
         asked_until: float | None = None
         while True:
@@ -259,7 +259,7 @@ class Realtime:
                     session.spawn(connection.send(AblyFrame(action=FrameAction.AUTH)))
 
     async def _pause(self, connection: Connection) -> None:
-        """Wait for some seconds, or until the token ends; with another token its end counts."""
+        """Wait until the next check or until the token expires. A new token changes the deadline."""
         time_of = asyncio.get_running_loop().time
         until = time_of() + _LOOK
         while (seconds := min(until - time_of(), self._left(connection))) > 0:
@@ -269,12 +269,12 @@ class Realtime:
             connection.authorised.clear()
 
     def _left(self, connection: Connection) -> float:
-        """Seconds for which the token of a connection holds."""
+        """Seconds until the connection's token expires."""
         return math.inf if connection.expires is None else connection.expires - self._clock()
 
 
 async def _read(connection: Connection, receive: Receive) -> ConnectionEnded:
-    """Hand over what comes, until there is no more."""
+    """Pass received frames to the connection until it ends."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

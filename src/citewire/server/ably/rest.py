@@ -1,4 +1,4 @@
-"""Ably's REST calls over our channels, and two of our own: the citations of a channel, and all of it."""
+"""Ably's REST API over our channels, plus two calls of our own: a channel's citations and its export."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_BATCHES = 100
 
 
 class AblyCall(Struct, frozen=True):
-    """A request: the names in its path, and how its body and its answer are written."""
+    """A REST request: the names in its path, and the formats of its body and its response."""
 
     request: Request
     names: Sequence[str]
@@ -47,26 +47,26 @@ class AblyCall(Struct, frozen=True):
 
     @property
     def channel(self) -> str:
-        """The channel it is about."""
+        """The channel named in the path."""
         return self.names[0]
 
     @property
     def query(self) -> Mapping[str, str]:
-        """What is in its query."""
+        """The query parameters."""
         return self.request.query_params
 
     def client(self) -> Client:
-        """Who makes it. Raises `Refused` and `AblyError`."""
+        """Authenticate the request. Raises `AccessRefused` and `AblyError`."""
         return self.gate.client_of_request(self.request)
 
     def allowed(self, operation: str) -> Client:
-        """Who makes it, if that may be done to its channel."""
+        """Authenticate the request and require `operation` on its channel."""
         client = self.client()
         client.require(operation, self.channel)
         return client
 
     def number(self, name: str) -> int | None:
-        """A number in its query, if it is there."""
+        """Return a numeric query parameter, or None. Raises `AblyError` if it is not a number."""
         if (text := self.query.get(name)) is None:
             return None
         if not (text.isascii() and text.isdigit() and len(text) <= 15):
@@ -75,23 +75,23 @@ class AblyCall(Struct, frozen=True):
 
     @property
     def limit(self) -> int:
-        """How many it asks for."""
+        """The requested page size, 100 by default."""
         given = self.number("limit")
         return 100 if given is None else given
 
     def answer(self, value: Any, status: int = 200) -> Response:
-        """An answer in the form that the client can read."""
+        """Make a response in the format the client accepts."""
         media = _MSGPACK if self.answers_packed else _JSON
         return Response(codec.encode_body(value, packed=self.answers_packed), status, media_type=media)
 
     def items(self, items: Sequence[Message] | Sequence[Annotation]) -> Sequence[Any]:
-        """Messages or annotations as they are sent."""
+        """Prepare messages or annotations for the response format."""
         return [sendable(item, packed=self.answers_packed) for item in items]
 
     def page(self, items: Any, following: str | None) -> Response:
-        """A page of a list, with links to the first, to this one and to the next."""
+        """Make a response with one page of a list and links to the first, current and next page."""
         response = self.answer(items)
-        # A header for each: clients take no list of them, and only this form of address.
+        # One header per link: clients accept neither a comma-separated list nor any other form of URL.
         for rel, cursor in (("first", None), ("current", self.query.get("cursor")), ("next", following)):
             if rel != "next" or cursor:
                 query = {name: value for name, value in self.query.items() if name in _LISTING}
@@ -101,7 +101,7 @@ class AblyCall(Struct, frozen=True):
         return response
 
 
-# What of a query goes into its links.
+# Query parameters repeated in page links.
 _LISTING = ("start", "end", "limit", "direction", "from_serial", "fromSerial", "prefix", "by")
 Handler: TypeAlias = Callable[[AblyCall], Awaitable[Response]]
 
@@ -149,7 +149,7 @@ _batches = WireReader["list[_Batch] | _Batch"](list[_Batch] | _Batch)
 
 
 async def _publish_batch(call: AblyCall) -> Response:
-    """The same messages to many channels, each of which may fail by itself."""
+    """Publish the same messages to many channels. Each channel succeeds or fails on its own."""
     client = call.client()
     given = _batches(await call.request.body(), packed=call.packed)
     batches = given if isinstance(given, list) else [given]
@@ -180,7 +180,7 @@ async def _history(call: AblyCall) -> Response:
     which = HistoryQuery(
         start=call.number("start") or 0,
         end=call.number("end"),
-        # Clients and their specification spell it in two ways.
+        # Clients and Ably's specification use different spellings.
         until=query.get("from_serial") or query.get("fromSerial"),
         forwards=direction == "forwards",
         limit=call.limit,
@@ -244,10 +244,10 @@ async def _citations(call: AblyCall) -> Response:
 
 
 async def _export(call: AblyCall) -> Response:
-    """All that ever happened in a channel and is still kept, a line of JSON for each."""
+    """Stream every stored event of a channel as JSON lines."""
     client, after = call.allowed("history"), call.query.get("after")
     events = client.channels.export(call.channel, Cursor.parse(after) if after else None)
-    # Before the answer begins: the cursor may be lost.
+    # Read the first event before the response starts: a lost cursor must still give an error response.
     first = await anext(events, None)
     return StreamingResponse(_lines(first, events), media_type="application/jsonl")
 
@@ -269,13 +269,13 @@ def _line(row: Row, event: ChannelEvent) -> bytes:
 
 
 class ChannelStatusApi:
-    """The calls for what channels there are and how they are; `occupancy` says who is attached to one."""
+    """Calls that list channels and show their status. `occupancy` counts the attached connections."""
 
     def __init__(self, occupancy: Callable[[Channels, str], Any]) -> None:
         self._occupancy = occupancy
 
     async def list(self, call: AblyCall) -> Response:
-        """The channels of which the client may know, by name: as they are, or their names."""
+        """List the channels the client may see, sorted by name, as names or with their status."""
         client, by = call.client(), call.query.get("by", "value")
         if by not in {"id", "value"}:
             raise AblyError(40003, "by is id or value")
@@ -286,7 +286,7 @@ class ChannelStatusApi:
         return call.page(found, call.gate.cursors.write(names.after))
 
     async def show(self, call: AblyCall) -> Response:
-        """How one is."""
+        """Show the status of one channel."""
         client = call.allowed("channel-metadata")
         head = await client.channels.head(call.channel)
         return call.answer(self._status(client, call.channel, has_log=head is not None))
@@ -298,7 +298,7 @@ class ChannelStatusApi:
 
 
 async def _visible_names(call: AblyCall, client: Client) -> ListPage[str]:
-    """A page of the names of channels of which the client may know."""
+    """Return a page of the channel names the client may see."""
     prefix, cursors = call.query.get("prefix", ""), call.gate.cursors
 
     async def read(after: str, limit: int) -> Sequence[tuple[str, str]]:
@@ -314,13 +314,13 @@ async def _visible_names(call: AblyCall, client: Client) -> ListPage[str]:
 
 
 async def _nobody(call: AblyCall) -> Response:
-    """Who is present: nobody ever is."""
+    """Return an empty presence list: nobody is ever present."""
     call.allowed("presence" if call.request.url.path.endswith("presence") else "history")
     return call.page([], None)
 
 
 async def _no_stats(call: AblyCall) -> Response:
-    """Refused, so that nobody takes nothing for a figure."""
+    """Refuse statistics, so that an empty response is not mistaken for a figure."""
     call.client()
     raise AblyError(40400, "this server keeps no statistics; GET /metrics has its figures", 404)
 
@@ -356,19 +356,19 @@ CALLS: Mapping[str, Mapping[str, Handler]] = {
 
 
 def rest_routes(gate: AblyAuthenticator, calls: Mapping[str, Mapping[str, Handler]]) -> list[Route]:
-    """Calls as what Starlette is to serve."""
+    """Make Starlette routes for the calls."""
     return [_route(path, _Endpoint(gate, path, handlers)) for path, handlers in calls.items()]
 
 
 def _route(path: str, endpoint: _Endpoint) -> Route:
     route = Route(path, endpoint, methods=[*endpoint.handlers])
-    # By itself it takes /time%0a for /time.
+    # Starlette's own pattern ends in `$`, which accepts /time%0a for /time.
     route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
     return route
 
 
 class _Endpoint:
-    """The calls of one path as an ASGI app."""
+    """ASGI app for the calls of one path."""
 
     def __init__(self, gate: AblyAuthenticator, path: str, handlers: Mapping[str, Handler]) -> None:
         self.handlers, self._gate = handlers, gate
@@ -392,7 +392,7 @@ class _Endpoint:
         await response(scope, receive, send)
 
     def _names(self, scope: Scope) -> Sequence[str]:
-        """The names in the path, in which a slash may be written %2F."""
+        """Return the names in the path, decoded. A name may contain a slash written as %2F."""
         parts = scope["raw_path"].decode("ascii", "replace").split("?")[0].split("/")[-len(self._path) :]
         return [unquote(part) for part, name in zip(parts, self._path, strict=True) if name.startswith("{")]
 

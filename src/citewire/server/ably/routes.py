@@ -1,4 +1,4 @@
-"""All that Ably's clients ask for, as routes of an app."""
+"""Routes for Ably clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["routes"]
 
 
 def routes(gate: AblyAuthenticator, realtime: Realtime, sandbox: Sandbox | None = None) -> list[BaseRoute]:
-    """The WebSocket at `/`, the REST calls, and with a sandbox those that make apps."""
+    """Return the WebSocket route at `/`, the REST routes and, with a sandbox, those that create apps."""
     statuses = ChannelStatusApi(realtime.occupancy)
     calls = {**CALLS, "/channels": {"GET": statuses.list}, "/channels/{channel}": {"GET": statuses.show}}
     made = sandbox.routes(gate) if sandbox else []

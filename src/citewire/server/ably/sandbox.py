@@ -1,6 +1,6 @@
-"""Apps that anybody may make, with keys that may do everything in them: for test suites, never for others.
+"""Sandbox apps with full-access keys, which anybody may create. For test suites only.
 
-Ably's clients test themselves against such apps. They are gone with the process, and with DELETE.
+Ably's client libraries test themselves against them. Apps end with the process or with DELETE.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _app = WireReader[_App](_App)
 
 
 class Sandbox:
-    """The apps, their keys in `folder`, their channels in the store."""
+    """Sandbox apps. Their keys are stored in `folder`, their channels in the store."""
 
     def __init__(self, folder: Path, store: ChannelStore, hub: Hub) -> None:
         self._keyring, self._store, self._hub = Keyring(folder), store, hub
@@ -58,11 +58,11 @@ class Sandbox:
 
     @property
     def realm(self) -> KeyRealm:
-        """Where their keys lead."""
+        """The key realm of the sandbox apps."""
         return KeyRealm(self._keyring, lambda key: self._apps[key.partition(".")[0]])
 
     def routes(self, gate: AblyAuthenticator) -> list[Route]:
-        """What makes and ends apps."""
+        """Return the routes that create and delete apps."""
         calls = {
             "/apps": {"POST": self._make},
             "/apps/{app}": {"DELETE": self._end},
@@ -91,7 +91,7 @@ class Sandbox:
         return call.answer(made, 201)
 
     def _key(self, name: str, asked: _Key) -> Mapping[str, str]:
-        """A key in the two shapes that clients know."""
+        """Create a key and return it under both sets of field names that clients know."""
         given = codec.decode(asked.capability) if isinstance(asked.capability, str) else asked.capability
         capability = Capability.of(given) if given else FULL
         text = self._keyring.create(capability, name)
@@ -118,7 +118,7 @@ class Sandbox:
 
 
 async def _stats(_: AblyCall) -> Response:
-    """Figures that a suite wants to read later; there are none to be had."""
+    """Accept the statistics a test suite posts, and drop them."""
     return Response(status_code=201)
 
 

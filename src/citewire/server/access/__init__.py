@@ -1,1 +1,1 @@
-"""Who may do what: keys, tokens, sessions, capabilities."""
+"""Authentication and authorization: keys, tokens, sessions, capabilities."""

@@ -1,9 +1,9 @@
-"""What may be done to what, in the form that Ably gives it: `{"thread:*": ["read", "run"]}`.
+"""Capabilities: the operations allowed on resources, in Ably's form `{"thread:*": ["read", "run"]}`.
 
-A resource is a name of segments between colons. In a pattern, a segment `*` stands for any one segment, and
-at the end for any number of them, but at least one; within a segment (`foo*`) it is a letter like any other.
-A name may have a qualifier before it, `[meta]log`. A pattern has to have the same one, or `[*]`, which stands
-for any and for none. The operation `*` stands for every operation.
+A resource is a name of segments separated by colons. In a pattern, a segment `*` matches any one segment, and
+at the end one or more segments; within a segment (`foo*`) it is an ordinary character. A name may have a
+qualifier in front, as in `[meta]log`. A pattern matches it with the same qualifier or with `[*]`, which
+matches any qualifier and none. The operation `*` allows every operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from citewire.errors import ShapeError
 __all__ = ["Capability", "FULL"]
 
 _ANY = "*"
-# Enough for a token that names its channels one by one, and little enough to compare with those of its key.
+# Enough for a token that lists its channels one by one, and few enough to intersect with its key's.
 _MOST_RESOURCES = 200
 _Resource: TypeAlias = Annotated[str, Meta(min_length=1, max_length=2048)]
 _Operation: TypeAlias = Annotated[str, Meta(pattern=r"\A(\*|[a-z][a-z-]{0,63})\Z")]
@@ -60,13 +60,13 @@ class _Grant(Struct, frozen=True):
 
 
 class Capability(Struct, frozen=True):
-    """What its holder may do. `one & other` is what both allow."""
+    """The operations its holder may do. `one & other` is what both allow."""
 
     grants: tuple[_Grant, ...] = ()
 
     @classmethod
     def of(cls, value: Any) -> Capability:
-        """The capability written as a JSON object. Raises `ShapeError` for anything else."""
+        """Parse a capability from a decoded JSON object. Raises `ShapeError` for anything else."""
         try:
             granted = msgspec.convert(value, _Granted)
         except msgspec.ValidationError as exc:
@@ -78,7 +78,7 @@ class Capability(Struct, frozen=True):
 
     @classmethod
     def _union(cls, grants: Iterable[_Grant]) -> Capability:
-        """One grant for each resource, in the order of their names."""
+        """Merge grants into one per resource, sorted by resource."""
         joined: dict[str, _Grant] = {}
         for grant in grants:
             name = grant.resource
@@ -93,13 +93,13 @@ class Capability(Struct, frozen=True):
         return self._union(grant for grant in met if grant is not None)
 
     def allows(self, operation: str, resource: str) -> bool:
-        """Whether this may be done to the resource, which is a name and not a pattern."""
+        """Whether the operation is allowed on the resource, which is a name and not a pattern."""
         qualifier, name = _parse(resource)
         return any(grant.allows(operation, qualifier, name) for grant in self.grants)
 
     @property
     def is_readable(self) -> bool:
-        """Whether `of` takes what `plain` gives: what two have in common may be too many, or too long."""
+        """Whether `of` accepts the output of `plain`: an intersection may have too many or too long names."""
         try:
             msgspec.convert(self.plain(), _Granted)
         except msgspec.ValidationError:
@@ -107,7 +107,7 @@ class Capability(Struct, frozen=True):
         return True
 
     def plain(self) -> dict[str, list[str]]:
-        """As JSON, in the one order that equal capabilities share."""
+        """Return the capability as JSON. Equal capabilities give the same order."""
         return {grant.resource: sorted(grant.operations) for grant in self.grants}
 
 
@@ -127,7 +127,7 @@ def _matches(pattern: _Segments, name: _Segments) -> bool:
 
 
 def _meet(one: _Segments, other: _Segments) -> _Segments | None:
-    """The pattern of the names that fit both, or None where no name does."""
+    """Return the pattern of the names that match both, or None if there are none."""
     short, long = sorted((one, other), key=len)
     if len(short) < len(long):
         if short[-1] != _ANY:
@@ -153,4 +153,4 @@ def _either(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
 
 
 FULL = Capability.of({"[*]*": ["*"]})
-"""Everything, on everything."""
+"""Every operation on every resource."""

@@ -1,14 +1,14 @@
-"""Why a caller is turned away. What is said never tells whether a key exists.
+"""Errors for callers that are refused. Their messages never reveal whether a key exists.
 
 CitewireError
-└── Refused
-    ├── NoCredentials    nothing was sent
-    ├── BadCredentials   no key: unknown, revoked, or with another secret
-    ├── BadToken         no token of ours: changed, of another key, in a form we do not take
-    ├── TokenExpired     a token that was good once
-    ├── BadLink          a signed link that is incomplete, changed, or of another server
-    ├── LinkExpired      a signed link whose time has passed
-    └── Forbidden        known, but not allowed to do this
+└── AccessRefused
+    ├── NoCredentials    no key, token or session was sent
+    ├── BadCredentials   not a valid key: unknown, revoked, or with a wrong secret
+    ├── BadToken         not a valid token: changed, of another key, or in an unsupported form
+    ├── TokenExpired     a token that has expired
+    ├── BadLink          a signed link that is incomplete, changed, or from another server
+    ├── LinkExpired      a signed link that has expired
+    └── Forbidden        the caller is known, but not allowed to do this
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
 
 
 class AccessRefused(CitewireError):
-    """The caller may not. `status` is what HTTP calls it."""
+    """Access was refused. `status` is the HTTP status code."""
 
     status: ClassVar[int] = 401
 
 
 class NoCredentials(AccessRefused):
-    """A request without key, token or session."""
+    """The request has no key, token or session."""
 
     code = "no_credentials"
 
@@ -39,7 +39,7 @@ class NoCredentials(AccessRefused):
 
 
 class BadCredentials(AccessRefused):
-    """Not a key of this server: unknown, revoked and wrong secret are all the same."""
+    """Not a valid key. Unknown, revoked and wrong secret are not distinguished."""
 
     code = "bad_credentials"
 
@@ -48,19 +48,19 @@ class BadCredentials(AccessRefused):
 
 
 class BadToken(AccessRefused):
-    """A token or a link that this server does not take."""
+    """A token or link that this server does not accept."""
 
     code = "bad_token"
 
 
 class TokenExpired(AccessRefused):
-    """A token or a link whose time has passed; a new one will do."""
+    """A token or link that has expired. The caller can get a new one."""
 
     code = "token_expired"
 
 
 class BadLink(AccessRefused):
-    """A signed link that this server did not make, or not for this."""
+    """A signed link that this server did not make, or made for another purpose."""
 
     code = "bad_link"
     status = 403
@@ -70,7 +70,7 @@ class BadLink(AccessRefused):
 
 
 class LinkExpired(AccessRefused):
-    """A signed link whose time has passed: it worked until `end`, in seconds since 1970."""
+    """A signed link that expired at `end`, in seconds since 1970."""
 
     code = "link_expired"
     status = 410
@@ -81,7 +81,7 @@ class LinkExpired(AccessRefused):
 
 
 class Forbidden(AccessRefused):
-    """The caller is known, and not allowed to do this."""
+    """The caller is known, but not allowed to do this."""
 
     code = "forbidden"
     status = 403

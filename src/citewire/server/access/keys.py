@@ -1,9 +1,9 @@
-"""API keys, `app.key:secret`, and who calls with one, or with a token that was signed with one.
+"""API keys, `app.key:secret`, and authentication with a key or with a token signed by one.
 
-`keys.json` in the vault has a row for each key, and no secret. That of a key is derived from its row
-and the secret of the server, so what others sign with it can be checked, and a row that somebody changed no
-longer fits the hash that it has of its key's secret. A plain hash does, and no slow one is needed: nobody
-guesses 256 random bits.
+`keys.json` in the vault has a row for each key, without its secret. A key's secret is derived from its row
+and the server's secret, so the server can check signatures made with it. A row that was tampered with no
+longer matches the stored hash of its secret. A plain hash is enough, because nobody can guess 256 random
+bits.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = ["Caller", "Key", "KeyGrant", "Keyring", "NoKeys", "check_binding", "h
 LONGEST_TOKEN = 24 * 3600
 
 _KEYS = "keys.json"
-# Characters of the hash of a key's secret that tell it from others.
+# How many characters of a key secret's hash identify the key.
 _MARK = 16
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_-]{1,64}")
 
 
 class NoKeys(KeyringError):
-    """Others could reach the server, and nobody has a key."""
+    """The server is reachable from other machines, but has no keys."""
 
     code = "no_keys"
 
 
 class Caller(Struct, frozen=True):
-    """Who makes a request. `client_id` is None for an anonymous one, `*` for who may speak for anybody.
+    """An authenticated caller. `client_id` is None if anonymous, and `*` if it may use any client id.
 
-    A key has no `expires`. `is_session` marks the cookie of a page: it stands for nothing but that page.
-    `person` is whom a token names as the person behind it, for the record only.
+    A key has no `expires`. `is_session` marks a browser session, which is valid only for its page. `person`
+    is the person that a token names, for the audit log only.
     """
 
     key: str
@@ -65,15 +65,15 @@ class Caller(Struct, frozen=True):
 
     @property
     def actor(self) -> Actor:
-        """Who that is, as rows of the log say it."""
+        """The caller as recorded in log rows."""
         return Actor(self.key, self.client_id, self.person)
 
     def may(self, operation: str, resource: str) -> bool:
-        """Whether the caller is allowed to do this."""
+        """Whether the caller is allowed to do `operation` on `resource`."""
         return self.capability.allows(operation, resource)
 
     def require(self, operation: str, resource: str) -> None:
-        """Raises `Forbidden` unless the caller is allowed to do this."""
+        """Raise `Forbidden` unless the caller is allowed to do `operation` on `resource`."""
         if not self.may(operation, resource):
             raise Forbidden(f"this caller may not {operation} {resource}")
 
@@ -92,7 +92,7 @@ class Key(Struct, frozen=True, omit_defaults=True):
 
 
 class _LoadedKey(NamedTuple):
-    """A key as it is in memory. `issuing` signs the tokens that the server itself gives out for it."""
+    """A key in memory. `issuing` is the secret that signs tokens issued by the server itself."""
 
     capability: Capability
     hash: str
@@ -100,18 +100,18 @@ class _LoadedKey(NamedTuple):
     issuing: str
 
     def __repr__(self) -> str:
-        return "_Known(…)"
+        return "_LoadedKey(…)"
 
 
 class KeyGrant(NamedTuple):
-    """What a key may do, and a mark that no other key has, also not one of the same name elsewhere."""
+    """A key's capability, and a mark unique to it, even among keys of the same name on other servers."""
 
     capability: Capability
     mark: str
 
 
 class Keyring:
-    """The keys in a vault, or in a data folder. Any number of threads and processes may use and change it."""
+    """The keys in a vault or data folder. Safe for any number of threads and processes."""
 
     def __init__(
         self,
@@ -125,17 +125,17 @@ class Keyring:
         self._secret = Secret.from_vault(vault) if secret is None else Secret(secret)
         self._longest, self._clock = longest_token, clock
         self._seen: tuple[VaultVersion, Mapping[str, _LoadedKey]] = (None, {})
-        # What no caller can be, so that an unknown name takes as long as a wrong secret.
+        # Stands in for unknown keys, so that an unknown name takes as long to refuse as a wrong secret.
         nothing = secrets.token_urlsafe(32)
         self._nobody = _LoadedKey(Capability(), _hash(nothing), nothing, nothing)
 
     @classmethod
     def from_vault(cls, vault: Vault) -> Keyring:
-        """The keys of a vault, with the secret of the environment (`CITEWIRE_SECRET`) if it has one."""
+        """Return a vault's keyring, with the secret from `CITEWIRE_SECRET` if that is set."""
         return cls(vault, secret=os.environ.get("CITEWIRE_SECRET") or None)
 
     def create(self, capability: Capability = FULL, name: str | None = None, by: Actor = SERVER) -> str:
-        """A new key as text, which is not to be had again. A name is given only once, even if revoked."""
+        """Create a key and return its text, which is never shown again. A name is never used twice."""
         name = f"citewire.{secrets.token_hex(4)}" if name is None else name
         if not _NAME.fullmatch(name):
             raise KeyringError("a key is named app.key, in letters, digits, - and _")
@@ -143,12 +143,12 @@ class Keyring:
             return self._add(name, capability, by)
 
     def create_development_key(self) -> str | None:
-        """A key that may do everything, if there is no key yet; else None."""
+        """Create a key with full access if there are no keys yet. Otherwise return None."""
         with self.vault.lock():
             return None if self.has_keys() else self._add(f"citewire.{secrets.token_hex(4)}", FULL, SERVER)
 
     def revoke(self, name: str, by: Actor = SERVER) -> None:
-        """From now on the key, and every token signed with it, is refused."""
+        """Revoke a key. It and every token signed with it are refused from now on."""
         with self.vault.lock():
             keys = {key.name: key for key in self.rows()}
             if name not in keys:
@@ -158,7 +158,7 @@ class Keyring:
             self._write(*keys.values())
 
     def rows(self) -> tuple[Key, ...]:
-        """Every key there is or was, oldest first."""
+        """Return all keys, including revoked ones, oldest first."""
         return read_keys(self.vault)
 
     def has_keys(self) -> bool:
@@ -166,28 +166,28 @@ class Keyring:
         return bool(self._known())
 
     def check_key(self, name: str) -> None:
-        """Raises `BadCredentials` unless there is a key of this name that is not revoked."""
+        """Raise `BadCredentials` unless a key of this name exists and is not revoked."""
         self.grant_of(name)
 
     def grant_of(self, name: str) -> KeyGrant:
-        """What there is to know of a key that is not revoked, without its secret. Raises `BadCredentials`."""
+        """Return a key's grant, without its secret. Raises `BadCredentials` if it is unknown or revoked."""
         if (known := self._known().get(name)) is None:
             raise BadCredentials
         return KeyGrant(known.capability, known.hash[:_MARK])
 
     def widest_key(self) -> str:
-        """The oldest key that may do everything, else the oldest. Raises `KeyringError` if there is none."""
+        """Return the oldest key with full access, else the oldest one. Raises `KeyringError` without keys."""
         known = self._known()
         if not known:
             raise KeyringError("there is no key: `citewire keys create` makes one")
         return next((name for name, each in known.items() if each.capability == FULL), next(iter(known)))
 
     def caller(self, authorization: str | None, query: str | None = None) -> Caller:
-        """Who calls with this `Authorization` header, or without one with the key or token in `query`.
+        """Authenticate an `Authorization` header or, without one, the key or token in `query`.
 
-        Basic is a key, Bearer a token or a key, as it is or in base64, as Ably's clients send it. `query` is
-        for those who cannot send a header.
-        Raises `NoCredentials`, `BadCredentials`, `BadToken` and `TokenExpired`.
+        Basic carries a key. Bearer carries a token or a key, plain or in base64, as Ably's clients send it.
+        `query` is for clients that cannot send a header. Raises `NoCredentials`, `BadCredentials`, `BadToken`
+        and `TokenExpired`.
         """
         text = _credential(authorization) if authorization else query
         if not text:
@@ -195,7 +195,7 @@ class Keyring:
         return self._by_key(text) if ":" in text else self._by_token(text)
 
     def caller_by_signature(self, name: str, text: bytes, mac: str) -> Caller:
-        """Who signed `text` with the secret of this key, as Ably's clients sign requests for a token.
+        """Authenticate a `text` signed with a key's secret, as Ably's clients sign token requests.
 
         Raises `BadCredentials`.
         """
@@ -208,10 +208,10 @@ class Keyring:
     def issue_token(
         self, key: str, capability: Capability, seconds: float, client_id: str | None = None
     ) -> str:
-        """A token of the key, issued by the server, for what of `capability` the key has.
+        """Issue a token for a key. Its capability is the intersection of `capability` and the key's.
 
-        It is signed with a secret that the holder of the key does not have, so that it can be told from the
-        tokens that others sign, and ends without leeway.
+        It is signed with a secret that the key's holder does not have, which distinguishes it from tokens
+        that others sign, and it expires without leeway.
         """
         known = self._known().get(key)
         if known is None:
@@ -231,11 +231,11 @@ class Keyring:
         return self._secret.unseal(purpose, text)
 
     def sign(self, purpose: str, text: str, expires: int) -> str:
-        """What makes a link to `text` good until `expires`, for nothing but this purpose."""
+        """Sign a link to `text`, valid for this purpose only, until `expires`."""
         return self._secret.sign(purpose, text, expires)
 
     def check(self, purpose: str, text: str, signature: str) -> None:
-        """Raises `BadToken` or `TokenExpired` unless the link was signed for just this and still holds."""
+        """Raise `BadToken` or `TokenExpired` unless the link was signed for this purpose and is valid."""
         self._secret.check(purpose, text, signature, self._clock())
 
     def _by_key(self, text: str) -> Caller:
@@ -250,7 +250,7 @@ class Keyring:
         known = self._known().get(name, self._nobody)
         now, longest = self._clock(), self._longest
         if tokens.is_signed(text, known.issuing):
-            # The time of issue has no fractions, so that the whole may be a part of a second longer.
+            # The time of issue is in whole seconds, so the lifetime may be up to a second longer.
             token = tokens.read(text, known.issuing, now=now, longest=longest + 1, leeway=0)
         else:
             token = tokens.read(text, known.secret, now=now, longest=longest)
@@ -270,7 +270,7 @@ class Keyring:
         self.vault.write(_KEYS, codec.pretty(keys).encode() + b"\n")
 
     def _known(self) -> Mapping[str, _LoadedKey]:
-        """The keys that are not revoked, read again whenever others were written."""
+        """Return the keys that are not revoked. Reloads them whenever the vault's version changes."""
         mark = self.vault.version(_KEYS)
         if self._seen[0] != mark:
             self._seen = (mark, {key.name: self._intact(key) for key in self.rows() if key.revoked is None})
@@ -292,7 +292,7 @@ class Keyring:
 
 
 def read_keys(vault: Vault) -> tuple[Key, ...]:
-    """Every key in a vault, oldest first. Nothing is made there. Raises `KeyringError`."""
+    """Return all keys in a vault, oldest first. Writes nothing. Raises `KeyringError`."""
     if (data := vault.read(_KEYS)) is None:
         return ()
     try:
@@ -302,14 +302,14 @@ def read_keys(vault: Vault) -> tuple[Key, ...]:
 
 
 def has_no_keys(vault: Vault) -> bool:
-    """Whether a vault never had a key: to look at it must not make a secret there."""
+    """Whether a vault never had a key. Checks without creating a secret there."""
     return vault.version(_KEYS) is None
 
 
 def check_binding(host: str, keyring: Keyring) -> None:
-    """Raises `NoKeys` where others can reach the server and there is no key to keep them out.
+    """Raise `NoKeys` if the server is reachable from other machines and has no keys.
 
-    Wherever it is bound, a key that is not intact is told of now and not with the first request.
+    On any host, a corrupt key is reported now and not with the first request.
     """
     if not keyring.has_keys() and not is_loopback(host):
         raise NoKeys(f"others can reach {host}: `citewire keys create` makes a key, or bind to 127.0.0.1")
@@ -322,14 +322,14 @@ def _credential(authorization: str) -> str:
         case "basic":
             return _unwrapped(value, BadCredentials())
         case "bearer":
-            # A key and a token have dots, base64 has none.
+            # Keys and tokens contain dots; base64 does not.
             return value if "." in value else _unwrapped(value, BadToken("this is no token"))
         case _:
             raise BadCredentials
 
 
 def _unwrapped(value: str, refusal: Exception) -> str:
-    """Base64 that is written in the one way there is."""
+    """Decode canonical base64, or raise `refusal`."""
     try:
         data = b64decode(value, validate=True)
         if b64encode(data).decode() == value:

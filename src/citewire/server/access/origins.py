@@ -1,8 +1,8 @@
-"""What a browser is trusted with: which pages may call, and which of them by their session cookie alone.
+"""Browser security: which origins may call the server, and which requests may use the session cookie.
 
-A browser sends a cookie along whoever made it send the request. SameSite keeps other sites from that, but
-to a browser every port of one host is the same site, so the origin is looked at as well. A page of another
-origin that is allowed to call sends a key or a token; it never calls by cookie.
+A browser sends cookies with every request, whichever page caused it. SameSite stops other sites, but a
+browser treats all ports of a host as the same site, so the origin is checked as well. A page of another
+allowed origin must send a key or a token; it can never use the cookie.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to `host` is reached from this machine only. Of other names we do not know."""
+    """Whether only this machine can reach a server bound to `host`. False for unknown host names."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -31,9 +31,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_known_host(host: str, names: Sequence[str]) -> bool:
-    """Whether a `Host` header names this server: by an address, as localhost, or by one of its `names`.
+    """Whether a `Host` header names this server: by an IP address, as localhost, or by one of its `names`.
 
-    Any other name may be one that somebody made lead here (DNS rebinding), and its pages would count as ours.
+    Any other name may point here by DNS rebinding, and its pages would pass as ours.
     """
     match = _HOST.fullmatch(host.lower())
     name = match[1].strip("[]") if match else ""
@@ -45,9 +45,9 @@ def is_known_host(host: str, names: Sequence[str]) -> bool:
 
 
 def own_scheme(scheme: str, host: str, public_url: str | None) -> str:
-    """The scheme by which a browser has called this `Host`: that of the public URL where it names the host.
+    """Return the scheme the browser used for this `Host`: the public URL's, if that URL names the host.
 
-    A proxy that does TLS may call us without; otherwise `scheme`, that of the request, is the browser's.
+    A proxy that terminates TLS may call us over HTTP. Otherwise it is `scheme`, the request's own.
     """
     public = urlsplit(public_url or "")
     is_public = _is_own(f"{public.scheme}://{public.netloc}", public.scheme, host)
@@ -55,10 +55,10 @@ def own_scheme(scheme: str, host: str, public_url: str | None) -> str:
 
 
 def origin_allowed(origin: str | None, scheme: str, host: str, allowed: Sequence[str]) -> bool:
-    """Whether a page at `origin` may call: it is of this server, or of one of the `allowed` origins.
+    """Whether a page at `origin` may call: it belongs to this server or is one of the `allowed` origins.
 
-    `scheme` and `host` are those by which the server was called, see `own_scheme`. Without an origin no page
-    of another one calls. `*` allows every origin but `null`, which is anybody's.
+    `scheme` and `host` are those of the request, see `own_scheme`. A request without an origin does not come
+    from another origin's page. `*` allows every origin except `null`, which any page can have.
     """
     if origin is None:
         return True
@@ -69,9 +69,9 @@ def origin_allowed(origin: str | None, scheme: str, host: str, allowed: Sequence
 
 
 def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, scheme: str, host: str) -> bool:
-    """Whether a cookie may speak for a request: a page of ours made it, or it only reads and no page made it.
+    """Whether a request may use the cookie: from our own page, or a read that no page caused.
 
-    `fetch_site` is the header `Sec-Fetch-Site`, which browsers leave out where there is no TLS.
+    `fetch_site` is the header `Sec-Fetch-Site`, which browsers send only with TLS.
     """
     if origin is not None:
         return fetch_site in (None, "same-origin") and _is_own(origin, scheme, host)
@@ -81,22 +81,22 @@ def cookie_allowed(method: str, origin: str | None, fetch_site: str | None, sche
 
 
 def cookie_name(host: str, *, secure: bool) -> str:
-    """How the cookie of a session is called at this `Host`.
+    """Return the name of the session cookie for this `Host`.
 
-    With TLS, browsers bind it to the host (`__Host-`). Without, they share cookies among all ports of a host,
-    so that the port is part of the name.
+    With TLS, browsers bind it to the host (`__Host-`). Without TLS they share cookies among all ports of a
+    host, so the name includes the port.
     """
     return "__Host-citewire_session" if secure else f"citewire_session_{port_of(host)}"
 
 
 def port_of(host: str) -> int:
-    """The port in a `Host` header, as a browser sees it."""
+    """Return the port in a `Host` header, 80 by default."""
     match = _HOST.fullmatch(host.lower())
     return int(match[2]) if match and match[2] else 80
 
 
 def session_cookie(name: str, value: str, seconds: int, *, secure: bool) -> str:
-    """The `Set-Cookie` header for a session. No script can read it."""
+    """Return the `Set-Cookie` header for a session. Scripts cannot read the cookie."""
     only_tls = "; Secure" if secure else ""
     return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{only_tls}"
 

@@ -1,4 +1,4 @@
-"""The one secret of a server, from which every other one is derived."""
+"""The server's secret, from which all other secrets are derived."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from citewire.server.storage.vault import KeyringError, Vault
 __all__ = ["Secret"]
 
 _NAME = "secret"
-# Characters. 43 of base64 are 256 bits; of a secret that somebody made up there is no telling.
+# In characters. 43 characters of base64 are 256 bits; the entropy of a hand-made secret is unknown.
 _SHORTEST = 32
-# Bytes of the tag of what is sealed, and of the blocks to which that is padded, to hide its length.
+# Size in bytes of the tag of sealed data, and of the padding block that hides its length.
 _TAG, _BLOCK = 16, 32
 
 
 class Secret:
-    """Derives keys, signs links and seals texts. It never shows itself."""
+    """Derives keys, signs links and seals texts. The secret itself cannot be read."""
 
     def __init__(self, text: str) -> None:
         if len(text) < _SHORTEST:
@@ -28,7 +28,7 @@ class Secret:
 
     @classmethod
     def from_vault(cls, vault: Vault) -> Secret:
-        """The secret in the vault, made at random when it is first asked for."""
+        """Return the secret in the vault. Creates a random one on first use."""
         if (data := vault.read(_NAME, secret=True)) is None:
             with vault.lock():
                 if (data := vault.read(_NAME, secret=True)) is None:
@@ -40,16 +40,16 @@ class Secret:
             raise KeyringError(f"{vault.location(_NAME)} is not a secret of citewire") from exc
 
     def derive(self, purpose: str, message: bytes) -> str:
-        """A 43-character secret for `purpose`. Different purposes give unrelated results."""
+        """Derive a 43-character secret for `purpose`. Different purposes give unrelated results."""
         digest = hmac.digest(self._subkey(purpose), message, "sha256")
         return urlsafe_b64encode(digest).decode().rstrip("=")
 
     def sign(self, purpose: str, text: str, expires: int) -> str:
-        """A signature for a link, to be shown with `text` until `expires`, in seconds since 1970."""
+        """Sign a link to `text` for `purpose`, valid until `expires`, in seconds since 1970."""
         return f"{expires}.{self._signature(purpose, text, str(expires))}"
 
     def check(self, purpose: str, text: str, signature: str, now: float) -> None:
-        """Raises `BadToken` unless it was signed for just this, `TokenExpired` if it no longer holds."""
+        """Raise `BadToken` unless `text` was signed for this purpose, `TokenExpired` if it has expired."""
         expires, _, given = signature.partition(".")
         if not hmac.compare_digest(self._signature(purpose, text, expires).encode(), _bytes(given)):
             raise BadToken("this link is not one of ours")
@@ -66,7 +66,7 @@ class Secret:
         return urlsafe_b64encode(tag + self._encrypt(purpose, tag, padded)).decode().rstrip("=")
 
     def unseal(self, purpose: str, text: str) -> bytes:
-        """The data that was sealed as `text` for this purpose. Raises `BadToken` for anything else."""
+        """Decrypt data sealed for this purpose. Raises `BadToken` for anything else."""
         sealed = _decode(text)
         tag, padded = sealed[:_TAG], self._encrypt(purpose, sealed[:_TAG], sealed[_TAG:])
         if not hmac.compare_digest(self._tag(purpose, padded), tag):
@@ -77,7 +77,7 @@ class Secret:
         return hmac.digest(self._subkey(f"seal {purpose}"), padded, "sha256")[:_TAG]
 
     def _encrypt(self, purpose: str, tag: bytes, data: bytes) -> bytes:
-        """`data` XOR a key stream that depends on the tag; the same call decrypts."""
+        """XOR `data` with a key stream that depends on the tag. The same call decrypts."""
         key = self._subkey(f"stream {purpose}")
         count = -(-len(data) // 32)
         stream = b"".join(hmac.digest(key, tag + at.to_bytes(4), "sha256") for at in range(count))
@@ -91,7 +91,7 @@ class Secret:
 
 
 def _decode(text: str) -> bytes:
-    """Base64 written in the one way there is."""
+    """Decode canonical base64. Raises `BadToken` for anything else."""
     try:
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
@@ -102,5 +102,5 @@ def _decode(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """Of any text, as it may come in a URL."""
+    """Encode any text, also with lone surrogates, as URLs may contain them."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,8 +1,8 @@
-"""Sessions of our own pages: a credential of its own kind, in a cookie.
+"""Browser sessions of our own pages, stored in a sealed cookie.
 
 A session is sealed with the server's secret. It is not a token: it is refused as a `Bearer`, in a query, and
-by all of Ably's endpoints. It holds what of a key or token a page may use, and ends with that. Only a key,
-a token or a one-time link makes a session; a session makes or prolongs none.
+by all Ably endpoints. It holds what a page may use of a key or token, and expires with it. Only a key, a
+token or a one-time link starts a session; a session cannot start or extend one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["PAGE_CAPABILITIES", "PageName", "Sessions"]
 PageName: TypeAlias = Literal["chat", "console"]
 
 _PURPOSE = "session"
-# Characters of a cookie that browsers keep, less its name and attributes.
+# The largest cookie that browsers store, less its name and attributes, in characters.
 _LONGEST = 3800
-# What a page may do for the person in front of it. The console may do all that the chat may.
+# What each page may do for its user. The console may do everything the chat may.
 _CHAT: dict[str, Any] = {
     "thread:*": ["list", "read", "review", "run", "stop"],
     "source:*": ["add", "list", "read"],
@@ -49,11 +49,11 @@ PAGE_CAPABILITIES: dict[PageName, Capability] = {
     "chat": Capability.of(_CHAT),
     "console": Capability.of(_CONSOLE),
 }
-"""What the session of each page may do at most: add sources, for example, and not replace them."""
+"""The most that each page's session may do: for example, add sources but not replace them."""
 
 
 class _Session(Struct, frozen=True, array_like=True):
-    """What is sealed. `mark` is that of the key, `server` the one that the session is for."""
+    """The sealed content of a cookie. `mark` is the key's mark, `server` the server the session is for."""
 
     key: str
     mark: str
@@ -66,7 +66,7 @@ class _Session(Struct, frozen=True, array_like=True):
 
 
 class Sessions:
-    """Makes the sessions of a server, and says whom they stand for."""
+    """Starts browser sessions and authenticates requests that carry one."""
 
     def __init__(self, keyring: Keyring, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._keyring, self._clock = keyring, clock
@@ -76,9 +76,9 @@ class Sessions:
         self._is_public_tls = public.scheme == "https"
 
     def start(self, caller: Caller, page: PageName, request: Request) -> str:
-        """The `Set-Cookie` header of a new session for what of the caller's rights the page may use.
+        """Return the `Set-Cookie` header of a new session, limited to what the page may do.
 
-        Raises `Forbidden` where that is nothing or cannot be kept, `TokenExpired` where the token has ended.
+        Raises `Forbidden` if nothing is left or it does not fit, `TokenExpired` if the token has ended.
         """
         self._check_start(caller, request)
         capability = caller.capability & PAGE_CAPABILITIES[page]
@@ -91,7 +91,7 @@ class Sessions:
         seconds = int(expires - now)
         if seconds < 1:
             raise TokenExpired("the token has expired")
-        # A key may speak for anybody: each of its browsers has a name of its own.
+        # A key may use any client id, so each of its browsers gets one of its own.
         client_id = f"browser-{token_hex(8)}" if caller.client_id == "*" else caller.client_id
         session = _Session(
             caller.key, self._keyring.grant_of(caller.key).mark, capability.plain(), client_id, expires, page,
@@ -100,10 +100,10 @@ class Sessions:
         return session_cookie(self._name(request), self._seal(session), seconds, secure=self._is_tls(request))
 
     def caller(self, request: Request, page: PageName | None = None) -> Caller:
-        """Whom the session of a request stands for. For a `page`, it has to be one of that page.
+        """Authenticate a request by its session. With `page`, the session must be for that page.
 
-        Raises `NoCredentials` where there is no session, `TokenExpired` where it has ended, `Forbidden` where
-        it is for another page, `BadToken` and `BadCredentials` where it is none, or its key was revoked.
+        Raises `NoCredentials` without a session, `TokenExpired` if it has ended, `Forbidden` for another
+        page, `BadToken` and `BadCredentials` if it is invalid or its key was revoked.
         """
         text = request.cookies.get(self._name(request))
         if not text or not self.is_own_host(request):
@@ -121,7 +121,7 @@ class Sessions:
         return Caller(*rights, is_session=True, person=session.person)
 
     def is_own_host(self, request: Request) -> bool:
-        """Whether the request was sent to an address, or to a name of this server. See `host_known`."""
+        """Whether the request names this server, by address or by name. See `is_known_host`."""
         return is_known_host(_host(request), [self._own_name] if self._own_name else [])
 
     def _check_start(self, caller: Caller, request: Request) -> None:
@@ -137,14 +137,14 @@ class Sessions:
         return text
 
     def _unseal(self, text: str) -> _Session:
-        # What is sealed was written here, so that it can be read.
+        # Sealed data was written by this server, so decoding cannot fail.
         return msgspec.json.decode(zlib.decompress(self._keyring.unseal(_PURPOSE, text)), type=_Session)
 
     def _name(self, request: Request) -> str:
         return cookie_name(_host(request), secure=self._is_tls(request))
 
     def _server(self, request: Request) -> str:
-        """What the session is bound to: the public address, else the port that the browser has called."""
+        """Return what a session is bound to: the public address, else the port the browser called."""
         return self._public or str(port_of(_host(request)))
 
     def _is_tls(self, request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Links that sign a browser in, once: `citewire serve` and `citewire keys link` print them."""
+"""One-time links that sign a browser in, printed by `citewire serve` and `citewire keys link`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from citewire.server.access.used_names import UsedNames
 __all__ = ["ADDRESS", "LINK_SECONDS", "SignInLinks", "sign_in_link"]
 
 LINK_SECONDS = 3600
-"""How long a link works that nobody has used."""
+"""How long an unused link works, in seconds."""
 
 ADDRESS = "address"
-"""The file of the data folder that says where the server is that uses it."""
+"""File in the data folder with the address of the server that uses the folder."""
 
 _PURPOSE = "sign in"
 
 
 class _Link(Struct, frozen=True, array_like=True):
-    """What is sealed: the key that the link stands for, with its mark, and a name that is used once."""
+    """The sealed content of a link: its key with the key's mark, and a nonce that can be used once."""
 
     key: str
     mark: str
@@ -38,23 +38,23 @@ class _Link(Struct, frozen=True, array_like=True):
 def sign_in_link(
     keyring: Keyring, address: str, key: str, page: PageName = "chat", seconds: float = LINK_SECONDS
 ) -> str:
-    """A link to a page of the server at `address`, which signs one browser in with the rights of a key."""
+    """Make a link to a page of the server at `address` that signs one browser in with a key's rights."""
     link = _Link(key, keyring.grant_of(key).mark, page, token_urlsafe(16), time.time() + seconds)
     token = keyring.seal(_PURPOSE, msgspec.json.encode(link))
     return f"{address.rstrip('/')}/sign-in?token={token}"
 
 
 class SignInLinks:
-    """Takes links, each once."""
+    """Accepts sign-in links, each once."""
 
     def __init__(self, keyring: Keyring, used: UsedNames, clock: Callable[[], float] = time.time) -> None:
         self._keyring, self._used, self._clock = keyring, used, clock
 
     async def use(self, token: str) -> tuple[Caller, PageName]:
-        """Whom a link stands for, and the page that it leads to.
+        """Use up a link and return its caller and page.
 
-        Raises `TokenExpired` where it was used or has expired, `BadToken` and `BadCredentials` where it is
-        none, or its key was revoked.
+        Raises `TokenExpired` if it was used or has expired, `BadToken` and `BadCredentials` if it is invalid
+        or its key was revoked.
         """
         link = msgspec.json.decode(self._keyring.unseal(_PURPOSE, token), type=_Link)
         holder = self._keyring.grant_of(link.key)

@@ -1,8 +1,8 @@
-"""JSON Web Tokens as Ably's clients sign them: HS256 with the secret of a key, whose name is the `kid`.
+"""JSON Web Tokens as Ably's clients sign them: HS256 with a key's secret, and the key's name as `kid`.
 
-A token says when it was made and when it ends, and may say who its bearer is and what of the key's capability
-it has: in Ably's claims, `x-ably-clientId` and `x-ably-capability` (JSON in a string), or in `sub` and
-`capability` (an object). It may name the `person` behind it, which the audit log records.
+A token has a time of issue and an expiry. It may have a client id and a subset of the key's capability, in
+Ably's claims `x-ably-clientId` and `x-ably-capability` (JSON in a string), or in `sub` and `capability` (an
+object). It may name the `person` behind it, which the audit log records.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from citewire.server.access.errors import BadToken, TokenExpired
 __all__ = ["AccessToken", "is_signed", "key_name", "mint", "read"]
 
 _ALGORITHM = "HS256"
-# Seconds by which the clock of whoever signed a token may differ from ours.
+# Seconds by which the signer's clock may differ from ours.
 LEEWAY = 30
 
-# The last letter of a signature has two bits to spare, which have to be zero: a token is written in one way.
+# The last character of a signature has two unused bits, which must be zero, so each token has one spelling.
 _FORM = re.compile(r"[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]", re.ASCII)
 _jws = jwt.PyJWS(algorithms=[_ALGORITHM])
 
@@ -35,9 +35,9 @@ _Client: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class AccessToken(Struct, frozen=True):
-    """What a token says; a capability of None is that of its key, a client of None is anonymous.
+    """The claims of a token. Without a capability it has its key's; without a client id it is anonymous.
 
-    `person` names the person behind it, for the record only.
+    `person` names the person behind it, for the audit log only.
     """
 
     expires: float
@@ -61,7 +61,7 @@ class _Claims(Struct, frozen=True):
 def mint(
     name: str, secret: str, *, issued: int, expires: float, capability: Capability, client_id: str | None
 ) -> str:
-    """A token of the key called `name`."""
+    """Sign a token with the key called `name`."""
     claims = {
         "iat": issued,
         "exp": expires,
@@ -72,7 +72,7 @@ def mint(
 
 
 def key_name(text: str) -> str:
-    """The key that a token says it was signed with. Raises `BadToken`."""
+    """Return the name of the key that a token claims to be signed with. Raises `BadToken`."""
     if not _FORM.fullmatch(text):
         raise BadToken("this is no token")
     try:
@@ -94,9 +94,9 @@ def is_signed(text: str, secret: str) -> bool:
 
 
 def read(text: str, secret: str, *, now: float, longest: float, leeway: float = LEEWAY) -> AccessToken:
-    """What the token says, if signed with `secret` and still good. Raises `BadToken` and `TokenExpired`.
+    """Verify a token's signature and expiry and return its claims. Raises `BadToken` and `TokenExpired`.
 
-    A token is accepted for `leeway` seconds after its end.
+    A token is accepted for `leeway` seconds after it expires.
     """
     try:
         payload = _jws.decode(text, secret, algorithms=[_ALGORITHM])
@@ -125,7 +125,7 @@ def _token(claims: _Claims, now: float, longest: float, leeway: float) -> Access
 
 
 def _one(ours: _T | None, ablys: _T | None, what: str) -> _T | None:
-    """Whichever was given. Who gives both has to say the same twice."""
+    """Return the claim that is present. If both are, they must be equal."""
     if None not in (ours, ablys) and ours != ablys:
         raise BadToken(f"the token names its {what} twice, and not alike")
     return ablys if ours is None else ours

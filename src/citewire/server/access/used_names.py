@@ -1,6 +1,6 @@
-"""Names that may be used once: nonces of token requests, and links that sign a browser in.
+"""One-time names: nonces of token requests, and sign-in links.
 
-They are kept in the store, so that a name stays used after a restart and for other servers on the same store.
+They are recorded in the store, so a name stays used after a restart and for other servers on the same store.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from citewire.channels.store import ChannelStore, CursorLost, Entry, Row, StoreE
 __all__ = ["UsedNames"]
 
 _log = logging.getLogger("citewire.server")
-# Seconds for which a name is kept after it has expired: the clocks of other servers may be behind.
+# Seconds to keep a name after it has expired, in case other servers' clocks are behind.
 _MARGIN = 600
-# Seconds between two looks for expired names, and how many are read at once.
+# Seconds between two cleanups of expired names, and how many are read at once.
 _EVERY, _BATCH = 60, 1000
 
 
 class UsedNames:
-    """The used names of one `purpose`. Expired names are deleted, so that their number stays bounded."""
+    """The used names of one `purpose`. Expired names are deleted, which bounds their number."""
 
     def __init__(self, store: ChannelStore, purpose: str, clock: Callable[[], float] = time.time) -> None:
         self._store, self._channel, self._clock = store, f"used:{purpose}", clock
         self._looked = 0.0
 
     async def use(self, name: str, expires: float) -> bool:
-        """Use a name that means nothing after `expires`, in seconds since 1970. False if it was used before.
+        """Use up a name that expires at `expires`, in seconds since 1970. False if it was used before.
 
-        Of several callers that use a name at the same time, one gets True. Raises `StoreError`.
+        If several callers use a name at the same time, one of them gets True. Raises `StoreError`.
         """
-        # The store keeps the first entry under an id: whoever finds its own mark there was first.
+        # The store keeps only the first entry under an id: the caller that reads back its own data was first.
         data = b"%d %b" % (expires, secrets.token_hex(16).encode())
         entry = Entry(sha256(name.encode("utf-8", "surrogatepass")).hexdigest(), "use", data)
         [row] = await self._store.append(self._channel, [entry])
@@ -55,7 +55,7 @@ class UsedNames:
             _log.warning("expired names in %s could not be deleted; they will be later", self._channel)
 
     async def _delete_expired(self, now: float) -> bool:
-        """Delete a batch; whether there may be more. Another server may have deleted it meanwhile."""
+        """Delete one batch and return whether there may be more. Another server may delete it first."""
         rows = await self._store.read(self._channel, limit=_BATCH)
         count = next((at for at, row in enumerate(rows) if _expires(row) + _MARGIN > now), len(rows))
         if count:

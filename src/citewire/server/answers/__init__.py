@@ -1,1 +1,1 @@
-"""Answers over HTTP: lists, records, checks on demand, proofs."""
+"""HTTP operations on answers: lists, records, on-demand checks and proofs."""

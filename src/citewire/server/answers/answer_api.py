@@ -1,6 +1,6 @@
-"""All answers at a glance, over HTTP: a list that goes on as answers come, and how many had which verdict.
+"""HTTP operations over all answers: a list with live updates, and counts of verdicts by time.
 
-One request looks into so many threads and no more; where that was not all, it says where to go on.
+One request reads a limited number of threads. If there are more, it returns a cursor for the next request.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from citewire.server.http.operations import ApiCall, EventStream, Operation
 
 __all__ = ["AnswerApi"]
 
-# Threads that one request looks into, and answers of one thread that it shows.
+# Threads read by one request, and answers shown per thread.
 _LOOKED, _SHOWN = 500, 50
-# Seconds in which the changes of a thread are told as one: an answer that streams changes all the time.
+# Seconds over which changes of a thread are merged: a streaming answer changes all the time.
 _TOGETHER = 0.25
 _HOUR, _DAY = len("2026-11-16T09"), len("2026-11-16")
 _Word = Annotated[str, Meta(max_length=2048)]
 
 
 class AnswersQuery(Struct, frozen=True):
-    """Which answers, from where on, and how many threads with such answers."""
+    """A filter for answers, a cursor, and the number of threads with such answers to return."""
 
     status: _Word | None = None
     source: _Word | None = None
@@ -55,7 +55,7 @@ class AnswersQuery(Struct, frozen=True):
 
 
 class VerdictsQuery(Struct, frozen=True):
-    """The verdicts on which answers, counted by which times."""
+    """A filter for answers, and the size of the time buckets to count their verdicts by."""
 
     bucket: Literal["hour", "day"] = "day"
     status: _Word | None = None
@@ -67,7 +67,7 @@ class VerdictsQuery(Struct, frozen=True):
 
 
 class ThreadAnswers(Struct, frozen=True, rename="camel"):
-    """The answers of a thread that are asked for, the latest first; `more` are there that are not shown."""
+    """The matching answers of a thread, latest first; `more` counts those not shown."""
 
     thread_id: str
     updated_at: str | None
@@ -76,14 +76,14 @@ class ThreadAnswers(Struct, frozen=True, rename="camel"):
 
 
 class AnswerPage(Struct, frozen=True):
-    """Threads with such answers, the one with the latest news first; `next` is where to look on."""
+    """Threads with matching answers, most recently changed first; `next` is the cursor of the next page."""
 
     threads: list[ThreadAnswers]
     next: str | None
 
 
 class Bucket(Struct, frozen=True):
-    """A time that begins `at`, the answers in it, and the verdicts on what they cite."""
+    """A time interval that starts `at`, its answers, and the verdicts on their citations."""
 
     at: str
     answers: int
@@ -91,14 +91,14 @@ class Bucket(Struct, frozen=True):
 
 
 class VerdictCounts(Struct, frozen=True):
-    """Verdicts by the time of their answers, in order. Those from `next` on are to be added to these."""
+    """Verdicts by the time of their answers, in order. Add the counts of the page at `next` to these."""
 
     buckets: list[Bucket]
     next: str | None
 
 
 class _ThreadScan:
-    """What one request looks at: the threads that a caller may read, up to a number of them."""
+    """The threads that one request reads: those the caller may read, up to a limit."""
 
     def __init__(self, told: AnswerIndex, caller: Caller, query: AnswersQuery | VerdictsQuery) -> None:
         self._told, self._caller, self._filter = told, caller, _filter(query)
@@ -106,7 +106,7 @@ class _ThreadScan:
         self.next: str | None = None
 
     async def threads(self) -> AsyncIterator[tuple[str, Head, list[AnswerSummary]]]:
-        """Those with answers that are asked for. Whoever stops goes on from `next`."""
+        """Yield the threads with matching answers. The next request continues from `next`."""
         looked = 0
         async for thread_id, head in self._told.heads(self._after, self._filter.which.since):
             if looked == _LOOKED:
@@ -121,22 +121,22 @@ class _ThreadScan:
 
 
 class AnswerApi:
-    """The operations on all answers."""
+    """The operations over all answers."""
 
     def __init__(self, told: AnswerIndex) -> None:
         self._told, self._feed = told, Feed[str]()
 
     def notify_channel_changed(self, channel: str) -> None:
-        """Something happened in a channel."""
+        """Notify the followers of a change in a channel."""
         if channel.startswith(PREFIX):
             self._feed.publish(channel)
 
     def end_events(self) -> None:
-        """End all who follow."""
+        """End all event streams."""
         self._feed.close()
 
     def operations(self) -> list[Operation]:
-        """What can be asked of answers."""
+        """Return the operations on answers."""
         return [
             Operation(
                 method="GET", path="/answers", summary="Answers and their verdicts, by thread, latest first",
@@ -153,7 +153,7 @@ class AnswerApi:
         ]  # fmt: skip
 
     async def list(self, call: ApiCall) -> AnswerPage:
-        """A page of the threads that the caller may read."""
+        """Return a page of the threads that the caller may read."""
         look, found = _ThreadScan(self._told, call.caller, call.query), list[ThreadAnswers]()
         async for thread_id, head, answers in look.threads():
             found.append(_shown(thread_id, head, answers))
@@ -162,7 +162,7 @@ class AnswerApi:
         return AnswerPage(found, look.next)
 
     async def verdicts(self, call: ApiCall) -> VerdictCounts:
-        """What a plot shows."""
+        """Return the counts for a plot."""
         look, size = (
             _ThreadScan(self._told, call.caller, call.query),
             _HOUR if call.query.bucket == "hour" else _DAY,
@@ -178,7 +178,7 @@ class AnswerApi:
         )
 
     async def events(self, call: ApiCall) -> ASGIApp:
-        """What changes from now on, of what is asked for."""
+        """Stream the threads that change from now on and match the query."""
         return EventStreamResponse(self._frames(call.caller, _filter(call.query)))
 
     async def _frames(self, caller: Caller, wanted: AnswerFilter) -> AsyncGenerator[bytes]:
@@ -210,7 +210,7 @@ def _shown(thread_id: str, head: Head, answers: list[AnswerSummary]) -> ThreadAn
 
 
 def _begin(at: str) -> str:
-    """When a bucket begins, from as much of its times as they have in common."""
+    """Return the start of a bucket, from the common prefix of its timestamps."""
     return f"{at}:00:00.000+00:00" if len(at) == _HOUR else f"{at}T00:00:00.000+00:00"
 
 

@@ -1,7 +1,7 @@
-"""Answers as the channels of their threads tell of them: by whom, when, from which sources, which verdicts.
+"""Answers as published in the channels of their threads: agent, time, sources and verdicts.
 
-There is no index beside the channels that could say something else. What was read of a thread is kept as
-long as nothing more happens in its channel.
+There is no separate index that could contradict the channels. What was read from a thread is cached until its
+channel changes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["AnswerFilter", "AnswerIndex", "AnswerSummary", "IndexPosition", "PRE
 
 SPACE = "channel:"
 PREFIX = f"{SPACE}ai:"
-"""How the logs of channels are called, and those of threads."""
+"""The name prefix of channel logs (`SPACE`), and of threads' channels (`PREFIX`)."""
 _RESPONSE, _PENDING = "response", "pending"
-# Characters of an answer that a list shows, answers of one thread that it knows, answers kept in all: 20 MB.
+# Characters of an answer in a list, answers read per thread, answers cached in total: 20 MB.
 _SHOWN, _MOST, _KEPT = 280, 1000, 20_000
 _PAGE = 100
 
 
 class AnswerSummary(Struct, frozen=True, rename="camel"):
-    """An answer: how it begins, what it cites by the names of the sources, and the verdicts on that."""
+    """An answer: its first characters, the names of the sources it cites, and the verdicts by status."""
 
     message_id: str
     run_id: str
@@ -47,13 +47,13 @@ class AnswerSummary(Struct, frozen=True, rename="camel"):
 
 
 class AnswerFilter(NamedTuple):
-    """Which answers are asked for: with a verdict, of a source, by an agent, in a time as `Which` has it."""
+    """A filter for answers: by verdict, source and time (see `AuditFilter`), and by agent."""
 
     which: AuditFilter
     agent: str | None = None
 
     def matches(self, answer: AnswerSummary) -> bool:
-        """Whether it is one of them."""
+        """Return whether the answer matches."""
         which = self.which
         return (
             (which.status is None or which.status in answer.verdicts)
@@ -65,7 +65,7 @@ class AnswerFilter(NamedTuple):
 
 
 class IndexPosition(NamedTuple):
-    """A place among the threads, from the one with the latest news on. As text, `tick:channel`."""
+    """A position among the threads, most recently changed first. As text, `tick:channel`."""
 
     tick: int
     channel: str
@@ -75,7 +75,7 @@ class IndexPosition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> IndexPosition:
-        """The place that was written as `text`."""
+        """Parse a position. Raises `InputError`."""
         tick, colon, channel = text.partition(":")
         if not (colon and tick.isascii() and tick.isdigit() and len(tick) <= 18):
             raise InputError("not a cursor of this list", "?cursor")
@@ -93,7 +93,7 @@ class AnswerIndex:
     async def heads(
         self, after: IndexPosition | None, since: str | None = None
     ) -> AsyncIterator[tuple[str, Head]]:
-        """The threads with the ends of their channels, the latest first; those with news since then."""
+        """Yield the threads and the heads of their channels, latest first, and only those changed `since`."""
         found, last = list[Head](), ""
         while heads := await self._store.heads(PREFIX, last, PAGE_ROWS):
             found += heads
@@ -108,18 +108,18 @@ class AnswerIndex:
                 yield thread_id, head
 
     async def head(self, channel: str) -> Head | None:
-        """The end of one of these channels."""
+        """Return the head of one of these channels."""
         return await self._store.head(channel)
 
     async def answers(self, head: Head) -> list[AnswerSummary]:
-        """The answers in a channel as it is, at least up to this end; the latest first."""
+        """Return the answers in a channel, latest first. They are at least as recent as `head`."""
         channel = head.channel
         kept = self._kept.get(channel)
         if kept and kept[0] == head.cursor:
             self._kept.move_to_end(channel)
             return kept[1]
         answers = [each async for each in self._read(channel.removeprefix(SPACE))]
-        self._forget(channel)  # somebody else may have read it meanwhile
+        self._forget(channel)  # another task may have cached it meanwhile
         self._kept[channel] = head.cursor, answers
         self._count += 1 + len(answers)
         while self._count > _KEPT and len(self._kept) > 1:
@@ -143,7 +143,7 @@ class AnswerIndex:
 
 
 def _answer(message: Message) -> AnswerSummary | None:
-    """The answer in a message; None where it is none of ours, or was taken back."""
+    """Return the answer in a message. None if it is not the server's, or was deleted."""
     if (
         message.name != _RESPONSE
         or message.connection_id != SERVER_CONNECTION_ID

@@ -1,7 +1,7 @@
-"""Proofs over HTTP: for every verdict a page that can be sent to somebody, and the place in a picture.
+"""HTTP operations on proofs: for each verdict a page that can be shared, and a picture of the place.
 
-A proof is a row of its thread's log, and goes with the thread. The link to it is signed, and ends when it
-says. Whoever reads the thread later gets new links, see `proof_links`.
+A proof is a row of its thread's log, and is deleted with the thread. The link to it is signed and expires.
+Everyone who reads the thread later gets new links, see `proof_links`.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ __all__ = ["ProofApi", "VersionFinder"]
 
 _FORMATS: dict[str, ImageFormat] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
 _NAME = re.compile(rf"([\w-]+)\.([0-9a-f]{{32}})(?:\.({'|'.join(_FORMATS)}))?", re.ASCII)
-# Bytes of pictures that are kept drawn.
+# Bytes of rendered pictures that are cached.
 _DRAWN = 64 << 20
 
 
 class VersionFinder(Protocol):
-    """**Protocol:** where the sources are that verdicts refer to."""
+    """**Protocol:** finds the sources that verdicts refer to."""
 
     async def find(self, sha256: str, name: str | None, text_sha256: str | None) -> CheckedVersion:
-        """The version of a source that was checked, with these hashes, as far as there is any of it."""
+        """Return the checked version of a source with these hashes, as far as it still exists."""
         ...
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
-        """A picture of a source. Raises `NotFound` where it is gone, `DocumentError` where it has none."""
+        """Render a picture of a source. Raises `NotFound` if it is gone, `DocumentError` if it has none."""
         ...
 
 
 class ProofQuery(Struct, frozen=True):
-    """The signature of the link, and whether the whole page is to be drawn."""
+    """The signature of the link, and whether to draw the whole page."""
 
     sig: str | None = None
     whole: bool = False
 
 
 class ProofApi:
-    """The proofs in `store`, opened by `links`."""
+    """The proofs in `store`, with access by `links`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ProofApi:
         self._size = 0
 
     def operations(self, authenticate: Authenticate) -> list[Operation]:
-        """What can be asked of proofs: whoever has the link needs nothing else."""
+        """Return the operations on proofs. A valid link needs no other credentials."""
 
         async def show(call: ApiCall) -> Response:
             try:
@@ -108,7 +108,7 @@ class ProofApi:
     def _authorize(
         self, call: ApiCall, authenticate: Authenticate, name: str, ending: str, thread_id: str
     ) -> float | None:
-        """When the right to see the proof ends: with the link, or with the token of the caller."""
+        """Return when access to the proof ends: with the link, or with the caller's token."""
         if call.query.sig is not None:
             return self.links.check(name, ending, call.query.sig)
         caller = authenticate(call.request)
@@ -116,7 +116,7 @@ class ProofApi:
         return caller.expires
 
     def _caching(self, end: float | None) -> str:
-        """For how long a browser may show a picture again: never after the link has ended."""
+        """Return the cache header of a picture: it must not be shown after the link has expired."""
         seconds = self.links.part if end is None else min(self.links.part, int(end - self._clock()))
         return f"private, max-age={max(0, seconds)}, must-revalidate"
 
@@ -130,13 +130,13 @@ class ProofApi:
         return Response(image, media_type=f"image/{form}", headers=SECURITY_HEADERS)
 
     def forget(self, sha256: str) -> None:
-        """The source with these bytes is gone, and so are the pictures of it."""
+        """Drop the cached pictures of a deleted source."""
         for each in [each for each in self._drawn if each[0] == sha256]:
             self._size -= len(self._drawn.pop(each))
 
     async def _draw(self, name: str, crop: Crop) -> bytes:
         image = self._drawn.get((name, crop)) or await self._shelves.draw(name, crop)
-        # Somebody else may have asked for it meanwhile.
+        # Another request may have cached it meanwhile.
         self._size += len(image) - len(self._drawn.pop((name, crop), b""))
         self._drawn[name, crop] = image
         while self._size > _DRAWN and len(self._drawn) > 1:
@@ -156,7 +156,7 @@ class ProofApi:
 
 
 def _thread(token: str) -> tuple[str, str]:
-    """The thread that a token stands for, and its channel."""
+    """Decode a token into a thread id and its channel. Raises `NotFound`."""
     try:
         thread_id = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
         return thread_id, channel_of(thread_id)

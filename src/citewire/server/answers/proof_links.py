@@ -1,7 +1,7 @@
-"""Signed links to proofs: how they are made, checked and renewed.
+"""Make, check and renew signed links to proofs.
 
-The signature of a page opens the page and its pictures. That of a picture opens pictures only, so nobody can
-get from a picture to a page, which would have new links. Each link says when it ends, in its signature.
+The signature of a page also opens its pictures. The signature of a picture opens pictures only, so a
+picture's link does not lead to the page, which contains new links. Each signature contains its expiry time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LINK = re.compile(
     rb"/proofs/([\w-]+\.[0-9a-f]{32})(\.\w+)?\?sig=(\d+\.[\w-]{43})"
 )
 _PAGE, _PICTURE = "proof", "proof picture"
-# A link stays the same for a part of its lifetime, so that a browser need not load its picture again.
+# A link stays the same for a part of its lifetime, so that a browser can cache its picture.
 _PARTS, _LONGEST_PART = 24, 3600
 
 
 class ProofLinks:
-    """The links to the proofs of a server that is reached at `address`.
+    """The links to the proofs of a server at `address`.
 
     A link works for `lifetime` seconds, or up to `part` seconds longer.
     """
@@ -45,22 +45,22 @@ class ProofLinks:
         self.part = max(1, min(self._lifetime // _PARTS, _LONGEST_PART))
 
     def make(self, thread_id: str, message_id: str, key: str, checked: CheckResult) -> ProofUrls:
-        """The links to the proof that a verdict will have."""
+        """Make the links to the proof of a verdict that is about to be recorded."""
         about = write_json([message_id, key, msgspec.structs.replace(checked, id=None)])
         name = f"{_token(thread_id)}.{sha256(about).hexdigest()[:32]}"
         picture = self._address + self.sign(name, ".avif") if checked.boxes else None
         return ProofUrls(self._address + self.sign(name), picture)
 
     def sign(self, name: str, ending: str = "", latest: float | None = None) -> str:
-        """The path of a proof, or with an `ending` of its picture, signed for a lifetime from now.
+        """Return the signed path of a proof, or of its picture if there is an `ending`. Valid for a lifetime.
 
-        The link ends at `latest` at the latest.
+        The link expires at `latest` at the latest.
         """
         end = self._end() if latest is None else min(self._end(), int(latest))
         return f"/proofs/{name}{ending}?sig={self._keyring.sign(_purpose(ending), name, end)}"
 
     def check(self, name: str, ending: str, signature: str) -> int:
-        """When the link ends, in seconds since 1970. Raises `BadLink` and `LinkExpired`."""
+        """Return when the link expires, in seconds since 1970. Raises `BadLink` and `LinkExpired`."""
         end = signature.partition(".")[0]
         for purpose in {_PAGE, _purpose(ending)}:
             try:
@@ -73,10 +73,10 @@ class ProofLinks:
         raise BadLink
 
     def renew(self, thread_id: str, data: bytes) -> bytes:
-        """`data` with every link to a proof of the thread made anew, for this address.
+        """Replace every link in `data` to a proof of this thread by a new one, with this server's address.
 
-        Call it only for those who may read the thread. Links of other threads stay as they are, since anybody
-        can have an old one repeated to them.
+        Call it only for callers who may read the thread. Links to other threads are left as they are, since
+        anyone can get an old link echoed back.
         """
         token = f"{_token(thread_id)}."
 

@@ -1,4 +1,4 @@
-"""The page of a proof: the verdict on record, and the version of the source that was checked."""
+"""Render the page of a proof: the verdict on record, and the version of the source that was checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STATES: dict[VersionState, str] = {
 
 
 class VerdictPlace(Struct, frozen=True):
-    """What of a verdict says where the quote stands, and what became of it."""
+    """The part of a verdict that says where the quote was found, and its status."""
 
     status: str
     reason: str | None = None
@@ -58,7 +58,7 @@ class VerdictPlace(Struct, frozen=True):
 
 
 class ProofVerdict(Struct, frozen=True, rename="camel"):
-    """A verdict as the state has it, as far as a proof needs it."""
+    """The part of a verdict in the state that a proof needs."""
 
     citewire: VerdictPlace
     verified_at: str = ""
@@ -66,7 +66,7 @@ class ProofVerdict(Struct, frozen=True, rename="camel"):
 
 
 class VerdictRecord(Struct, frozen=True):
-    """A verdict as the log has it."""
+    """A verdict as recorded in the log."""
 
     message_id: str
     key: str
@@ -75,15 +75,15 @@ class VerdictRecord(Struct, frozen=True):
 
 
 def has_picture(place: VerdictPlace, version: CheckedVersion) -> bool:
-    """Whether there is a picture of the place to show."""
+    """Return whether a picture of the place can be rendered."""
     document = version.document
     return bool(place.boxes) and document is not None and document.kind in {"pdf", "image"}
 
 
 def render_proof(record: VerdictRecord, version: CheckedVersion, picture: str) -> str:
-    """The page, with the picture at this address if there is any.
+    """Render the page, with the picture at the URL `picture` unless it is empty.
 
-    It may take a while: a link to words that a page has often takes long to find.
+    This may be slow: finding a unique link to words that occur often in a page takes long.
     """
     place, checked = record.verification.citewire, record.verification.verified_at
     sign, word = _WORDS.get(place.status, ("?", place.status))
@@ -115,7 +115,7 @@ def _found(record: VerdictRecord, version: CheckedVersion) -> str:
 
 
 def _marked(document: Document, place: VerdictPlace) -> str | None:
-    """The words among those around them, and a link to them; None where the verdict says no place."""
+    """Return the quote in its context with a link to it, as HTML. None if the verdict has no offsets."""
     if place.start is None or place.end is None or place.end > len(document.text):
         return None
     marked = make_snippet(document, place.start, place.end)
@@ -124,5 +124,5 @@ def _marked(document: Document, place: VerdictPlace) -> str | None:
 
 
 def _text(text: str) -> str:
-    """Text of others as a page may show it."""
+    """Clean and escape untrusted text for HTML."""
     return escape(clean_text(text))

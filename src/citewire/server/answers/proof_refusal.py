@@ -1,4 +1,4 @@
-"""What somebody is told who cannot see a proof: a page for people, JSON for programs."""
+"""Error responses for proofs: a page for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ASK = "Ask whoever sent it to you for a new one: everybody who may read the con
 
 
 def refuse(error: CitewireError, call: ApiCall) -> Response:
-    """The answer to a request for a proof or its picture that failed.
+    """Return the error response to a request for a proof or its picture.
 
-    Whoever asks for HTML gets a page, or for a picture a line of plain text; everybody else gets JSON.
+    A client that accepts HTML gets a page, or a line of plain text for a picture. All others get JSON.
     """
     response = error_response(error)
     response.headers.update({"cache-control": "no-store", "vary": "accept"})
@@ -40,7 +40,7 @@ def refuse(error: CitewireError, call: ApiCall) -> Response:
 
 
 def _words(error: CitewireError) -> tuple[str, str]:
-    """What is wrong, and what one can do."""
+    """Return the title of the problem, and advice."""
     match error:
         case LinkExpired():
             end = datetime.fromtimestamp(error.end, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -56,7 +56,7 @@ def _words(error: CitewireError) -> tuple[str, str]:
 
 
 def _wants_html(accept: str) -> bool:
-    """Whether HTML is asked for by name, and no less than JSON."""
+    """Return whether the client accepts HTML explicitly, with at least the quality of JSON."""
     wanted: dict[str, float] = {}
     for part in accept.split(","):
         media, *options = (piece.strip().lower() for piece in part.split(";"))

@@ -1,4 +1,4 @@
-"""What is on record, over HTTP: of a thread, of a source, and of all as a file to keep."""
+"""HTTP operations on the record: of a thread, of a source, and all of it as a file."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from citewire.server.sources.catalog import Catalog
 
 __all__ = ["RecordApi"]
 
-# Threads that one request about a source looks into: each is read from its first row to its last.
+# Threads read per request about a source: each is read from its first row to its last.
 _THREADS = 20
-# Tenths of a second: what happens of one kind in the same one is one step.
+# The length of a timestamp to a tenth of a second: events of one kind within it are one step.
 _TENTH = len("2026-11-16T09:30:00.0")
 _HARMLESS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
@@ -46,7 +46,7 @@ _Word = Annotated[str, Meta(max_length=2048)]
 
 
 class RecordStep(Struct, frozen=True):
-    """A time of a thread: what happened, after which it was as row `n` has left it."""
+    """An event of a thread. `n` is the row after which the thread has this state."""
 
     n: int
     at: str
@@ -54,7 +54,7 @@ class RecordStep(Struct, frozen=True):
 
 
 class ThreadRecord(Struct, frozen=True, rename="camel"):
-    """What happened in a thread, step by step; its citations with all verdicts, and who looked at them."""
+    """The steps of a thread, and its citations with all verdicts and reviews."""
 
     thread_id: str
     steps: list[RecordStep]
@@ -62,7 +62,7 @@ class ThreadRecord(Struct, frozen=True, rename="camel"):
 
 
 class Mention(Struct, frozen=True, rename="camel"):
-    """A citation of a source: in which answer, and where the words are; not so of what it was before."""
+    """A citation of a source: its answer and its place. `boxes` is empty for an earlier version."""
 
     thread_id: str
     message_id: str
@@ -76,7 +76,7 @@ class Mention(Struct, frozen=True, rename="camel"):
 
 
 class PageSize(Struct, frozen=True):
-    """A page and its size, in points."""
+    """A page number with the page's size in points."""
 
     number: int
     width: float
@@ -84,7 +84,7 @@ class PageSize(Struct, frozen=True):
 
 
 class Mentions(Struct, frozen=True):
-    """Who cites a source, by thread; the pages with what is cited on them; and where to go on."""
+    """The citations of a source by thread, the pages they are on, and the cursor of the next page."""
 
     citations: list[Mention]
     pages: list[PageSize]
@@ -92,13 +92,13 @@ class Mentions(Struct, frozen=True):
 
 
 class MentionsQuery(Struct, frozen=True):
-    """After which thread."""
+    """The thread after which to start."""
 
     after: _Word = ""
 
 
 class AuditQuery(Struct, frozen=True):
-    """What of the record, and in which form."""
+    """A filter for the record, and the format of the export."""
 
     format: Literal["jsonl", "csv", "html"] = "jsonl"
     thread: _Word | None = None
@@ -110,7 +110,7 @@ class AuditQuery(Struct, frozen=True):
 
 
 class RecordApi:
-    """The operations on what is on record. `agent` is the client id of what the agent says.
+    """The operations on the record. `agent` is the client id of the agent's messages.
 
     `trail` signs a head for every export.
     """
@@ -119,7 +119,7 @@ class RecordApi:
         self._log, self._catalog, self._agent, self._trail = log, catalog, agent, trail
 
     def operations(self) -> list[Operation]:
-        """What can be asked of it."""
+        """Return the operations on the record."""
         return [
             Operation(
                 method="GET", path="/threads/{thread}/record", gives=ThreadRecord,
@@ -139,7 +139,7 @@ class RecordApi:
         ]  # fmt: skip
 
     async def thread(self, call: ApiCall) -> ThreadRecord:
-        """The log of a thread, for people."""
+        """Return the log of a thread for display."""
         name = call.path["thread"]
         fold, steps = ThreadFold(name), list[RecordStep]()
         async for row in self._rows(name):
@@ -154,7 +154,7 @@ class RecordApi:
         return ThreadRecord(name, steps, [*fold.citations()])
 
     async def source(self, call: ApiCall) -> Mentions:
-        """The verdicts that refer to a source, of threads that the caller may read."""
+        """Return the verdicts that refer to a source, from threads that the caller may read."""
         source_id, after = call.path["source"], call.query.after
         versions = self._catalog.threads_citing(source_id)
         current = self._catalog.record(source_id).sha256
@@ -168,7 +168,7 @@ class RecordApi:
         return Mentions(found, await self._sizes(source_id, pages) if pages else [], more)
 
     async def audit(self, call: ApiCall) -> Response:
-        """The record, as it is read."""
+        """Stream the record as a file."""
         query: AuditQuery = call.query
         client = AGENT if query.client == self._agent else query.client
         which = AuditFilter.parse(
@@ -185,7 +185,7 @@ class RecordApi:
         return StreamingResponse(pieces_of(file), media_type=media, headers=headers)
 
     async def _rows(self, thread_id: str) -> AsyncIterator[Row]:
-        """The rows of a thread; none where there is none, or it goes meanwhile."""
+        """Yield the rows of a thread. Empty if it does not exist; stops if it is deleted meanwhile."""
         chain = await record.read_chain(self._log, channel_of(thread_id))
         try:
             if chain:
@@ -197,7 +197,7 @@ class RecordApi:
     async def _mentions(
         self, thread_id: str, versions: set[str], current: str | None
     ) -> AsyncIterator[Mention]:
-        """The last verdicts of a thread, where they refer to one of these."""
+        """Yield the latest verdicts of a thread that refer to one of these versions."""
         last: dict[tuple[str, str], VerdictRecord] = {}
         async for row in self._rows(thread_id):
             if row.kind == "record" and (judged := _verdict(row)):
@@ -222,7 +222,7 @@ class RecordApi:
 
 
 def _step(row: Row) -> RecordStep | None:
-    """What a row did that could be seen."""
+    """Return the visible step that a row made, or None."""
     match row.kind:
         case "event" | "late":
             what = ev.decode(row.data).type

@@ -1,4 +1,4 @@
-"""One-off checks over HTTP: quotes, or an answer with its citations, and maybe the sources to look in."""
+"""HTTP operation for on-demand checks of quotes, or of an answer, with optional sources in the request."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _T = TypeVar("_T")
 
 MOST_QUOTES = 1000
 _MOST_SOURCES = 100
-# Characters of an answer, as in a run.
+# Most characters of an answer, as in a run.
 _LONGEST_ANSWER = 1 << 20
 
 
 class AskedQuote(QuoteInput, frozen=True, forbid_unknown_fields=True):
-    """A quote, and as much as is known of where it stands."""
+    """A quote, with what is known about its place."""
 
     id: str | int | None = None
 
 
 class GivenSource(Struct, frozen=True, forbid_unknown_fields=True):
-    """A source that comes with the request: text, or a file of any kind in base64."""
+    """A source in the request: text, or a file of any kind in base64."""
 
     name: Annotated[str, Meta(min_length=1, max_length=1000)]
     text: str | None = None
@@ -54,9 +54,10 @@ class GivenSource(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to check: the `answer` of a model, or a `payload` in a dialect, or `quotes`.
+    """The input to check: the `answer` of a model, or a `payload` in a dialect, or `quotes`.
 
-    It is looked for in the `sources` and in those of the server, or in the `given` ones only.
+    Quotes are searched in the `sources` of the request and in the server's, or with `only="given"` in the
+    former only.
     """
 
     answer: Annotated[str, Meta(max_length=_LONGEST_ANSWER)] | None = None
@@ -69,7 +70,7 @@ class CheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Check(CheckResult, frozen=True, rename={"found": "quote_found"}):
-    """What became of one quote; `answer` is the id of the answer that it is from."""
+    """The result for one quote; `answer` is the id of its answer."""
 
     answer: str | None = None
 
@@ -81,7 +82,7 @@ class UncitedAnswerSentence(UncitedSentence, frozen=True):
 
 
 class CheckReport(Struct, frozen=True):
-    """`counts` has citations by their verdicts; `problems` are what could not be read."""
+    """The results. `counts` has the number of citations by status; `problems` lists unreadable parts."""
 
     counts: dict[Status, int]
     checks: list[Check]
@@ -90,13 +91,13 @@ class CheckReport(Struct, frozen=True):
 
 
 class VerifyApi:
-    """`POST /verify`. What comes with a request is forgotten with it."""
+    """The operation `POST /verify`. Sources in a request are deleted after the response."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine, self._deadline = engine, settings.deadline
 
     def operations(self) -> list[Operation]:
-        """What can be asked."""
+        """Return the operation."""
         return [
             Operation(
                 method="POST", path="/verify", summary="Check quotes, or all that an answer quotes",
@@ -105,7 +106,7 @@ class VerifyApi:
         ]  # fmt: skip
 
     async def verify(self, call: ApiCall) -> CheckReport:
-        """Check what was asked, unless whoever asked leaves."""
+        """Check the request. Cancelled if the client disconnects."""
         return await cancel_on_disconnect(call.request, self._verify(call.body))
 
     async def _verify(self, request: CheckRequest) -> CheckReport:
@@ -133,7 +134,7 @@ class VerifyApi:
 async def check_with_deadline(
     verifier: Verifier, asked: Sequence[QuoteCheck], seconds: float
 ) -> list[CheckResult]:
-    """What becomes of the quotes, in their order; of those that took too long, that they did."""
+    """Check the quotes, in their order. Those that exceed the deadline stay `pending`."""
     checks = [CheckResult(each.id, "pending", "deadline", quote=each.quote) for each in asked]
     numbered = (replace(each, id=str(number)) for number, each in enumerate(asked))
     try:
@@ -154,7 +155,7 @@ def _given(source: GivenSource, path: str) -> SourceContent:
 
 
 def _read(request: CheckRequest) -> tuple[Sequence[Answer], list[QuoteCheck]]:
-    """The answers that were sent, and their quotes, or those that were sent instead."""
+    """Read the answers in the request and their quotes, or the quotes that were sent instead."""
     ways = (request.answer, request.payload, request.quotes)
     if sum(way is not None for way in ways) != 1:
         raise ShapeError("send exactly one of `answer`, `payload` and `quotes`")
@@ -189,7 +190,7 @@ def _told(answers: Iterable[Answer], checks: Iterable[CheckResult], problems: li
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """What `work` gives, which ends when the client leaves. Raises `ClientDisconnect`."""
+    """Await `work`, and cancel it if the client disconnects. Raises `ClientDisconnect`."""
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(wait_for_disconnect(request.receive))
     try:

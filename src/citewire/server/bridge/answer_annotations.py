@@ -1,4 +1,4 @@
-"""Citations and verdicts of a thread as annotations of its answers."""
+"""Write the citations and verdicts of a thread as annotations of its answers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = [
 CITATIONS = "citations:multiple.v1"
 CITEWIRE = "citewire"
 """The client id of verdicts."""
-# Characters of one field: several fit into what may be published at once.
+# Most characters of one field: several fields must fit into one publish.
 _LONGEST = 4000
 
 
 def name_of(citation: Json, key: str) -> str:
-    """What a citation is counted under: the host of its source, else its title, else its file."""
+    """Return the name to count a citation under: the host of its source, else its title, else its file."""
     url = citation.get("url")
     names = (_host(url) if isinstance(url, str) else "", citation.get("title"), citation.get("attachmentId"))
     named = next((name for name in names if isinstance(name, str) and name.strip()), key)
@@ -47,7 +47,7 @@ def _host(url: str) -> str:
 def make_citation_note(
     citation: Json, key: str, claim: tuple[int, int] | None, client_id: str
 ) -> AnnotationDraft:
-    """The annotation that tells of a citation; `claim` is what it supports, in UTF-16 units of the answer."""
+    """Make the annotation for a citation. `claim` is what it supports, in UTF-16 units of the answer."""
     start, end = claim or (None, None)
     data = {
         "url": _cut(citation.get("url")),
@@ -62,12 +62,12 @@ def make_citation_note(
 
 
 def make_citation_delete(name: str, client_id: str) -> AnnotationDraft:
-    """What takes all citations under a name back."""
+    """Make the annotation that deletes all citations under a name."""
     return _note(CITATIONS, name, client_id, action=AnnotationAction.DELETE)
 
 
 def make_verdict_note(verification: Json, key: str, annotation: str | None) -> AnnotationDraft:
-    """The annotation that tells of a verdict; `annotation` is the citation that it is on, if not ours."""
+    """Make the annotation for a verdict. `annotation` is the serial of another client's citation."""
     said: Json = verification["citewire"]
     proof = said.get("proof")
     data = {
@@ -78,14 +78,14 @@ def make_verdict_note(verification: Json, key: str, annotation: str | None) -> A
         "source": _cut(said.get("source")),
         "page": said.get("page"),
         "origin": said.get("origin"),
-        # A signed link would not last.
+        # A signed link would expire.
         "proof": proof.partition("?")[0] if isinstance(proof, str) else None,
     }
     return _note(VERDICT_TYPE, said["status"], CITEWIRE, data)
 
 
 def make_remaining_verdicts(status: str, count: int) -> list[AnnotationDraft]:
-    """What makes the verdicts under a status so many: all are taken back at once, and the rest told anew."""
+    """Make the annotations that set the count of a status: delete all its verdicts, then add `count`."""
     gone = _note(VERDICT_TYPE, status, CITEWIRE, action=AnnotationAction.DELETE)
     return [gone, _note(VERDICT_TYPE, status, CITEWIRE, count=count)] if count else [gone]
 

@@ -1,4 +1,4 @@
-"""The text of an answer as it grows, as far as a channel holds it, and what it says by which number."""
+"""The text of a growing answer, as far as a channel can hold it, and the claims that its markers support."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from citewire.text import Offsets
 
 __all__ = ["AnswerText"]
 
-# Characters that are surely no more than may be published at once, whatever they are.
+# Characters that fit into one publish, whatever they are.
 _PIECE = 12_000
-# In a text up to so many bytes citations are looked for whenever it has grown. A longer one has to grow by a
-# tenth, so that all looks together cost no more than a few.
+# Up to this many bytes, citations are searched for each time the text has grown. A longer text has to grow by
+# a tenth first, so that all searches together cost no more than a few.
 _SHORT, _TENTH = 32 * 1024, 10
 
 
 class AnswerText:
-    """A text, in pieces that fit into one publish each. It `is_cut` where it is too long for a message."""
+    """A text, in pieces that fit into one publish each. It `is_cut` if it is too long for one message."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -31,7 +31,7 @@ class AnswerText:
         self.is_cut = False
 
     def add(self, more: str) -> list[str]:
-        """What of `more` goes behind what is there, in pieces."""
+        """Append `more`, and return the accepted part in pieces."""
         data = more.encode("utf-8", "replace")
         if not data or self.is_cut:
             return []
@@ -43,18 +43,18 @@ class AnswerText:
         return [kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE)]
 
     def replace(self, text: str) -> list[str]:
-        """Begin anew with `text`; its pieces, of which there is one at least."""
+        """Replace the text, and return its pieces: at least one."""
         self.__init__()
         return self.add(text) or [""]
 
     def matches(self, content: str) -> bool:
-        """Whether this is that content, as far as it goes."""
+        """Return whether the text equals `content`, as far as a channel can hold it."""
         other = AnswerText()
         other.add(content)
         return other.is_cut == self.is_cut and "".join(other._parts) == "".join(self._parts)
 
     def claim(self, number: int | None, *, is_whole: bool) -> tuple[int, int] | None:
-        """What is first cited by a number, in UTF-16 units; None where nothing is, or is seen to be yet."""
+        """Return the first claim cited by a number, in UTF-16 offsets. None if there is none, or not yet."""
         grown = self._size - self._looked
         if grown and (is_whole or self._size <= _SHORT or grown * _TENTH >= self._size):
             text = "".join(self._parts)
@@ -63,7 +63,7 @@ class AnswerText:
 
 
 def _claims(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """From the last to the first, so that the first one counts."""
+    """Yield claims from last to first, so that the first one wins."""
     sentences, offsets = Sentences(text), Offsets(text)
     for start, _, kind, labels in reversed(list(islice(find_markers(text), 10_000))):
         if kind == "link":

@@ -1,9 +1,9 @@
-"""The tie between threads and channels: answers are told in channels, and what is cited there is checked.
+"""The bridge between threads and channels: publishes answers in channels, and checks what is cited there.
 
-Each thread that has news has a task, beside its run and never in its way. What is told is decided by the log
-of the thread alone, and how far it is told is kept with what is told; so after a failure or a crash the log
-is read again, and it goes on where it was. Of several nodes the one that has the lease of a tie does this, as
-a rule that on which the run goes on; others wait until it has let go.
+Each thread with news has its own task, which never blocks the thread's run. The log of the thread alone
+determines what is published, and the position reached is stored together with it. So after a failure or a
+crash, the log is read again and publishing continues where it stopped. Among several nodes, the one that
+holds the bridge lease does this, usually the node of the run; the others wait until it is released.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from citewire.server.runs.run_manager import RunManager
 __all__ = ["Bridge"]
 
 _log = logging.getLogger("citewire.bridge")
-# Threads that are worked on at once, and those that are kept folded.
+# Threads processed at once, and threads that stay folded in memory.
 _AT_ONCE, _KEPT = 8, 64
-# Seconds after which what failed is tried again, at first and at most; and what another node is at.
+# Seconds before a failure is retried, first and longest delay; and before another node's lease is tried
+# again.
 _SOON, _LATER = 1.0, 60.0
 _FREED = 0.5
-# Seconds for which another node may go on with a thread that is no more.
+# Seconds to wait for another node to release a deleted thread, and between two attempts.
 _PATIENCE, _SHORTLY = 5.0, 0.05
 _PAGE = 1000
 _SEEN = "seen"
 
 
 class _SeenPositions(Struct, frozen=True, array_like=True):
-    """Up to where the log of a thread, and that of its channel, leave nothing to be done."""
+    """Positions in the logs of a thread and of its channel up to which nothing is left to do."""
 
     log: str
     channel: str | None
 
 
 class _ThreadLink:
-    """Both ways between a thread and its channel, and what was last noted of them."""
+    """Both directions between a thread and its channel, and the positions last stored."""
 
     def __init__(
         self, outward: ThreadToChannel, inward: ChannelToThread, seen: _SeenPositions | None
@@ -57,9 +58,9 @@ class _ThreadLink:
 
 
 class _Thread:
-    """A thread that had news. Its `tie` holds as long as nothing fails; after that there is a `timer`.
+    """A thread with news. Its `tie` is valid until a failure; then a `timer` runs.
 
-    Once it `was_free`, another node may have told more.
+    Once it `was_free`, another node may have published more.
     """
 
     def __init__(self, channel: str) -> None:
@@ -71,7 +72,7 @@ class _Thread:
         self.tie: _ThreadLink | None = None
 
     async def leave(self) -> None:
-        """Have nothing more done for it."""
+        """Cancel its timer and its task."""
         if self.timer:
             self.timer.cancel()
         if self.task:
@@ -80,7 +81,7 @@ class _Thread:
 
 
 class Bridge:
-    """Ties the threads of `runs` to `channels`. `agent` is the client id of what the agent says."""
+    """Connects the threads of `runs` to `channels`. `agent` is the client id of the agent's messages."""
 
     def __init__(
         self, store: ChannelStore, hub: Hub, channels: ThreadChannels, runs: RunManager, agent: str
@@ -94,16 +95,16 @@ class Bridge:
         runs.cited, runs.untied = self._cited_elsewhere, self._lost
 
     def notify_log_written(self, channel: str) -> None:
-        """There is more in the log of a thread, or its run has ended."""
+        """Wake the bridge: a thread's log has new rows, or its run has ended."""
         self._wake(channel)
 
     def _cited(self, ai: str) -> None:
-        """Somebody else cites something in a channel, or takes it back."""
+        """Handle a citation by another client in a channel, or its deletion."""
         if thread_id := thread_of_ai_channel(ai):
             self._wake(channel_of(thread_id), is_cited=True)
 
     def _cited_elsewhere(self, channel: str) -> None:
-        """Somebody does so on another node, which leaves it to us."""
+        """Handle a citation on another node, which has asked this node to read it."""
         self._wake(channel, is_cited=True)
 
     async def recover(self) -> None:
@@ -118,7 +119,7 @@ class Bridge:
             after = heads[-1].channel
 
     async def forget_thread(self, thread_id: str) -> None:
-        """A thread is no more, and so is its channel."""
+        """Delete the channel of a deleted thread."""
         channel, ai = channel_of(thread_id), ai_channel(thread_id)
         if thread := self._threads.pop(channel, None):
             await thread.leave()
@@ -129,12 +130,12 @@ class Bridge:
             await self._release(channel)
 
     async def wait_idle(self) -> None:
-        """Wait until all that was written is told, and all that was cited is taken in, or has failed."""
+        """Wait until all pending publishing and reading of citations is done or has failed."""
         for channel in list(self._threads):
             await self._idle(channel)
 
     async def aclose(self) -> None:
-        """Leave everything as it is; it goes on after the restart."""
+        """Stop all tasks. They resume after the restart."""
         self._closed = True
         for thread in list(self._threads.values()):
             await thread.leave()
@@ -146,7 +147,7 @@ class Bridge:
         thread = self._threads.pop(channel, None) or _Thread(channel)
         if self._closed or not _fits(thread.ai):
             return
-        self._threads[channel] = thread  # behind those that had no news for longer
+        self._threads[channel] = thread  # at the end: threads are ordered by their latest news
         thread.has_news = True
         thread.is_cited |= is_cited
         if thread.task is None and thread.timer is None:
@@ -181,24 +182,24 @@ class Bridge:
             self._let_go()
 
     async def _leave_to_other(self, thread: _Thread) -> None:
-        """Another node is at it. It looks at what was cited here if it is told."""
+        """Another node holds the lease. Notify it of citations on this node, and try again later."""
         if thread.is_cited:
             thread.is_cited = False
             await self._runs.notify_cited(thread.channel)
         self._try_again(thread, _FREED)
 
     async def _let_go_of(self, thread: _Thread) -> None:
-        """Let another node have it, unless there will soon be more."""
+        """Release the lease, unless the thread's run on this node will soon have more."""
         if self._runs.is_shared and not (self._runs.is_live(thread.channel) and thread.tie):
             thread.was_free = True
             await self._release(thread.channel)
 
     async def _release(self, channel: str) -> None:
-        with suppress(StoreError):  # without the database it is nobody's
+        with suppress(StoreError):  # a lost connection releases the lease
             await self._leases.release(_tie_of(channel))
 
     async def _obtain(self, channel: str) -> None:
-        """Have a tie that is to end, though not at any price: what is then left of it is dropped later."""
+        """Take the lease of a thread to be deleted. Gives up after 5 seconds; leftovers are dropped later."""
         until = asyncio.get_running_loop().time() + _PATIENCE
         while not await self._leases.take(_tie_of(channel)):
             if asyncio.get_running_loop().time() > until:
@@ -206,7 +207,7 @@ class Bridge:
             await asyncio.sleep(_SHORTLY)
 
     def _lost(self, name: str) -> None:
-        """Another node has the lease of a tie that was ours."""
+        """Handle the loss of a bridge lease to another node."""
         if thread := self._threads.get(f"run:{name.removeprefix('tie:')}"):
             thread.tie = None
             if thread.task:
@@ -222,7 +223,7 @@ class Bridge:
         self._wake(thread.channel)
 
     def _let_go(self) -> None:
-        """Keep only so many folded."""
+        """Limit the number of threads that stay folded in memory."""
         resting = [name for name, each in self._threads.items() if not (each.task or each.timer)]
         for name in resting[:-_KEPT]:
             del self._threads[name]
@@ -250,10 +251,10 @@ class Bridge:
             await self._note(thread, tie)
 
     async def _tied(self, thread: _Thread, head: Head) -> _ThreadLink:
-        """Begin with a thread."""
+        """Load the positions of a thread and its channel."""
         mark, seen = await self._channels.projection_mark(thread.ai), await self._seen(thread.channel)
         series = series_of(head.epoch)
-        if mark and mark.epoch != series:  # of another thread by that name, which is no more
+        if mark and mark.epoch != series:  # left by a deleted thread with the same id
             await self._channels.drop(thread.ai)
             mark = None
         projection = Projection(thread_of(thread.channel), series, self._agent)
@@ -266,10 +267,10 @@ class Bridge:
         thread.is_cited = True
         return _ThreadLink(outward, inward, seen)
 
-    # --- what was seen ------------------------------------------------------------------------------------
+    # --- stored positions ---------------------------------------------------------------------------------
 
     async def _note(self, thread: _Thread, tie: _ThreadLink) -> None:
-        """Note that nothing is left to be done, lest the next start read all of the log to find that out."""
+        """Store that nothing is left to do, lest the next start read the whole log to find out."""
         inward = tie.inward.cursor
         seen = _SeenPositions(str(tie.outward.cursor), str(inward) if inward else None)
         if seen != tie.seen:
@@ -290,7 +291,7 @@ class Bridge:
         return seen != _SeenPositions(str(head.cursor), str(end.cursor) if end else None)
 
     async def _drop_orphans(self) -> None:
-        """Channels of threads that were forgotten when a crash came in between."""
+        """Delete the channels of threads whose deletion was cut short by a crash."""
         after: str | None = None
         while True:
             page = await self._channels.names("ai:", _PAGE, after)
@@ -310,10 +311,10 @@ class Bridge:
 
 
 def _tie_of(channel: str) -> str:
-    """The log that says what was seen of a thread."""
+    """Return the log, and lease, for the bridge's positions in a thread."""
     return f"tie:{channel.removeprefix('run:')}"
 
 
 def _fits(ai: str) -> bool:
-    """Whether a channel may have this name: threads with the longest ids have no channel."""
+    """Return whether a channel may have this name. Threads with the longest ids have no channel."""
     return len(ai) <= 500

@@ -1,4 +1,4 @@
-"""From a channel into its thread: what others cite there on an answer is handed on, to be checked."""
+"""From a channel into its thread: pass on citations that other clients attach to answers, to be checked."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ from citewire.server.runs.run_manager import RunManager
 __all__ = ["ChannelToThread"]
 
 _PAGE = 1000
-# Citations that are offered at once: meanwhile nobody can start a run.
+# Citations offered at once: no run can start meanwhile.
 _AT_ONCE = 100
 
 
 class ChannelToThread:
-    """The way from the channel `ai` into the log `channel` of its thread.
+    """The direction from the channel `ai` into the log `channel` of its thread.
 
-    `cursor` is how far the channel was looked at. What is in the log of the thread is never taken in again.
+    The channel has been read up to `cursor`. A citation that is in the thread's log is never added again.
     """
 
     def __init__(self, channels: Channels, ai: str, hub: Hub, channel: str, runs: RunManager) -> None:
         self._channels, self._ai, self._hub, self._channel, self._runs = channels, ai, hub, channel, runs
         self.cursor: Cursor | None = None
-        # Those that are not in the log yet; those that this run, or what is decided after it, was told of.
+        # Citations that are not in the log yet; citations that were offered to this run, or to its deferred
+        # verdicts.
         self._coming: dict[str, ForeignCitation] = {}
         self._offered: set[str] = set()
         self._run: tuple[str, object] | None = None
 
     async def scan_channel(self, projection: Projection) -> bool:
-        """See what others have cited and taken back since; whether the thread has a row more for it."""
+        """Read new citations and deletions by other clients. Returns whether the log has a new row."""
         known, has_more = {each.annotation for each, _ in projection.foreign_citations()}, False
         try:
             async for row, event in self._channels.export(self._ai, self.cursor):
                 if isinstance(event, AnnotationEvent) and _is_foreign(event.annotation):
                     has_more |= await self._take(event.annotation, projection, known)
                 self.cursor = row.cursor
-        except CursorLost:  # so far the channel was forgotten
+        except CursorLost:  # the channel was deleted up to here
             self.cursor = None
             return await self.scan_channel(projection)
         return has_more
 
     async def offer_citations(self, projection: Projection) -> bool:
-        """Have citations of others taken in, and whether there are more to offer.
+        """Offer the citations by other clients to the thread. Returns whether there are more to offer.
 
-        A new run is offered all, as its client may not know of them.
+        A new run is offered all of them, since its client may not know them.
         """
         run = projection.run_id, self._runs.stream(self._channel)
         if run != self._run:
@@ -70,7 +71,7 @@ class ChannelToThread:
         return len(left) > _AT_ONCE
 
     def is_done(self, projection: Projection) -> bool:
-        """Whether all is taken in that could be, and there is a verdict on it."""
+        """Return whether all citations that could be added were added, and have verdicts."""
         return self._coming.keys() <= self._offered and all(
             done for _, done in projection.foreign_citations()
         )
@@ -78,7 +79,7 @@ class ChannelToThread:
     async def _take(self, annotation: Annotation, projection: Projection, known: set[str]) -> bool:
         try:
             message = await self._channels.message(self._ai, annotation.message_serial)
-        except ChannelError:  # too old to be there
+        except ChannelError:  # the message has expired
             return False
         message_id = (
             projection.message_id(message.id or "") if message.connection_id == SERVER_CONNECTION_ID else None
@@ -92,7 +93,7 @@ class ChannelToThread:
         return False
 
     async def _take_back(self, delete: Annotation, message_id: str, known: set[str]) -> bool:
-        """A client takes back all that it cites under a name. What is nobody's stays: it may be another's."""
+        """Withdraw a client's citations under a name. Ignores anonymous ones: the author is unknown."""
         gone = await self._like(delete) if delete.client_id is not None else []
         for serial in gone:
             self._coming.pop(serial, None)
@@ -104,7 +105,7 @@ class ChannelToThread:
         return bool(taken)
 
     async def _like(self, delete: Annotation) -> list[str]:
-        """The serials of the annotations that a delete takes back."""
+        """Return the serials of the annotations that a delete covers."""
         found: list[str] = []
         cursor: str | None = None
         while True:

@@ -1,7 +1,7 @@
-"""The answers of a thread as its channel tells of them: a fold over the rows of the thread's log.
+"""Project a thread's answers into its channel: a fold over the rows of the thread's log.
 
-It reads no clock and awaits nothing. The same rows give the same steps, so whoever knows the last step that
-was taken can fold the log again and go on behind it.
+It reads no clock and awaits nothing. The same rows give the same steps, so after a restart the log can be
+folded again, continuing behind the last step that was published.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAME_BYTES = 512
 
 
 class ProjectionStep(Struct, frozen=True):
-    """A draft or a note about the message `answer`; `mark` stands for it and all steps before."""
+    """A message or annotation about the message `answer`. `mark` is the position of this step."""
 
     mark: ProjectionMark
     answer: str
@@ -50,7 +50,7 @@ class ProjectionStep(Struct, frozen=True):
 
 
 class _Citation:
-    """What an answer cites; of somebody else's, `annotation` is where that is said and `by` who says it."""
+    """A citation of an answer. If another client made it, `annotation` is its serial and `by` the client."""
 
     def __init__(self, record: Json) -> None:
         self.key: str = record["key"]
@@ -60,11 +60,11 @@ class _Citation:
         self.is_told = self.annotation is not None
         self.verification: Json | None = None
         self.told: str | None = None
-        """The status that the channel knows of."""
+        """The status last published in the channel."""
 
 
 class _Answer:
-    """An answer. It keeps the `name` of its message when the thread gives it another id."""
+    """An answer. Its message retains its `name` when the thread gives the answer another id."""
 
     def __init__(self, message_id: str, name: str, run_id: str, client_id: str) -> None:
         self.message_id, self.name = message_id, name
@@ -73,12 +73,12 @@ class _Answer:
         self.text = AnswerText()
         self.is_open = self.is_gone = False
         self.citations: dict[str, _Citation] = {}
-        # Those of which the channel does not know all.
+        # Citations that are not completely published yet.
         self.untold: dict[str, _Citation] = {}
 
 
 class Projection:
-    """The answers of a thread. `agent` is the client id of what no subagent said."""
+    """The answers of a thread. `agent` is the client id of messages that no subagent wrote."""
 
     def __init__(self, thread_id: str, series: str, agent: str) -> None:
         self._thread_id, self._series, self._agent = thread_id, series, agent
@@ -87,15 +87,15 @@ class Projection:
         self._subagents: dict[str, str] = {}
         self._answers: dict[str, _Answer] = {}
         self._names: set[str] = set()
-        # Messages that clients posted in any run, those in the input of this one, and records of messages
-        # that have yet to begin.
+        # Messages that clients posted in any run, messages in the input of this run, and records of messages
+        # that have not started yet.
         self._earlier: set[str] = set()
         self._listed: frozenset[str] = frozenset()
         self._early: dict[str, list[Json]] = {}
         self._steps: list[tuple[str, MessageDraft | AnnotationDraft]] = []
 
     def apply_row(self, row: Row) -> list[ProjectionStep]:
-        """What the channel is to be told of a row."""
+        """Return the steps that publish a row in the channel."""
         match row.kind:
             case "event":
                 self._event(ev.decode(row.data))
@@ -116,13 +116,13 @@ class Projection:
         ]
 
     def message_id(self, name: str) -> str | None:
-        """The id that the answer with the message `name` goes by in the thread; None where there is none."""
+        """Return the thread's id for the answer whose message is called `name`, or None."""
         if (same := self._answers.get(name)) and same.name == name:
             return name
         return next((each.message_id for each in self._answers.values() if each.name == name), None)
 
     def foreign_citations(self) -> Iterator[tuple[ForeignCitation, bool]]:
-        """The citations of others, and whether there is a verdict on each."""
+        """Yield the citations by other clients, and whether each has a verdict."""
         for answer in self._answers.values():
             for each in answer.citations.values():
                 cited = read_record(each.cited) if each.annotation else None
@@ -132,7 +132,7 @@ class Projection:
                         each.verification is not None,
                     )
 
-    # --- what was said ------------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------------
 
     def _begin(self, started: StartedRun) -> None:
         self.run_id, self._chunks = started.input.run_id, ChunkExpander()
@@ -183,7 +183,7 @@ class Projection:
             self._subagents[event.subagent_run_id] = event.name
 
     def _on_messages(self, event: ev.MessagesSnapshot) -> None:
-        """The messages are replaced: answers may be new, changed, gone, or go by another id."""
+        """Apply a snapshot of the messages: answers may be new, changed, deleted or renamed."""
         said = {id_of(each): each for each in event.messages if _is_answer(each) and not is_posted(each)}
         self._earlier |= find_posted_ids(event) - self._answers.keys()
         new = {
@@ -214,7 +214,7 @@ class Projection:
     def _new(self, message_id: str, subagent: str | None) -> _Answer:
         client = self._subagents.get(subagent or "", self._agent)
         name = message_id
-        while name in self._names:  # of an answer that goes by another id now
+        while name in self._names:  # taken by an answer that has another id now
             name += "#"
         self._names.add(name)
         answer = self._answers[message_id] = _Answer(message_id, name, self.run_id, client)
@@ -232,7 +232,7 @@ class Projection:
             self._tell(answer)
 
     def _say_anew(self, answer: _Answer) -> None:
-        """An answer that was taken back is said once more: what it cited then does not count."""
+        """Restart an answer that was withdrawn. Its former citations are dropped."""
         answer.is_gone, answer.run_id = False, self.run_id
         self._update(answer, "")
         own = [each for each in answer.citations.values() if each.annotation is None]
@@ -241,10 +241,10 @@ class Projection:
         self._drop(answer, own)
         self._tell(answer)
 
-    # --- how the channel is told of it --------------------------------------------------------------------
+    # --- publishing in the channel ------------------------------------------------------------------------
 
     def _create(self, answer: _Answer, content: str) -> None:
-        """With what was recorded of it before."""
+        """Publish the answer, with the records that came before it."""
         first, *rest = answer.text.replace(content)
         self._steps.append(
             (
@@ -290,7 +290,7 @@ class Projection:
     def _note(self, answer: _Answer, note: AnnotationDraft) -> None:
         self._steps.append((answer.name, note))
 
-    # --- what it cites ------------------------------------------------------------------------------------
+    # --- citations and verdicts ---------------------------------------------------------------------------
 
     def _record(self, record: Json) -> None:
         answer = self._answers.get(record["message_id"])
@@ -313,7 +313,7 @@ class Projection:
         self._tell(answer)
 
     def _tell(self, answer: _Answer) -> None:
-        """What is known of an answer's citations, and not told: what one supports as soon as that is said."""
+        """Publish pending citations and verdicts, each citation as soon as its claim is known."""
         if answer.is_gone:
             return
         for each in list(answer.untold.values()):
@@ -341,7 +341,7 @@ class Projection:
         self._tell_left(answer, [each.told for each in citations])
 
     def _tell_left(self, answer: _Answer, before: list[str | None]) -> None:
-        """Some verdicts are not any more what they were: those that are left are told anew."""
+        """Publish the remaining counts of statuses that lost a verdict."""
         for status in dict.fromkeys(filter(None, before)):
             left = sum(each.told == status for each in answer.citations.values())
             for note in make_remaining_verdicts(status, left):
@@ -357,7 +357,7 @@ class Projection:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a channel takes it for an id: 1 to 512 bytes."""
+    """Return whether a channel accepts the text as an id: 1 to 512 bytes."""
     try:
         return 1 <= len(text.encode()) <= _NAME_BYTES
     except UnicodeEncodeError:

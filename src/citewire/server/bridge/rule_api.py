@@ -1,7 +1,7 @@
-"""The rules of channels over HTTP: what the settings say, and what callers have said since.
+"""HTTP operations on the rules of channels: those from the settings, and those set by API calls.
 
-What is said here goes before what the settings say of the same pattern, until it is deleted. It is kept in
-the log `rules:`, so that all servers with the same log have the same rules.
+A rule set here overrides the settings for the same pattern, until it is deleted. It is stored in the log
+`rules:`, so all servers that share the log have the same rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG = "rules:"
 
 
 class RuleView(Struct, frozen=True):
-    """What is so in the channels of a pattern, and who says so; None is nobody."""
+    """The rule in effect for a pattern, and its origin; None is the built-in default."""
 
     pattern: str
     mutable: bool
@@ -36,13 +36,13 @@ class RuleView(Struct, frozen=True):
 
 
 class RuleList(Struct, frozen=True):
-    """All patterns of which anybody says something."""
+    """All patterns that have a rule."""
 
     rules: list[RuleView]
 
 
 class _RuleRow(Struct, frozen=True, rename="camel"):
-    """A row of the log: a rule, or None where it was deleted; and who said so."""
+    """A row of the log: a rule, or None if it was deleted, and the caller."""
 
     pattern: str
     rule: Rule | None
@@ -52,7 +52,7 @@ class _RuleRow(Struct, frozen=True, rename="camel"):
 
 
 class RuleApi:
-    """The rules of these channels, which have them at once."""
+    """The rules of `channels`. Changes take effect at once."""
 
     def __init__(self, hub: Hub, channels: Channels, settings: Iterable[PatternRule] = ()) -> None:
         self._channels = channels
@@ -61,11 +61,11 @@ class RuleApi:
         self._log = ChannelFollower(hub, _LOG, self._apply, self._said.clear, self._settle)
 
     async def catch_up(self) -> None:
-        """Have what the log says by now."""
+        """Apply all rows that the log has now."""
         await self._log.catch_up()
 
     async def run(self) -> None:
-        """Have what is said to other servers, as they are told."""
+        """Apply changes made on other servers as they arrive."""
         await self._log.run()
 
     def _apply(self, row: Row) -> None:
@@ -78,7 +78,7 @@ class RuleApi:
         self._channels.rules = Rules(self._settings | self._said)
 
     def operations(self) -> list[Operation]:
-        """What can be asked of rules."""
+        """Return the operations on rules."""
         of = "rule:{pattern}"
         return [
             Operation(
@@ -100,22 +100,22 @@ class RuleApi:
         ]  # fmt: skip
 
     async def list(self, call: ApiCall) -> RuleList:
-        """The rules that the caller may read."""
+        """Return the rules that the caller may read."""
         patterns = sorted({*BUILT_IN_RULES, *self._settings, *self._said})
         return RuleList([self._view(each) for each in patterns if call.caller.may("read", f"rule:{each}")])
 
     async def show(self, call: ApiCall) -> RuleView:
-        """One rule, with nothing left open."""
+        """Return one rule with all its fields filled in."""
         return self._view(_pattern(call.path))
 
     async def put(self, call: ApiCall) -> RuleView:
-        """Keep a rule."""
+        """Store a rule."""
         pattern = _pattern(call.path)
         await self._say(call, pattern, call.body)
         return self._view(pattern)
 
     async def delete(self, call: ApiCall) -> None:
-        """Forget a rule that a call has made."""
+        """Delete a rule that was set by a call. Raises `NotFound`."""
         pattern = _pattern(call.path)
         await self._log.catch_up()
         if pattern not in self._said:

@@ -1,4 +1,4 @@
-"""Channels, some of them those of threads: what there is the server's own, and who is told of the rest."""
+"""Channels that belong to threads. Only the server may publish verdicts and the agent's citations there."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from citewire.server.bridge.answer_annotations import CITEWIRE
 __all__ = ["SERVER", "ThreadChannels", "ai_channel", "thread_of_ai_channel"]
 
 SERVER = Publisher(client_id="*", connection_id=SERVER_CONNECTION_ID)
-"""The server itself, which speaks for its agents."""
+"""The server itself, which publishes on behalf of its agents."""
 _NAMESPACE, _VERDICTS = "ai", "verdicts"
 
 
 def ai_channel(thread_id: str) -> str:
-    """The channel in which the answers of a thread are told."""
+    """Return the channel in which the answers of a thread are published."""
     return f"{_NAMESPACE}:{quote(thread_id, safe='').replace('~', '%7E')}"
 
 
 def thread_of_ai_channel(channel: str) -> str | None:
-    """The thread whose channel this is; None where it is no thread's."""
+    """Return the id of the thread whose channel this is, or None."""
     thread_id = unquote(channel.partition(":")[2])
     return thread_id if thread_id and ai_channel(thread_id) == channel else None
 
 
 class ThreadChannels(Channels):
-    """In the namespace `ai` only the server gives verdicts, is called citewire, and cites as the agent.
+    """Guards the namespace `ai`: only the server may publish verdicts, be `citewire`, or cite as the agent.
 
-    `agent` is the client id of what the agent says. `cited` is told of channels in which somebody else cites
-    something, or takes it back.
+    `agent` is the client id of the agent's messages. `cited` is called with the channel when another client
+    cites something, or deletes a citation.
     """
 
     agent: str | None = None

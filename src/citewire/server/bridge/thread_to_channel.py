@@ -1,4 +1,4 @@
-"""From the log of a thread into its channel: what the projection says is told, once and in order."""
+"""From a thread's log into its channel: publish the steps of the projection, once and in order."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["ThreadToChannel", "group_steps"]
 
 _log = logging.getLogger("citewire.bridge")
 _PAGE = 256
-# Bytes of drafts or notes that go together: the rest of what one publish may hold is for names and headers.
+# Bytes of messages or annotations per publish: the rest of its limit is for names and headers.
 _TOGETHER = 48 * 1024
-# Bytes that a character may take.
+# Most bytes per character.
 _WIDEST = 4
 _MOST_NOTES = 200
 _IMMUTABLE = 93002
 
 
 class ThreadToChannel:
-    """The way from the log `channel` of a thread into the channel `ai`, where all up to `mark` is told.
+    """The direction from a thread's log `channel` into the channel `ai`, where all up to `mark` is published.
 
-    The log is folded up to `cursor`. After an error it has to be folded anew.
+    The log has been folded up to `cursor`. After an error it has to be folded again from the start.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ThreadToChannel:
         self._serials: dict[str, str | None] = {}
 
     async def catch_up(self) -> None:
-        """Tell all that is in the log."""
+        """Publish everything in the log that is not published yet."""
         while rows := await self._store.read(self._channel, self.cursor, _PAGE):
             steps = (step for row in rows for step in self.projection.apply_row(row))
             for group in group_steps([step for step in steps if not self.mark.covers(step.mark)]):
@@ -58,7 +58,7 @@ class ThreadToChannel:
             self.cursor = rows[-1].cursor
 
     async def _tell(self, steps: Sequence[ProjectionStep]) -> None:
-        """Take the steps. What the channel refuses it would refuse again, so it is left out."""
+        """Publish the steps. A step that the channel rejects is skipped, since it would be rejected again."""
         mark = steps[-1].mark
         try:
             if isinstance(steps[0].sent, AnnotationDraft):
@@ -66,7 +66,7 @@ class ThreadToChannel:
             else:
                 await self._publish(steps, mark)
         except ChannelError as exc:
-            if exc.ably == _IMMUTABLE:  # a rule can be changed again
+            if exc.ably == _IMMUTABLE:  # not skipped, since the rule may change
                 raise
             if len(steps) > 1:
                 for step in steps:
@@ -76,7 +76,7 @@ class ThreadToChannel:
         self.mark = mark
 
     async def _publish(self, steps: Sequence[ProjectionStep], mark: ProjectionMark) -> None:
-        """The first draft, with what the others put behind its text."""
+        """Publish the first draft, with the appended texts of the others."""
         drafts = [step.sent for step in steps if isinstance(step.sent, MessageDraft)]
         draft = drafts[0]
         if len(drafts) > 1:
@@ -97,7 +97,7 @@ class ThreadToChannel:
             await self._channels.annotate(self._ai, SERVER, notes, mark)
 
     async def _serial(self, answer: str) -> str | None:
-        """The serial of an answer's message; None where somebody else has its id, or it is too old."""
+        """Return the serial of an answer's message. None if another client used its id, or it has expired."""
         if answer not in self._serials:
             self._serials[answer] = await self._own(answer)
             if self._serials[answer] is None:
@@ -114,7 +114,7 @@ class ThreadToChannel:
 
 
 def group_steps(steps: Sequence[ProjectionStep]) -> Iterator[list[ProjectionStep]]:
-    """The steps in groups that can be taken at once: what goes behind one text, and notes."""
+    """Group steps that can be published together: appends to one text, or annotations."""
     group: list[ProjectionStep] = []
     size = 0
     for step in steps:

@@ -1,1 +1,1 @@
-"""DeepCitation's REST contract, answered here: its clients work with only the address changed."""
+"""DeepCitation's REST API, implemented here: its clients work with only the address changed."""

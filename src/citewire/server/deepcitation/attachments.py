@@ -1,13 +1,13 @@
-"""Attachments: what somebody has sent to have citations checked against it, for a while.
+"""Attachments: files sent to have citations checked against them, stored for a limited time.
 
-They are no sources of the server: only the key that sent one finds it. Which there are follows from the
-channel `attachments`, with the bytes beside it, so that they are there after a crash, and on every server
-that shares the store.
+They are not sources of the server: only the key that sent an attachment can find it. The list of attachments
+is folded from the channel `attachments`; their bytes are stored as blobs. Both survive a crash and are
+visible to every server that shares the store.
 
 | kind | data |
 |---|---|
 | `kept` | an `Attachment`, a new one |
-| `changed` | what it is from now on, if it is still there; it never expires earlier |
+| `changed` | the new state of an `Attachment`, ignored if it was removed; never expires earlier |
 | `gone` | `{key, id}` |
 """
 
@@ -52,11 +52,11 @@ __all__ = ["Attachment", "Attachments", "DAY", "Fetch", "UNSAFE", "day_end", "is
 
 CHANNEL = "attachments"
 UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
-"""Names that do harm as keys of a JavaScript object."""
+"""Names that are dangerous as keys of a JavaScript object."""
 
 DAY = 86400.0
 LIFETIME = 30 * DAY
-# Seconds from one look for what has expired to the next.
+# Seconds between two sweeps for expired attachments.
 _EVERY = 60.0
 _SWEEP = "sweep:attachments"
 _LONGEST_TYPE = 200
@@ -69,10 +69,10 @@ _Name: TypeAlias = tuple[str, str]
 
 
 class Attachment(Struct, frozen=True, omit_defaults=True):
-    """What the key `key` calls `id`. Times are seconds since 1970; it is there until `expires`.
+    """An attachment, named `id` by the key `key`. Times are seconds since 1970. It lasts until `expires`.
 
-    Once it was `read`, it has a `kind`, or a `reason` why it is of no use. One without a `sha256` could not
-    be fetched from its `url`.
+    Once it was `read`, it has a `kind`, or a `reason` why it cannot be used. An attachment without a `sha256`
+    could not be fetched from its `url`.
     """
 
     key: str
@@ -93,14 +93,14 @@ class Attachment(Struct, frozen=True, omit_defaults=True):
 
 
 class RemovedAttachment(Struct, frozen=True):
-    """An attachment that was deleted, or has expired."""
+    """An attachment that was deleted or has expired."""
 
     key: str
     id: str
 
 
 class Attachments:
-    """The attachments of all keys. `fetch` takes the place of the usual one in tests."""
+    """The attachments of all keys. Tests pass `fetch` to replace HTTP."""
 
     def __init__(
         self,
@@ -115,22 +115,22 @@ class Attachments:
         self._blobs, self._leases = blobs, leases or SingleProcessLeases()
         self._held: dict[_Name, Attachment] = {}
         self._channel = ChannelFollower(hub, CHANNEL, self._apply, self._held.clear)
-        # Held while something comes or goes: bytes may be those of several.
+        # Held during every change, because several attachments may share the same bytes.
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Find what there is, and delete bytes that a crash has left."""
+        """Load the attachments and delete bytes orphaned by a crash."""
         await self._blobs.open()
         await self._channel.catch_up()
         await self._forget(await self._blobs.list_hashes())
 
     async def run(self) -> None:
-        """Have what other servers are sent, and forget what has expired, again and again."""
+        """Follow other servers' changes and delete expired attachments, until cancelled."""
         sweeping = repeat(self.sweep, _EVERY, _log, "expired attachments could not be deleted")
         await asyncio.gather(self._channel.run(), sweeping)
 
     async def sweep(self) -> None:
-        """Forget what has expired, and bytes that no attachment has any more."""
+        """Delete expired attachments, and bytes that no attachment uses any more."""
         async with self._changing:
             await self._channel.catch_up()
             if await self._leases.take(_SWEEP):
@@ -138,23 +138,23 @@ class Attachments:
                 await self._drop([held for held in self._held.values() if held.expires <= now])
             await self._forget(await self._blobs.list_hashes())
 
-    # What there is.
+    # Reading
 
     def find(self, key: str, name: str) -> Attachment:
-        """What this key calls so. Raises `NotFound`, also for what another key has."""
+        """Return an attachment of this key. Raises `NotFound`, also if the id belongs to another key."""
         held = self._held.get((key, name))
         if held is None or held.expires <= self._clock():
             raise NotFound("there is no such attachment, or it has expired")
         return held
 
     async def find_synced(self, key: str, name: str) -> Attachment:
-        """As `find`, also of what another server has just been sent."""
+        """Like `find`, but also finds an attachment just sent to another server."""
         if (key, name) not in self._held:
             await self._channel.catch_up()
         return self.find(key, name)
 
     async def find_by_hash(self, key: str, sha256: str) -> Attachment:
-        """An attachment of this key with these bytes. Raises `NotFound`."""
+        """Return an attachment of this key with these bytes. Raises `NotFound`."""
         for catch_up in (self._channel.catch_up, None):
             for held in self._held.values():
                 if (held.key, held.sha256) == (key, sha256) and held.expires > self._clock():
@@ -164,25 +164,25 @@ class Attachments:
         raise NotFound("there is no attachment with these bytes, or it has expired")
 
     def needs(self, sha256: str) -> bool:
-        """Whether an attachment has these bytes."""
+        """Whether any attachment has these bytes."""
         return any(held.sha256 == sha256 for held in self._held.values())
 
     async def as_source(self, held: Attachment) -> SourceContent:
-        """An attachment as a source. Raises `DocumentError`."""
+        """Return an attachment as a source. Raises `DocumentError`."""
         path = await self._blobs.fetch(held.sha256) if held.sha256 else None
         if path is None:
             raise DocumentError(held.reason or "there are no bytes of it")
         return SourceContent(path, held.name, held.url, None, (held.id,), held.content_type)
 
     async def document(self, held: Attachment) -> Document:
-        """What an attachment says. Raises `DocumentError`."""
+        """Return an attachment as a document. Raises `DocumentError`."""
         return await self._engine.load(await self.as_source(held))
 
     async def read(self, held: Attachment) -> Attachment:
-        """As it is once it was read, well or not.
+        """Read an attachment's document, unless that was done, and return its new state, failed or not.
 
-        A failure is not written to the log. After a restart it is tried again, unless it exceeded the limits
-        of its reader: the engine remembers those until the bytes are sent again.
+        A failure is not written to the log. It is retried after a restart, unless the document exceeded the
+        reader's limits: the engine remembers that until the bytes are sent again.
         """
         if held.read is not None:
             return held
@@ -207,21 +207,21 @@ class Attachments:
                     self._held[held.key, held.id] = now
         return now
 
-    # What comes and goes.
+    # Changing
 
     async def upload(
         self, key: str, name: str | None, draft: BlobDraft, filename: str, content_type: str
     ) -> Attachment:
-        """Keep and read what somebody sent, under the id `name` or a new one."""
+        """Store and read an uploaded file, under the id `name` or a new one."""
         held = replace(self._new(key, name, filename), content_type=_typed(content_type))
         return await self._keep(held, draft)
 
     async def fetch(
         self, key: str, name: str | None, url: str, filename: str | None, *, fresh: bool
     ) -> tuple[Attachment, bool]:
-        """Keep and read what is at a URL; and whether it was fetched before on the same day (UTC).
+        """Fetch a URL, store and read it. Also returns whether it was already fetched on the same day (UTC).
 
-        Of one that cannot be fetched it is kept why. Raises `BadUrl` and `AddressRefused`.
+        If the fetch fails, the reason is stored instead. Raises `BadUrl` and `AddressRefused`.
         """
         from citewire.documents import fetch as web  # noqa: PLC0415  # a sixth of a second, see HttpAgent
 
@@ -244,11 +244,11 @@ class Attachments:
             return await self._keep(held, draft), False
 
     def draft(self) -> AbstractAsyncContextManager[BlobDraft]:
-        """Room for bytes that come, see `Blobs.draft`."""
+        """Return a draft to write incoming bytes to, see `Blobs.draft`."""
         return self._blobs.draft()
 
     async def extend(self, key: str, name: str, seconds: float) -> Attachment:
-        """Have it stay for so many seconds from now, unless it does already. Raises `NotFound`."""
+        """Keep an attachment for at least `seconds` from now. Raises `NotFound`."""
         async with self._changing:
             await self._channel.catch_up()
             held = self.find(key, name)
@@ -257,12 +257,12 @@ class Attachments:
             return now
 
     async def remove(self, key: str, name: str) -> None:
-        """Forget it, and its bytes. Raises `NotFound`."""
+        """Delete an attachment and its bytes. Raises `NotFound`."""
         async with self._changing:
             await self._channel.catch_up()
             await self._drop([self.find(key, name)])
 
-    # How.
+    # Internals
 
     def _new(self, key: str, name: str | None, filename: str) -> Attachment:
         if name is None:
@@ -285,7 +285,7 @@ class Attachments:
             await draft.finish()
             held = replace(held, sha256=draft.sha256, size=draft.size)
             await self._blobs.share(draft)
-            # Whoever sends it again wants another try.
+            # Sending the bytes again asks for another attempt.
             await self._engine.retry(draft.sha256)
         async with self._changing:
             before = self._held.get((held.key, held.id))
@@ -310,31 +310,31 @@ class Attachments:
                 gone = json.decode(row.data, type=RemovedAttachment)
                 self._held.pop((gone.key, gone.id), None)
             case _:
-                pass  # Later versions may say more, and one of them may share the store.
+                pass  # Later versions may add kinds, and may share the store.
 
     def _change(self, now: Attachment) -> None:
-        """Another server may have removed it, or put another one in its place, or let it stay longer."""
+        """Apply a change unless another server removed or replaced the attachment. Keep the later expiry."""
         name = now.key, now.id
         before = self._held.get(name)
         if before and (before.added, before.sha256) == (now.added, now.sha256):
             self._held[name] = replace(now, expires=max(before.expires, now.expires))
 
     async def _forget(self, sha256s: Collection[str]) -> None:
-        """Delete those of these bytes that no attachment has."""
+        """Delete those of the given bytes that no attachment uses."""
         loose = {*sha256s} - {held.sha256 for held in self._held.values()}
         await self._blobs.delete(loose)
-        # A source of the server may be the same.
+        # A source of the server may have the same bytes.
         for sha256 in loose - {reading.sha256 for reading in self._engine.shared_sources}:
             await self._engine.discard(sha256)
 
 
 def day_end(seconds: float) -> float:
-    """The end of the day (UTC) of a time."""
+    """Return the end of the day (UTC) that contains a time."""
     return (seconds // DAY + 1) * DAY
 
 
 def iso(seconds: float) -> str:
-    """A time as the published records have it."""
+    """Format a time as in DeepCitation's records."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,8 +1,8 @@
-"""The operations of the contract: prepare, convert, look at, extend, delete and verify.
+"""The operations of DeepCitation's API: prepare, convert, get, extend, delete and verify.
 
-What is wrong with one attachment is told in its own answer and not as an error, for the published client
-gives up all of its attachments with the first that is refused: `status` is then `error`, and citations of it
-are `skipped`.
+A problem with one attachment is reported in that attachment's response, not as an HTTP error: `status` is
+`error`, and its citations are `skipped`. The published client drops all of its attachments when one request
+is refused.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from citewire.verification.reader_pool import run_in_thread
 __all__ = ["DeepCitation", "UPLOADS"]
 
 UPLOADS = ("/prepareAttachments", "/convertFile")
-"""Paths that take files."""
+"""Paths that accept file uploads."""
 
 _RESOURCE = "attachments"
 _DURATIONS = {"month": 30 * DAY, "year": 365 * DAY}
 
 
 class DeepCitation:
-    """The contract over HTTP."""
+    """DeepCitation's API over HTTP."""
 
     def __init__(self, attachments: Attachments, engine: Engine, deadline: float) -> None:
         self._attachments = attachments
         self._verifying = DeepCitationVerifier(attachments, engine, deadline)
 
     def operations(self) -> list[Operation]:
-        """What can be asked."""
+        """Return the operations of the API."""
         return [
             Operation(
                 method="POST", path="/prepareAttachments",
@@ -82,7 +82,7 @@ class DeepCitation:
         ]  # fmt: skip
 
     async def prepare(self, call: ApiCall) -> wire.PreparedAttachment:
-        """Keep what is sent, and give its text for a prompt."""
+        """Store an upload or URL and return its text for a prompt."""
         held, cached = await self._taken(call)
         document = await self._document(held)
         return wire.PreparedAttachment(
@@ -98,7 +98,7 @@ class DeepCitation:
         )
 
     async def convert(self, call: ApiCall) -> wire.ConvertedAttachment:
-        """Keep what is sent. Nothing is converted, as all that can be read is read as it is."""
+        """Store an upload or URL. Nothing is converted: every readable format is read as it is."""
         held, _ = await self._taken(call)
         kind = mime_type(held)
         return wire.ConvertedAttachment(
@@ -109,12 +109,12 @@ class DeepCitation:
         )
 
     async def verify(self, call: ApiCall) -> wire.Verifications:
-        """Check citations, unless whoever asked leaves."""
+        """Check citations. Stops when the client disconnects."""
         checking = self._verifying.verify(call.caller, call.body.data)
         return wire.Verifications(await cancel_on_disconnect(call.request, checking))
 
     async def show(self, call: ApiCall) -> wire.AttachmentDetails:
-        """An attachment."""
+        """Return an attachment with its text."""
         held = await self._found(call.caller.key, call.body.attachment_id)
         document = await self._document(held)
         return wire.AttachmentDetails(
@@ -135,19 +135,19 @@ class DeepCitation:
         )
 
     async def extend(self, call: ApiCall) -> wire.ExtendedAttachment:
-        """Keep it longer."""
+        """Extend an attachment's lifetime."""
         key, name = call.caller.key, call.path["attachment"]
         before = await self._attachments.find_synced(key, name)
         now = await self._attachments.extend(key, name, _DURATIONS[call.body.duration])
         return wire.ExtendedAttachment(name, iso(now.expires), iso(before.expires))
 
     async def delete(self, call: ApiCall) -> wire.DeletedAttachment:
-        """Forget it."""
+        """Delete an attachment."""
         await self._attachments.remove(call.caller.key, call.path["attachment"])
         return wire.DeletedAttachment(call.path["attachment"], deleted=True)
 
     async def _taken(self, call: ApiCall) -> tuple[Attachment, bool | None]:
-        """What a request is about, kept and read; of a URL, whether it was there already."""
+        """Return the request's attachment, stored and read, and for a URL whether it was cached."""
         request, key = call.request, call.caller.key
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == MultipartForm.media:
@@ -162,7 +162,7 @@ class DeepCitation:
         return await self._found(key, asked.attachment_id), None
 
     async def _found(self, key: str, name: str) -> Attachment:
-        """What a key calls so, read. Raises `NotFound`."""
+        """Return an attachment of this key, read. Raises `NotFound`."""
         return await self._attachments.read(await self._attachments.find_synced(key, name))
 
     async def _fetched(self, key: str, asked: wire.PrepareRequest) -> tuple[Attachment, bool]:
@@ -171,7 +171,7 @@ class DeepCitation:
                 key, asked.attachment_id, asked.url or "", asked.filename, fresh=asked.skip_cache
             )
         except DocumentError as exc:
-            # Nothing that another try could change.
+            # A retry would not help.
             raise ShapeError(exc.message, "$.url", detail=exc.detail) from exc
 
     async def _uploaded(self, call: ApiCall) -> Attachment:
@@ -196,7 +196,7 @@ class DeepCitation:
 
 
 def mime_type(held: Attachment) -> str:
-    """What an attachment is, as far as it was read; else what it was said to be."""
+    """Return the media type found while reading an attachment, else the declared one."""
     return MEDIA_TYPES.get(held.kind or "", held.content_type) or "application/octet-stream"
 
 
@@ -205,7 +205,7 @@ def _text(value: object) -> str | None:
 
 
 async def _portion(held: Attachment, document: Document | None) -> str:
-    """The text by which a model cites it, under the id that it has here."""
+    """Return the text that a model cites, under the attachment's id."""
     return (
         ""
         if document is None

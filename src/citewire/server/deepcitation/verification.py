@@ -1,4 +1,4 @@
-"""Citations in the published records, checked, and what became of them in published records."""
+"""Verify citations in DeepCitation's record format and return the results in that format."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from citewire.verification.verifier import QuoteCheck
 __all__ = ["DeepCitationVerifier"]
 
 _NOTHING = MessageCitation(SourceRef(""), Source("", "document"))
-# Lines of one place that a record names.
+# The largest number of lines a record names for one place.
 _MOST_LINES = 100
 
 
 class _CheckedCitation(NamedTuple):
-    """What became of a citation: the place in a picture, and the document that it is in."""
+    """The result for one citation, with a picture of the place and the document that contains it."""
 
     checked: CheckResult
     picture: bytes | None = None
@@ -47,13 +47,13 @@ class _CheckedCitation(NamedTuple):
 
 
 class DeepCitationVerifier:
-    """Checks citations of the attachments of a key; or, for who may `verify`, of the server's own sources."""
+    """Checks citations of a key's attachments or, for callers that may `verify`, of the server's sources."""
 
     def __init__(self, attachments: Attachments, engine: Engine, deadline: float) -> None:
         self._attachments, self._engine, self._deadline = attachments, engine, deadline
 
     async def verify(self, caller: Caller, data: CitationsToVerify) -> dict[str, Json]:
-        """A record for each citation, under its key. One that cannot be read costs no other its verdict."""
+        """Return a record for each citation, by its key. An unreadable citation does not affect others."""
         if UNSAFE & data.citations.keys():
             raise ShapeError("a key is unsafe", "$.data.citations")
         held = await self._attachment(caller, data)
@@ -68,7 +68,7 @@ class DeepCitationVerifier:
         return await run_in_thread(lambda: _records(data, held, cited, found))
 
     async def _attachment(self, caller: Caller, data: CitationsToVerify) -> Attachment | None:
-        """What is cited; None where it is a source of the server, or any of them."""
+        """Return the cited attachment, or None if the citations are of the server's own sources."""
         if data.attachment_id is None and data.sha256 is not None:
             return await self._attachments.find_by_hash(caller.key, data.sha256)
         if data.attachment_id is None:
@@ -109,7 +109,7 @@ class DeepCitationVerifier:
         }
 
     async def _pictures(self, checks: list[CheckResult], form: ImageFormat) -> list[bytes | None]:
-        # A picture is nice to have, and the verdict says where to look.
+        # Pictures are optional: the verdict already says where to look.
         with suppress(DocumentError, TimeoutError):
             async with asyncio.timeout(self._deadline):
                 return await self._engine.pictures(checks, form)
@@ -175,7 +175,7 @@ def _record(cited: MessageCitation, found: _CheckedCitation, form: ImageFormat) 
 
 
 def _word(cited: MessageCitation, document: Document, start: int, end: int) -> str:
-    """The published word for a quote that is there, as it is."""
+    """Return DeepCitation's status for a quote that was found verbatim."""
     if cited.expected_place.is_on_other_page(document, start, end):
         return "found_on_other_page"
     if any(cited.expected_place.describe_mismatch(document, start, end)):
@@ -185,7 +185,7 @@ def _word(cited: MessageCitation, document: Document, start: int, end: int) -> s
 
 
 def _place(document: Document, start: int, end: int) -> Json:
-    """Where words stand, on the page on which they begin."""
+    """Return the page and lines of the words, on the page where they begin."""
     page = document.page_at(start)
     first, last = (document.line_at(at) for at in (start, max(start, min(end, page.end) - 1)))
     return {
@@ -196,7 +196,7 @@ def _place(document: Document, start: int, end: int) -> Json:
 
 
 def _attached(held: Attachment | None, data: CitationsToVerify) -> Json:
-    """What of a record says which attachment it is about."""
+    """Return the fields of a record that identify its attachment."""
     if held:
         return {"attachmentId": held.id, "label": held.name}
     return {"attachmentId": data.attachment_id} if data.attachment_id else {}

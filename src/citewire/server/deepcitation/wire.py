@@ -1,7 +1,7 @@
-"""What goes over the wire, in the published names (deepcitation 0.2.1 / HEAD 69c0450, 2026-03-14).
+"""Request and response types, with the published field names (deepcitation 0.2.1 / HEAD 69c0450, 2026-03-14).
 
-Fields that we have no use for (`endUserId`, `endFileId`, `convertedPdfDownloadPolicy`, `unsafeFastUrlOutput`)
-are taken and ignored; optional ones that have nothing to say are left out.
+Unused fields (`endUserId`, `endFileId`, `convertedPdfDownloadPolicy`, `unsafeFastUrlOutput`) are accepted and
+ignored. Optional fields without a value are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class PrepareRequest(Struct, frozen=True, rename="camel"):
-    """A URL to fetch, or without one an attachment that is there already."""
+    """A URL to fetch, or the id of an existing attachment."""
 
     url: _Url | None = None
     attachment_id: _Id | None = None
@@ -33,7 +33,7 @@ class PrepareRequest(Struct, frozen=True, rename="camel"):
 
 
 class PreparedFile(Struct, frozen=True, rename="camel"):
-    """What an attachment is."""
+    """Metadata of a prepared attachment."""
 
     filename: str
     mime_type: str
@@ -42,14 +42,14 @@ class PreparedFile(Struct, frozen=True, rename="camel"):
 
 
 class UrlSource(Struct, frozen=True):
-    """Where an attachment came from."""
+    """The URL an attachment was fetched from."""
 
     url: str
     domain: str
 
 
 class UrlCache(Struct, frozen=True, rename="camel"):
-    """Whether a URL was fetched before, and until when that counts."""
+    """Whether a URL was served from the cache, and when that entry expires."""
 
     cached: bool
     cache_expires_at: str
@@ -57,7 +57,7 @@ class UrlCache(Struct, frozen=True, rename="camel"):
 
 
 class PreparedAttachment(Struct, frozen=True, rename="camel"):
-    """An attachment that can be cited, or the `error` for which it cannot."""
+    """An attachment ready to be cited, or the `error` that prevents it."""
 
     attachment_id: str
     deep_text_prompt_portion: str
@@ -71,7 +71,7 @@ class PreparedAttachment(Struct, frozen=True, rename="camel"):
 
 
 class ConvertedFile(Struct, frozen=True, rename="camel"):
-    """What a file was, and what it is now."""
+    """A file's original and converted media type."""
 
     original_filename: str
     original_mime_type: str
@@ -80,7 +80,7 @@ class ConvertedFile(Struct, frozen=True, rename="camel"):
 
 
 class ConvertedAttachment(Struct, frozen=True, rename="camel"):
-    """A file that can be prepared by its id."""
+    """A stored file that can be prepared by its id."""
 
     attachment_id: str
     metadata: ConvertedFile
@@ -89,7 +89,7 @@ class ConvertedAttachment(Struct, frozen=True, rename="camel"):
 
 
 class CitationsToVerify(Struct, frozen=True, rename="camel"):
-    """Citations under keys of the caller's, and what they cite, by its id or its bytes."""
+    """Citations by the caller's own keys, and the cited attachment by its id or SHA-256."""
 
     citations: Annotated[dict[str, Any], Meta(max_length=MOST_CITATIONS)]
     attachment_id: _Id | None = None
@@ -98,19 +98,19 @@ class CitationsToVerify(Struct, frozen=True, rename="camel"):
 
 
 class VerifyRequest(Struct, frozen=True):
-    """What to check."""
+    """A request to verify citations."""
 
     data: CitationsToVerify
 
 
 class Verifications(Struct, frozen=True):
-    """What became of each citation, under its key."""
+    """The result for each citation, by its key."""
 
     verifications: dict[str, dict[str, Any]]
 
 
 class AttachmentRef(Struct, frozen=True, rename="camel"):
-    """An attachment by its id."""
+    """A reference to an attachment by its id."""
 
     attachment_id: _Id
 
@@ -137,13 +137,13 @@ class AttachmentDetails(Struct, frozen=True, rename="camel"):
 
 
 class ExtendRequest(Struct, frozen=True):
-    """How long an attachment is to stay: 30 or 365 days from now."""
+    """How long to keep an attachment: 30 or 365 days from now."""
 
     duration: Literal["month", "year"]
 
 
 class ExtendedAttachment(Struct, frozen=True, rename="camel"):
-    """Until when an attachment stays."""
+    """The new and the previous expiry of an attachment."""
 
     attachment_id: str
     expires_at: str
@@ -151,7 +151,7 @@ class ExtendedAttachment(Struct, frozen=True, rename="camel"):
 
 
 class DeletedAttachment(Struct, frozen=True, rename="camel"):
-    """An attachment that is gone."""
+    """Confirms that an attachment was deleted."""
 
     attachment_id: str
     deleted: bool

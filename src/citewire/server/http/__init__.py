@@ -1,1 +1,1 @@
-"""What the REST API is made of: operations, event streams, pagination."""
+"""Building blocks of the REST API: operations, event streams, pagination."""

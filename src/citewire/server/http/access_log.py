@@ -1,4 +1,4 @@
-"""The access log: an id for each request, and one line and one record when it is over."""
+"""Access log middleware: assigns each request an id and logs it when it ends."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from citewire.server.ops.logs import AccessRecord, request_id
 __all__ = ["AccessLog"]
 
 _access = logging.getLogger("citewire.access")
-# Asked for every few seconds by machines.
+# Polled every few seconds by monitoring, so logged at debug level only.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
-# What a proxy writes where the client left before there was an answer.
+# The status that proxies log when the client disconnected before the response.
 _GONE = 499
 
 
 class AccessLog:
-    """Middleware, the outermost: gives each request an id, and logs it and tells `done` when it is over."""
+    """Outermost middleware: assigns each request an id, and at its end logs it and calls `done`."""
 
     def __init__(self, app: ASGIApp, done: Callable[[AccessRecord], None]) -> None:
         self.app = app
         self._done = done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -64,7 +64,7 @@ class AccessLog:
 
 
 class _ResponseWatch:
-    """What goes out for one request."""
+    """Records the status and size of one response."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send, self._name = send, name.encode()
@@ -88,7 +88,7 @@ _ID = re.compile(rb"[\w.-]{1,64}")
 
 
 def _given_id(scope: Scope) -> str | None:
-    """The id that a proxy gave the request."""
+    """Return the request id set by a proxy, if it is valid."""
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     return given.decode() if _ID.fullmatch(given) else None
 
@@ -108,7 +108,7 @@ def _access_of(scope: Scope, answer: _ResponseWatch, seconds: float) -> AccessRe
 
 
 def _shown_path(scope: Scope) -> str:
-    """The path, with what of the query is no secret."""
+    """Return the path and query, without secret parameters."""
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     shown = urlencode([(name, value) for name, value in query if not is_secret_name(name)])
     return scope["path"] + (f"?{shown}" if shown else "")

@@ -1,4 +1,4 @@
-"""Frames as a response that lasts, as long as its caller may have it."""
+"""Long-lived event stream responses, which end when their caller loses access."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from citewire.server.http.operations import CALLER, CHECK_KEY
 
 __all__ = ["EventStreamResponse", "wait_for_disconnect"]
 
-# Seconds from one look at the caller's key to the next, and for the last bytes of a stream that is ended.
+# Seconds between two checks of the caller's key, and the time limit for ending a stream.
 _LOOK, _FAREWELL = 5.0, 1.0
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
-    # A proxy that buffers would hold the answer back.
+    # A buffering proxy would delay the events.
     (b"x-accel-buffering", b"no"),
 ]
 
 
 class EventStreamResponse:
-    """An ASGI app that sends frames until they end, the client is gone, or the caller may have no more.
+    """ASGI app that sends frames until they end, the client disconnects, or the caller loses access.
 
-    A stream ends within seconds when the caller's key is revoked, and with the caller's token or session.
-    The stream of one run, `of_run`, may outlast a token: it was allowed when it began, and a run is short.
+    A stream ends within seconds when the caller's key is revoked, and when its token or session expires. A
+    run's stream, `of_run`, may outlast a token: it was allowed when it began, and a run is short.
     """
 
     def __init__(self, frames: AsyncGenerator[bytes], *, of_run: bool = False) -> None:
         self._frames, self._of_run = frames, of_run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One response."""
+        """Send one response."""
         async with aclosing(self._frames):
             sending = asyncio.create_task(_send_all(self._frames, send))
             leaving = asyncio.create_task(wait_for_disconnect(receive))
@@ -54,7 +54,7 @@ class EventStreamResponse:
                 await _finish(send)
 
     async def _until_refused(self, scope: Scope) -> None:
-        """Wait until the caller of the request may have no more."""
+        """Wait until the caller's key is revoked or its token expires."""
         caller: Caller = scope[CALLER]
         check: Callable[[str], None] = scope.get(CHECK_KEY, _never_refuse)
         expires = None if self._of_run else caller.expires
@@ -70,11 +70,11 @@ class EventStreamResponse:
 
 
 def _never_refuse(_: str) -> None:
-    """For an app that knows no keys."""
+    """Check nothing, for an app without keys."""
 
 
 async def _finish(send: Send) -> None:
-    """End a response in the middle of its frames; a client that does not read is left to its timeout."""
+    """End a response between frames. A client that does not read runs into its timeout."""
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(_FAREWELL):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -88,6 +88,6 @@ async def _send_all(frames: AsyncIterator[bytes], send: Send) -> None:
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client leaves; what it still sends is not looked at."""
+    """Wait until the client disconnects. Anything it still sends is ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""The changes of something that many look at, each told once and in order."""
+"""In-memory feed of changes for many followers, each change delivered once and in order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Feed"]
 
 _T = TypeVar("_T")
 
-# Changes that are kept for those who are slow; who is further behind begins anew.
+# How many changes are buffered for slow followers. A follower further behind starts over.
 _KEPT = 4096
-# Seconds of silence after which a proxy on the way may think that nobody is there.
+# Seconds of silence after which a proxy may close the connection.
 _QUIET = 15.0
 
 
 class Feed(Generic[_T]):
-    """Nothing is kept for one who follows but a number, so a slow one costs nothing."""
+    """A shared feed of changes. A follower is only a position in the buffer, so a slow one costs nothing."""
 
     def __init__(self) -> None:
         self._last: deque[_T] = deque(maxlen=_KEPT)
@@ -30,20 +30,20 @@ class Feed(Generic[_T]):
         self._closed = False
 
     def publish(self, change: _T) -> None:
-        """Something has changed."""
+        """Deliver a change to all followers."""
         self._last.append(change)
         self._count += 1
         self._bell.notify()
 
     def close(self) -> None:
-        """End all who follow."""
+        """End all followers."""
         self._closed = True
         self._bell.notify()
 
     async def follow(self) -> AsyncGenerator[Sequence[_T] | None]:
-        """The changes from now on; an empty list where there were none for a while.
+        """Yield the changes from now on, or an empty list after a period without changes.
 
-        None comes first, and whenever some were missed: then everything has to be looked at.
+        Yields None first, and again whenever changes were missed: the follower must then reload everything.
         """
         seen = -1
         while not self._closed:

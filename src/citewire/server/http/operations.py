@@ -1,7 +1,7 @@
-"""What the REST part is made of: operations, each with its types, its capability and its errors.
+"""REST operations: each declares its types, its required capability and its errors.
 
-An operation is declared once. The route, the check of the caller, the reading of path, query and body, and
-the OpenAPI document all come from that.
+An operation is declared once. The route, the authorization, the parsing of path, query and body, and the
+OpenAPI document are all derived from that declaration.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ __all__ = [
 ]  # fmt: skip
 
 CALLER = "citewire.caller"
-"""Where a scope has who made its request, once that is known."""
+"""Scope key of the authenticated `Caller`."""
 
 CHECK_KEY = "citewire.check_key"
-"""Where a scope has the function that raises `Refused` once the key of this name is revoked."""
+"""Scope key of the function that raises `AccessRefused` once the named key is revoked."""
 
 _ANYBODY = Caller("", Capability())
-# A slash within a name, on its way through the routing: what is no character is in no name.
+# Stands for an escaped slash during routing. A lone surrogate occurs in no name.
 _SLASH, _ESCAPED = "\udc2f", re.compile("%2f", re.IGNORECASE)
 
 _log = logging.getLogger("citewire.server")
 
 
 class NoSuchMethod(CitewireError):
-    """This path has other methods."""
+    """The path exists, but not with this method."""
 
     code = "method_not_allowed"
 
 
-# The first that fits counts.
+# The first matching type wins.
 _STATUS: tuple[tuple[type[CitewireError], int], ...] = (
     (NotFound, 404),
     (NoSuchMethod, 405),
@@ -99,19 +99,19 @@ _ALWAYS = (400, 401, 403, 408, 413, 414, 429, 431, 503)
 
 
 class EventStream:
-    """The answer of an operation that streams AG-UI events."""
+    """Response type of an operation that streams AG-UI events."""
 
     media = "text/event-stream"
 
 
 class HtmlPage:
-    """The answer of an operation that gives a page for people."""
+    """Response type of an operation that returns an HTML page."""
 
     media = "text/html"
 
 
 class Bytes:
-    """A file as it is, sent or given."""
+    """A file as raw bytes, in a request or a response."""
 
     media = "application/octet-stream"
 
@@ -123,28 +123,28 @@ class MultipartForm:
 
 
 class ImageFile:
-    """The answer of an operation that gives an image."""
+    """Response type of an operation that returns an image."""
 
     media = "image/*"
 
 
 class ErrorBody(Struct, frozen=True):
-    """What went wrong: a stable code for programs, and a message for people."""
+    """An error: a stable code for programs and a message for people."""
 
     code: str
     message: str
     id: str | UnsetType = UNSET
-    """The error id, where the log of the server says more."""
+    """The error id, if the server's log has more details."""
 
 
 class ErrorAnswer(Struct, frozen=True):
-    """The one shape of every answer that is not a success."""
+    """The body of every error response."""
 
     error: ErrorBody
 
 
 class ApiCall(Struct, frozen=True):
-    """A request that was read, of a caller who may make it."""
+    """A parsed and authorized request."""
 
     caller: Caller
     path: Mapping[str, str]
@@ -157,12 +157,12 @@ Handler: TypeAlias = Callable[[ApiCall], Awaitable[Any]]
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One thing that can be asked of the server.
+    """One operation of the REST API.
 
-    `needs` is what the caller must be allowed, an operation and a resource in which names of the path and
-    fields of the body may stand; without it everybody may. `query` and `body` are Structs, and a body of
-    `bytes` is not read: its handler does. `gives` is a Struct, a kind of stream, a media type, or None for no
-    content.
+    `needs` is the operation and the resource the caller must be allowed; the resource may contain names of
+    the path and fields of the body. Without `needs` the operation is public. `query` and `body` are Structs;
+    a body of `bytes` is left for the handler to read. `gives` is a Struct, a kind of stream, a media type, or
+    None for no content.
     """
 
     method: str
@@ -174,19 +174,19 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: type[Any] | None = None
     gives: Any = None
     also: tuple[Any, ...] = ()
-    """Other media types in which it answers."""
+    """Other media types it may respond with."""
     takes: tuple[Any, ...] = ()
-    """Other bodies than `bytes`, which its handler reads as well."""
+    """Other body types besides `bytes`, which the handler reads itself."""
     creates: bool = False
-    """Whether it answers 201 where something is new."""
+    """Whether it responds with 201 when it creates something."""
     errors: tuple[int, ...] = ()
     shows_errors: bool = False
-    """Whether it tells its own `errors` as a page for people."""
+    """Whether its own `errors` are shown as an HTML page."""
     redirects: bool = False
-    """Whether it answers 303 in place of 200."""
+    """Whether it responds with 303 instead of 200."""
 
     def resource(self, path: Mapping[str, str], body: Any = None) -> str:
-        """What the caller must be allowed to do it to."""
+        """Return the resource that the caller needs access to."""
         known = dict(path)
         if isinstance(body, Struct):
             known |= {name: value for name, value in asdict(body).items() if isinstance(value, str)}
@@ -194,31 +194,31 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Authenticate(Protocol):
-    """**Protocol:** says who makes a request."""
+    """**Protocol:** authenticates requests."""
 
     def __call__(self, request: Request) -> Caller:
-        """The caller. Raises where there is none that is known."""
+        """Return the caller of a request. Raises `AccessRefused` if it cannot be authenticated."""
         ...
 
 
 def routes(operations: Iterable[Operation], authenticate: Authenticate) -> list[Route]:
-    """What Starlette is to serve."""
+    """Make Starlette routes for the operations."""
     by_path: dict[str, dict[str, Operation]] = {}
     for each in operations:
         by_path.setdefault(each.path, {})[each.method] = each
-    # One route for all methods of a path: it is to know them when somebody asks for another.
+    # One route for all methods of a path, so that it knows them when another method is requested.
     return [_route(path, _Endpoint(own, authenticate), [*own]) for path, own in by_path.items()]
 
 
 def _route(path: str, endpoint: ASGIApp, methods: list[str]) -> Route:
     route = Route(path, endpoint, methods=methods)
-    # By itself it takes /metrics%0a for /metrics, which whoever guards paths before us does not.
+    # Starlette's own pattern accepts /metrics%0a for /metrics, which a proxy guarding that path does not.
     route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
     return route
 
 
 def keep_escaped_slashes(app: ASGIApp) -> ASGIApp:
-    """A slash that was written %2F is a part of a name, and parts no path."""
+    """Wrap an app so that a slash written as %2F is part of a name and does not split the path."""
 
     async def through(scope: Scope, receive: Receive, send: Send) -> None:
         raw: bytes = scope.get("raw_path") or b""
@@ -228,7 +228,7 @@ def keep_escaped_slashes(app: ASGIApp) -> ASGIApp:
         scope["path"] = unquote(kept)
 
         async def out(message: Message) -> None:
-            scope["path"] = path  # whoever sends it may log that, and knows nothing of ours
+            scope["path"] = path  # the sender may log it, and must not see our placeholder
             await send(message)
 
         try:
@@ -240,7 +240,7 @@ def keep_escaped_slashes(app: ASGIApp) -> ASGIApp:
 
 
 class _Endpoint:
-    """The operations of one path as an ASGI app."""
+    """ASGI app for the operations of one path."""
 
     def __init__(self, operations: Mapping[str, Operation], authenticate: Authenticate) -> None:
         self._operations, self._authenticate = operations, authenticate
@@ -270,14 +270,14 @@ class _Endpoint:
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """A value as JSON; None is no content."""
+    """Return a value as a JSON response. None gives 204."""
     if value is None:
         return Response(status_code=204)
     return Response(codec.encode(value), status, media_type="application/json")
 
 
 def error_response(error: Exception) -> Response:
-    """An error as what the caller is told. What nobody expected is logged, and told without details."""
+    """Convert an exception to a response. Unexpected ones are logged and reported without details."""
     known = (status for kind, status in _STATUS if isinstance(error, kind))
     status = getattr(error, "status", None) or next(known, 500)
     if status == 500 or not isinstance(error, CitewireError):
@@ -324,7 +324,7 @@ def _is_list(kind: Any) -> bool:
 async def _read_body(request: Request, kind: type[Any] | None, *, is_session: bool) -> Any:
     if kind is None or kind is bytes:
         return None
-    # A form of another site, or a body without a type, is no request of a page of ours.
+    # With a session, refuse other sites' forms and bodies without a type: our pages send neither.
     unsaid = "" if is_session else "application/json"
     content = request.headers.get("content-type", unsaid).partition(";")[0].strip().lower()
     if content != "application/json":
@@ -333,7 +333,7 @@ async def _read_body(request: Request, kind: type[Any] | None, *, is_session: bo
 
 
 def openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """The OpenAPI document of the operations."""
+    """Return the OpenAPI document of the operations."""
     listed = list(operations)
     kinds: set[Any] = {kind for each in listed for kind in (each.body, each.gives, *each.also, *each.takes)}
     known = sorted({*filter(_is_struct, kinds), ErrorAnswer}, key=lambda kind: kind.__name__)
@@ -439,7 +439,7 @@ def _in_query(kind: type[Any] | None) -> list[dict[str, Any]]:
 
 
 def _without_none(kind: Any) -> Any:
-    """The type of a parameter that may be left out."""
+    """Return the type of an optional parameter without None."""
     if isinstance(kind, types.UnionType):
         left = [each for each in get_args(kind) if each is not type(None)]
         return left[0] if len(left) == 1 else kind

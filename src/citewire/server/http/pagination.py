@@ -1,7 +1,7 @@
-"""Pages of a list of which a caller may see a part.
+"""Pagination of lists in which a caller may see only some entries.
 
-A cursor may stand at an entry that its holder may not see, so it is sealed: nobody can read it, or make up
-one to find out what lies where.
+A cursor may point to an entry that its holder may not see. Cursors are therefore sealed: nobody can read one,
+or forge one to probe for hidden entries.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from citewire.server.access.keys import Keyring
 __all__ = ["ListPage", "SealedCursors", "list_visible"]
 
 _T = TypeVar("_T")
-# Entries that are read at once, and that one request looks at, whether its caller may see them or not.
+# How many entries are read at once, and how many one request scans, visible or not.
 _BATCH, _MOST = 1000, 10_000
 
 
 class ListPage(Struct, Generic[_T], frozen=True):
-    """The entries of a page, and the name after which the list goes on; None where it has ended."""
+    """The entries of a page, and the name after which the list continues, or None at its end."""
 
     items: list[_T]
     after: str | None
 
 
 class SealedCursors:
-    """The cursors of one list."""
+    """Encrypted cursors of one list."""
 
     def __init__(self, keyring: Keyring, name: str) -> None:
         self._keyring, self._purpose = keyring, f"cursor {name}"
 
     def write(self, after: str | None) -> str | None:
-        """The cursor for a place in the list; None where there is no more."""
+        """Return the cursor for a position, or None at the end of the list."""
         return None if after is None else self._keyring.seal(self._purpose, after.encode())
 
     def read(self, cursor: str | None) -> str:
-        """The place that a cursor stands for; without one the beginning. Raises `InputError`."""
+        """Return the position of a cursor, or the beginning without one. Raises `InputError`."""
         if not cursor:
             return ""
         try:
@@ -55,10 +55,10 @@ async def list_visible(
     after: str,
     limit: int,
 ) -> ListPage[_T]:
-    """The first `limit` visible entries after a name.
+    """Return the first `limit` visible entries after a name.
 
-    `read` gives so many entries with their names, in order, and fewer only at the end of the list. Where very
-    many entries cannot be seen, a page may have less than `limit` and still not be the last.
+    `read` returns entries with their names, in order, and fewer than asked only at the end of the list. If
+    very many entries are hidden, a page may have fewer than `limit` entries and still not be the last.
     """
     found, last, looked = list[tuple[str, _T]](), after, 0
     while looked < _MOST:

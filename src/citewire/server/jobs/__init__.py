@@ -1,5 +1,6 @@
-"""Quotes that are checked by workers: a node asks, whichever worker is free looks, and all nodes may know.
+"""Workers that check quotes: a node enqueues questions, any free worker answers, and all nodes see verdicts.
 
-`question` is what travels, `queue` the way, on procrastinate; `verifier` asks on a node, once what it
-asks about is `committed`; `worker` answers in a process of its own, with the sources of `shelf`.
+`question` defines the messages, and `queue` transports them with procrastinate. `verifier` enqueues on a
+node, through `after_commit_verifier`; `worker` answers in its own process, with the sources of
+`worker_sources`.
 """

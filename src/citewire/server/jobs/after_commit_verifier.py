@@ -1,4 +1,4 @@
-"""Quotes that are asked for once their citations are kept: a job must not be of what was never said."""
+"""Delay checks until their citations are committed, so that no job exists for an unrecorded citation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AfterCommitVerifier"]
 
 
 class AfterCommitVerifier:
-    """A `verifier` for one run, whose quotes wait until what the run has written so far is `settled`."""
+    """Wraps a `verifier` for one run. Each quote first awaits `settled`: the run's writes are stored."""
 
     def __init__(self, verifier: Verifier, settled: Callable[[], Awaitable[None]]) -> None:
         self._verifier, self._settled = verifier, settled

@@ -1,4 +1,4 @@
-"""Cancelling tasks that use psycopg's connection pool.
+"""Cancel tasks that use psycopg's connection pool.
 
 The pool waits with `asyncio.wait_for`, which on Python 3.11 loses a cancellation that arrives together with
 the result (python/cpython#86296): a task that is cancelled once may go on for ever.

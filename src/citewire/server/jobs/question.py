@@ -1,4 +1,4 @@
-"""What a node asks of workers, and what they say: typed and bounded, a question always the same bytes."""
+"""The questions of nodes to workers and the replies: typed, limited in size, and with canonical bytes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["AttachedSource", "JobQuestion", "LARGEST", "Manifest", "key_of", "re
 _T = TypeVar("_T")
 
 LARGEST = 16 << 20
-"""Bytes of a question, a manifest or a verdict: more than an answer has that quotes itself whole."""
+"""Most bytes of a question, a manifest or a verdict: more than an answer that quotes all of itself."""
 _Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Some = Annotated[tuple[str, ...], Meta(max_length=10_000)]
 
 
 class AttachedSource(Struct, frozen=True, omit_defaults=True):
-    """A source that came with a run: its content by its sha256, or else what is at its `url`."""
+    """A source attached to a run: the sha256 of its content, or else the `url` to fetch."""
 
     name: str
     sha256: _Sha256 | None = None
@@ -42,7 +42,7 @@ class AttachedSource(Struct, frozen=True, omit_defaults=True):
     origin: SourceOrigin | None = None
 
     def source(self, contents: Mapping[str, bytes]) -> SourceInput:
-        """The source again. Raises `ShapeError` where it would be anything else, such as a file of ours."""
+        """Return the source. Raises `ShapeError` for anything else, such as a path on this machine."""
         if self.sha256 is None:
             if self.url is None or not self.url.startswith(("http://", "https://")):
                 raise ShapeError("a source without content or address")
@@ -55,18 +55,17 @@ class AttachedSource(Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(Struct, frozen=True):
-    """All that came with a run. `scope` is there where some of it is still to be fetched: another run may get
-    another page."""
+    """All sources attached to a run, with a `scope` if some must be fetched: pages may differ per run."""
 
     handed: Annotated[tuple[AttachedSource, ...], Meta(max_length=100_000)]
     scope: str | None = None
 
 
 class JobQuestion(Struct, frozen=True, omit_defaults=True):
-    """An `Asked` as it travels.
+    """A `QuoteCheck` in transit.
 
-    It is looked for in the sources as they were `at` a place of their log, and in those of a manifest,
-    `given` by its sha256.
+    It is searched for in the sources as of the cursor `at` of their log, and in those of the manifest whose
+    sha256 is `given`.
     """
 
     quote: str
@@ -80,26 +79,26 @@ class JobQuestion(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, asked: QuoteCheck, given: str | None, at: Cursor | None) -> JobQuestion:
-        """What is asked, without who asks, and without what makes no difference."""
+        """Make the question without the asker and without fields that do not affect the verdict."""
         place = None if at is None or asked.alone else str(at)
         near, likely = asked.near.wire_safe, asked.likely if asked.source is None else ()
         claim = "" if asked.quote.strip() else asked.claim
         return cls(asked.quote, asked.source, near, likely, claim, asked.alone, given, place)
 
     def asked(self, name: str, scope: str | None) -> QuoteCheck:
-        """For the engine of a worker, which has what the manifest names in a scope."""
+        """Return the check for a worker's engine, which has the manifest's sources in `scope`."""
         return QuoteCheck(
             name, self.quote, self.source, self.near, self.likely, scope, self.claim, self.alone
         )
 
 
 def write(value: JobQuestion | Manifest | CheckResult) -> bytes:
-    """A value as it travels; of a verdict, what is the same for all who ask."""
+    """Encode a value. In a verdict, the fields that differ between askers are omitted."""
     return write_json(replace(value, id=None, quote="") if isinstance(value, CheckResult) else value)
 
 
 def read(data: bytes, kind: type[_T]) -> _T:
-    """The value that was written so. Raises `InputError` for anything else."""
+    """Decode a value. Raises `InputError` if it is invalid."""
     if len(data) > LARGEST:
         raise ShapeError(f"more than {LARGEST} bytes")
     value: Any = codec.decode_with_surrogates(data)
@@ -110,10 +109,10 @@ def read(data: bytes, kind: type[_T]) -> _T:
 
 
 def sha256_of(data: bytes) -> str:
-    """What names bytes."""
+    """Return the sha256 that identifies bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def key_of(question: bytes) -> str:
-    """What a question is known by, whoever asks it."""
+    """Return the key of a question, which is the same for all askers."""
     return f"verify:{sha256_of(question)}"

@@ -1,7 +1,8 @@
-"""The way from nodes to workers and back: jobs of procrastinate, and beside them what they are about.
+"""The job queue between nodes and workers: procrastinate jobs, with their questions in our own table.
 
-A job says nothing but its number: its questions are in `citewire.verdict`, where what was found is written.
-So no log of procrastinate shows a quote, and a question is with one job at a time, whoever asks it.
+A job contains nothing but its number. Its questions are in `citewire.verdict`, where the verdicts are written
+too. So procrastinate never logs a quote, and each question belongs to one job at a time, even if several
+nodes ask it.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ __all__ = ["JobQueue", "QUEUE", "TASK"]
 
 QUEUE, TASK = "citewire", "citewire.verify"
 BEAT, GONE = 1.0, 5.0
-"""Seconds from one heartbeat of a worker to the next, and after which one that gives none is gone."""
+"""Seconds between a worker's heartbeats, and seconds without one after which it counts as dead."""
 _NEWS = "citewire_verdict"
-# Seconds: to connect; for which one waits for a connection of the pool; and for which that tries by itself to
-# have one again, less and less often. After that, whoever asks next makes it try.
+# Seconds: to connect; to wait for a connection from the pool; and for which the pool retries connecting by
+# itself, with growing delays. After that, the next request makes it retry.
 _CONNECT, _PATIENCE, _RECONNECT = 5, 2.0, 1.0
-# Hours for which a verdict can be had again, and after which what came with a run is deleted that no node has
-# touched, as its node has died; seconds after which a worker that is gone is forgotten, whose jobs were taken
-# by others long before.
+# Hours for which a verdict can be reused, and after which a run's attachments are deleted if no node has
+# touched them, as their node has died; seconds after which a dead worker is deleted, whose jobs others took
+# long before.
 _KEPT, _GIVEN, _FORGOTTEN = 1, 1, 60
-# For the lock under which the tables of procrastinate are made: any number that nobody else locks.
+# The advisory lock for creating procrastinate's tables: any number that nothing else locks.
 _MAKING = 0x6369_7465_6A6F_6273
-# A database that is gone without a word must be noticed in seconds.
+# A connection that fails silently must be noticed within seconds.
 _SESSION: dict[str, Any] = {
     "application_name": "citewire jobs",
     "connect_timeout": _CONNECT,
@@ -52,7 +53,7 @@ _LOOK: LiteralString = (
     "SELECT v.key, v.data FROM citewire.verdict AS v WHERE v.key = ANY (%s) AND (v.data IS NOT NULL"
     " OR EXISTS (SELECT FROM procrastinate_jobs AS j WHERE j.id = v.job AND j.status IN ('todo', 'doing')))"
 )
-# In one order, or two nodes that ask the same could wait for each other.
+# Ordered by key, or two nodes with the same questions could deadlock.
 _ASK: LiteralString = (
     "INSERT INTO citewire.verdict AS v (key, question, job)"
     " SELECT key, question, %s FROM unnest(%s::text[], %s::bytea[]) AS a (key, question) ORDER BY key"
@@ -60,7 +61,7 @@ _ASK: LiteralString = (
     " WHERE v.data IS NULL AND NOT"
     " EXISTS (SELECT FROM procrastinate_jobs AS j WHERE j.id = v.job AND j.status IN ('todo', 'doing'))"
 )
-# Bounded, whoever wrote it: one byte more than is read says that it is too much.
+# Limited in size, as rows are not trusted: one byte more than allowed shows that it is too long.
 _QUESTIONS: LiteralString = (
     "SELECT key, substring(question FOR %s) FROM citewire.verdict WHERE job = %s AND data IS NULL LIMIT 1000"
 )
@@ -90,7 +91,7 @@ _BACKLOG: LiteralString = (
 
 
 class JobQueue:
-    """The questions of all nodes, in the database at `dsn`. Where that fails, `StoreError` is raised."""
+    """The questions of all nodes, in the database at `dsn`. Raises `StoreError` when the database fails."""
 
     def __init__(self, dsn: str, connections: int) -> None:
         self._dsn = dsn
@@ -103,10 +104,10 @@ class JobQueue:
     @classmethod
     @asynccontextmanager
     async def open(cls, dsn: str, connections: int = 2) -> AsyncGenerator[JobQueue]:
-        """The queue in a database that has our tables."""
+        """Open the queue. Creates or migrates procrastinate's tables first."""
         await prepare(dsn)
         for name in ("procrastinate", "psycopg.pool"):
-            # They tell of every try, with a traceback; that something fails is told where it matters.
+            # They log every attempt with a traceback; failures are logged where they matter.
             logging.getLogger(name).setLevel(logging.CRITICAL)
         queue = cls(dsn, connections)
         with _failures():
@@ -116,15 +117,15 @@ class JobQueue:
         finally:
             await queue.app.close_async()
 
-    # What nodes do.
+    # Used by nodes.
 
     async def find_verdicts(self, keys: Collection[str]) -> dict[str, bytes | None]:
-        """The verdicts on these questions; None where a worker is to reach it, nothing where none is."""
+        """Return the verdicts on these questions: None if a job is pending, no entry if there is none."""
         rows = await self._rows(_LOOK, ([*keys],))
         return {key: None if data is None else bytes(data) for key, data in rows}
 
     async def enqueue(self, questions: Mapping[str, bytes]) -> None:
-        """Have these questions answered in one job, but for those that are in another or were answered."""
+        """Enqueue these questions as one job, except those that are pending in another job or answered."""
         async with self._connection() as db, db.transaction() as all_or_none:
             job = await self._deferred(db)
             asked = await db.execute(_ASK, (job, [*questions], [*questions.values()]))
@@ -132,27 +133,27 @@ class JobQueue:
                 raise psycopg.Rollback(all_or_none)
 
     async def store_contents(self, scope: str, contents: Mapping[str, bytes]) -> None:
-        """Keep what came with a run, by its sha256, until `forget`."""
+        """Store the attachments of a run by their sha256, until `forget`."""
         for sha256, data in contents.items():
             async with self._connection() as db:
                 await db.execute(_HAND, (scope, sha256, data))
 
     async def touch(self, scopes: Collection[str]) -> None:
-        """Have what came with these runs stay: their node lives."""
+        """Extend the retention of these runs' attachments: their node is alive."""
         async with self._connection() as db:
             await db.execute(_TOUCH, ([*scopes],))
 
     async def forget(self, scope: str, keys: Collection[str]) -> None:
-        """Delete what came with a run, and the questions about it with their verdicts.
+        """Delete the attachments of a run, and the questions about them with their verdicts.
 
-        Whoever else waits for one of them asks it again.
+        Other askers that wait for one of these questions ask it again.
         """
         async with self._connection() as db, db.transaction():
             await db.execute(_FORGET_VERDICTS, ([*keys],))
             await db.execute(_FORGET_GIVEN, (scope,))
 
     async def follow_verdicts(self) -> AsyncGenerator[list[str]]:
-        """Questions that were answered, as they are; none where all have to be looked for."""
+        """Yield the keys of answered questions. An empty list means that all must be looked up."""
         with _failures():
             async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True, **_SESSION) as db:
                 await db.execute(f"LISTEN {_NEWS}")
@@ -161,50 +162,50 @@ class JobQueue:
                     yield news.payload.split(",")
 
     async def backlog(self) -> tuple[int, int]:
-        """How many jobs wait, and how many workers live."""
+        """Return the number of waiting jobs, and of live workers."""
         [(jobs, workers)] = await self._rows(_BACKLOG, (QUEUE, GONE))
         return jobs, workers
 
-    # What workers do.
+    # Used by workers.
 
     async def questions(self, job: int) -> dict[str, bytes]:
-        """What a job is to answer yet."""
+        """Return the unanswered questions of a job."""
         return {key: bytes(question) for key, question in await self._rows(_QUESTIONS, (LARGEST + 1, job))}
 
     async def load_contents(self, sha256s: Iterable[str]) -> dict[str, bytes]:
-        """What came with a run, as far as it is kept."""
+        """Return the attachments of a run that are still stored."""
         return {sha256: bytes(data) for sha256, data in await self._rows(_HANDED, ([*sha256s],))}
 
     async def write_verdicts(self, verdicts: Mapping[str, bytes], job: int | None = None) -> None:
-        """Write verdicts, where there are none yet, and have all who wait for them told.
+        """Write verdicts where there are none yet, and notify all nodes.
 
-        With a `job`, only where the question is still with that job: it may have been asked again since.
+        With a `job`, only for questions that still belong to that job: they may have been asked again since.
         """
         await self._rows(_ANSWER, ([*verdicts], [*verdicts.values()], job, _NEWS))
 
     async def split(self, questions: Collection[str]) -> None:
-        """Have each of these answered in a job of its own."""
+        """Move each of these questions to a job of its own."""
         async with self._connection() as db, db.transaction():
             for key in questions:
                 await db.execute(_MOVE, (await self._deferred(db), key))
 
     async def stalled(self) -> list[Job]:
-        """The jobs of workers that are gone."""
+        """Return the jobs of dead workers."""
         with _failures():
             return [*await self.app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=GONE)]
 
     async def retry(self, job: Job) -> None:
-        """Have another worker take a job."""
+        """Put a job back into the queue for another worker."""
         with _failures():
             await self.app.job_manager.retry_job(job)
 
     async def finish(self, job: Job) -> None:
-        """A job is over."""
+        """Mark a job as failed, and delete it."""
         with _failures():
             await self.app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
 
     async def tidy(self) -> None:
-        """Forget what nobody asks about any more, and workers that are gone."""
+        """Delete expired verdicts, attachments and jobs, and dead workers."""
         with _failures():
             jobs = self.app.job_manager
             await jobs.prune_stalled_workers(_FORGOTTEN)
@@ -229,15 +230,14 @@ class JobQueue:
 
 
 async def _set_up(db: psycopg.AsyncConnection[Any]) -> None:
-    """Each statement on its own: one way to the database instead of three. Tables of procrastinate are in a
-    schema of their own."""
+    """Set autocommit (one round trip instead of three) and the schema of procrastinate's tables."""
     await db.set_autocommit(True)
     await db.execute("SET search_path TO citewire_jobs")
 
 
 @contextmanager
 def _failures() -> Generator[None]:
-    """What a driver says may quote the address, and a password in it."""
+    """Convert driver errors to `StoreError`. Their text may contain the DSN with its password."""
     try:
         yield
     except (psycopg.Error, ConnectorException, OSError) as exc:
@@ -246,7 +246,7 @@ def _failures() -> Generator[None]:
 
 
 async def prepare(dsn: str) -> None:
-    """Have the tables of procrastinate as its version wants them, whoever else wants so at the same time."""
+    """Create or migrate procrastinate's tables. Safe to call from several processes at once."""
     folder = files("procrastinate.sql").joinpath("migrations")
     steps = {each.name: each for each in folder.iterdir() if each.name.endswith(".sql")}
     db = await connect(dsn)

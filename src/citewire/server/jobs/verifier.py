@@ -1,4 +1,4 @@
-"""The verifier of a node whose quotes are checked by workers: it asks, and waits as long as anybody does."""
+"""The verifier of a node whose quotes are checked by workers: it enqueues questions and awaits verdicts."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ __all__ = ["JobVerifier"]
 
 _log = logging.getLogger("citewire.jobs")
 
-# Quotes that one call has under way; in one job, of how many bytes together.
+# Quotes that one call has in progress; quotes in one job, and their bytes together.
 _WAITING, _BATCH, _BATCH_BYTES = 1024, 32, 1 << 20
-# Seconds from one look at all that is waited for to the next, as a notification may be lost; from one look
-# for workers to the next while nothing is; after a failure; from one warning to the next; and from one time
-# that what came with the runs of this node is touched to the next.
+# Seconds: between two polls of pending questions, as a notification may be lost; between two checks for
+# workers while idle; before a retry after a failure; between two warnings; and between two touches of the
+# attachments of this node's runs.
 _POLL, _IDLE, _AGAIN, _WARN, _TOUCH = 1.0, 10.0, 1.0, 60.0, 60.0
-# Seconds for the database to forget a run.
+# Seconds that the database may take to delete a run's data.
 _FORGETTING = 5.0
 _CLOSED = "the verifier was closed"
 
 
 class _PendingQuestion:
-    """A question that somebody waits for."""
+    """A question with at least one waiting asker."""
 
     def __init__(self, question: bytes) -> None:
         self.question, self.askers = question, 0
@@ -62,23 +62,23 @@ class _PendingQuestion:
 
 
 class _RunSources:
-    """What came with a run, as it is said to workers, and what of it is not in the database yet."""
+    """The attachments of a run as sent to workers, and those not stored in the database yet."""
 
     def __init__(self) -> None:
         self.handed: tuple[AttachedSource, ...] = ()
         self.unsent: dict[str, bytes] = {}
-        # By whether it is looked in alone; until more comes.
+        # By whether only the attachments are searched. Cleared when more are added.
         self.manifests: dict[bool, str] = {}
-        # The questions that were asked about it.
+        # The keys of questions about these attachments.
         self.keys: set[str] = set()
 
 
 class JobVerifier:
     """A `Verifier`: `async with JobVerifier(queue, engine, position) as verifier`.
 
-    `position` says how far the log of the sources was taken in here: a worker looks in no less. A quote has
-    no deadline, for who asks has one, and asks again later. Pictures are drawn by the `engine` of the node.
-    `backlog` is told, now and then, how many jobs wait for how many workers.
+    `position` returns the cursor up to which this node has read the log of sources; workers use that state or
+    a later one. Quotes have no deadline: the caller has one, and asks again later. Pictures are rendered by
+    the node's `engine`. `backlog` is called at intervals with the number of waiting jobs and of workers.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class JobVerifier:
         self._queue, self._engine, self._position, self._backlog = queue, engine, position, backlog
         self._scopes: dict[str | None, _RunSources] = {None: _RunSources()}
         self._waiting: dict[str, _PendingQuestion] = {}
-        # Questions that have to be looked for at once.
+        # Questions to look up at once.
         self._news: set[str] = set()
         self._bell = asyncio.Event()
         self._warned = -_WARN
@@ -116,7 +116,7 @@ class JobVerifier:
                 yield checked
 
     async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
-        """See `Verifier`. Of what is to be fetched, a worker fetches it."""
+        """See `Verifier`. URLs are fetched by a worker."""
         contents = await run_in_thread(
             lambda: [(listed, _content(listed)) for listed in iter_sources(sources)]
         )
@@ -128,11 +128,11 @@ class JobVerifier:
             along.handed += (handed,)
         for each in self._scopes.values():
             each.manifests.clear()
-        # Only what is no text has looks.
+        # Text has no pictures, so the engine needs the other sources only.
         await self._engine.add(*(each for each in sources if _may_have_looks(each)), scope=scope)
 
     async def forget(self, scope: str) -> None:
-        """See `Verifier`. Also in the database; or, while that is away, by whoever tidies it later."""
+        """See `Verifier`. Also deletes from the database; if that is unreachable, a later tidy does."""
         along = self._scopes.pop(scope, None)
         await self._engine.forget(scope)
         if along and (along.handed or along.keys):
@@ -147,7 +147,7 @@ class JobVerifier:
         return await self._engine.pictures(found, form)
 
     async def prewarm(self) -> None:
-        """See `Verifier`. Workers read the sources whether or not anybody asks."""
+        """See `Verifier`. Does nothing: workers always read the sources in advance."""
 
     async def _checked(self, asked: QuoteCheck) -> CheckResult:
         given = self._given(asked)
@@ -171,7 +171,7 @@ class JobVerifier:
         return replace(checked, id=asked.id, quote=asked.quote)
 
     def _given(self, asked: QuoteCheck) -> str | None:
-        """What came along to be looked in, as the sha256 of its manifest."""
+        """Return the sha256 of the manifest of attachments to search, or None."""
         own = self._scopes.get(asked.scope) if asked.scope else None
         along = own or self._scopes[None]
         if asked.alone not in along.manifests:
@@ -190,7 +190,7 @@ class JobVerifier:
         self._bell.set()
 
     async def _ask(self) -> None:
-        """Ask what is new, and take in what was answered."""
+        """Enqueue new questions and collect verdicts."""
         loop, polled = asyncio.get_running_loop(), 0.0
         while True:
             with suppress(TimeoutError):
@@ -217,7 +217,7 @@ class JobVerifier:
             await self._queue.store_contents(scope or "", sending)
             along.unsent = {name: data for name, data in along.unsent.items() if name not in sending}
             if scope and scope not in self._scopes:
-                # It was forgotten meanwhile.
+                # The run was forgotten meanwhile.
                 await self._queue.forget(scope, along.keys)
         known = await self._queue.find_verdicts(keys)
         for key, data in known.items():
@@ -229,7 +229,7 @@ class JobVerifier:
             await self._queue.enqueue({key: new[key] for key in batch})
 
     async def _watch(self) -> None:
-        """Say when nobody is there to answer."""
+        """Report the backlog, touch this node's attachments, and warn if no worker is alive."""
         jobs, workers = await self._queue.backlog()
         self._backlog(jobs, workers)
         if (beat := asyncio.get_running_loop().time()) - self._touched >= _TOUCH:
@@ -252,7 +252,7 @@ class JobVerifier:
 
 
 def _batches(questions: dict[str, bytes]) -> Iterator[list[str]]:
-    """Some that go together into a job: neither many nor large."""
+    """Split questions into batches of limited number and size, one per job."""
     batch: list[str] = []
     size = 0
     for key, question in questions.items():
@@ -266,7 +266,7 @@ def _batches(questions: dict[str, bytes]) -> Iterator[list[str]]:
 
 
 def _content(listed: SourceItem) -> bytes | None:
-    """The bytes of a source; None where they are to be fetched."""
+    """Return the bytes of a source, or None if they have to be fetched."""
     if isinstance(listed.source, str):
         return None
     text = _text(listed.source)

@@ -1,6 +1,7 @@
-"""`citewire worker`: takes jobs, looks in the sources, and writes what it found.
+"""`citewire worker`: takes jobs, checks quotes against the sources, and writes the verdicts.
 
-A job of one that dies is taken by another. What is found is written once, however often it is looked for.
+The jobs of a worker that dies are taken by another one. A verdict is written once, however often it is
+reached.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ __all__ = ["JobWorker", "run_worker"]
 
 _log = logging.getLogger("citewire.jobs")
 
-# How often a question is tried that ends whoever takes it.
+# Attempts at a question that crashes its worker.
 _TRIES = 3
-# Seconds: for jobs to end when the worker is to; until it begins again after a failure; from one look for
-# jobs that were left to the next, and for what nobody needs any more.
+# Seconds: for jobs to finish at shutdown; before a restart after a failure; between two checks for stalled
+# jobs; and between two clean-ups.
 _GRACE, _AGAIN, _SWEEP, _TIDY = 10.0, 1.0, 1.0, 60.0
-# Seconds without another verdict after which those that were reached are written.
+# Seconds without a new verdict after which the collected ones are written.
 _GATHER = 0.02
 
 
 class JobWorker:
-    """Answers the questions of a queue with an engine, which has the sources of the shelf."""
+    """Answers the questions of a queue with an engine that has the sources of `shelf`."""
 
     def __init__(self, queue: JobQueue, engine: Engine, shelf: WorkerSources) -> None:
         self._queue, self._engine, self._shelf = queue, engine, shelf
@@ -58,7 +59,7 @@ class JobWorker:
         queue.app.task(name=TASK, queue=QUEUE, pass_context=True, retry=_TRIES - 1)(self._verify)
 
     async def run(self, stop: asyncio.Event, concurrency: int) -> None:
-        """Take jobs, so many at a time, until told to stop. What is under way then is done, or given back."""
+        """Take up to `concurrency` jobs at a time until `stop`. Running jobs are finished or returned."""
         sides: list[asyncio.Task[Any]] = [asyncio.create_task(work) for work in (self._sweep(), self._tidy())]
         stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait())
         try:
@@ -75,7 +76,7 @@ class JobWorker:
             await cancel_until_done([*sides, stopping])
 
     def _procrastinate_worker(self, concurrency: int) -> procrastinate.worker.Worker:
-        """A worker of procrastinate's, which registers under a new number each time it runs."""
+        """Make a procrastinate worker, which registers under a new number each time it runs."""
         return procrastinate.worker.Worker(
             self._queue.app,
             queues=[QUEUE], concurrency=concurrency, delete_jobs="successful",
@@ -85,7 +86,7 @@ class JobWorker:
         )  # fmt: skip
 
     async def _verify(self, context: JobContext, **_: Any) -> None:
-        """What procrastinate calls for a job."""
+        """Handle a job. Called by procrastinate."""
         questions = await self._queue.questions(context.job.id or 0)
         try:
             await self._answer(questions, context.job.id or 0)
@@ -118,7 +119,7 @@ class JobWorker:
 
     @asynccontextmanager
     async def _scope(self, given: str) -> AsyncGenerator[str]:
-        """What came with a run, in a scope of the engine. Raises `InputError` where it cannot be had."""
+        """Load a run's attachments into a scope of the engine. Raises `InputError` if they are gone."""
         manifest = read((await self._handed([given]))[given], Manifest)
         contents = await self._handed({each.sha256 for each in manifest.handed if each.sha256})
         sources = [each.source(contents) for each in manifest.handed]
@@ -136,7 +137,7 @@ class JobWorker:
         return contents
 
     async def _is_over(self, job: Job) -> bool:
-        """Whether a job that failed is over: what it asks is asked one by one, or given up."""
+        """Return whether a failed job is over: its questions were split into single jobs, or given up."""
         questions = await self._queue.questions(job.id or 0)
         if len(questions) > 1:
             await self._queue.split(questions)
@@ -149,7 +150,7 @@ class JobWorker:
         return True
 
     async def _sweep(self) -> None:
-        """Have jobs taken again that a worker left when it died."""
+        """Retry the jobs of dead workers."""
         while True:
             try:
                 for job in await self._queue.stalled():
@@ -179,7 +180,7 @@ async def _run(worker: procrastinate.worker.Worker) -> None:
 
 
 async def _gathered(results: AsyncIterator[CheckResult]) -> AsyncGenerator[list[CheckResult]]:
-    """Results as they come, those together that come soon after each other."""
+    """Yield results in batches of those that arrive shortly after each other."""
     found: list[CheckResult] = []
     coming: asyncio.Future[CheckResult | None] | None = None
     try:
@@ -207,7 +208,7 @@ def _skipped(reason: str) -> bytes:
 
 
 async def run_worker(settings: Settings, dsn: str, data: Path, concurrency: int) -> None:
-    """Be a worker with its files in `data` until the process is told to end. Raises `StoreError`."""
+    """Run a worker with its files in `data` until the process is told to end. Raises `StoreError`."""
     restrict_new_files()
     keep_private(data)
     usual = EngineLimits()
@@ -222,7 +223,7 @@ async def run_worker(settings: Settings, dsn: str, data: Path, concurrency: int)
         stack.push_async_callback(store.close)
         hub = Hub(store)
         stack.callback(hub.close)
-        # No deadline: who asks has one, and finds the verdict when it comes back.
+        # No deadline: the node has one, and finds the verdict when it asks again.
         cache = Cache(data / "cache")
         await asyncio.to_thread(cache.remove_unfinished)
         engine = Engine(cache=cache, deadline=None, workers=settings.workers, limits=limits)

@@ -1,4 +1,4 @@
-"""The sources of the nodes, as a worker has them: what their log says there is, read in its own engine."""
+"""The nodes' sources in a worker: follows their log, and reads them in the worker's own engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("citewire.jobs")
 
 
 class WorkerSources:
-    """Has the `engine` look in all sources of the log: `async with Shelf(…) as shelf`."""
+    """Adds all sources in the log to the `engine`: `async with WorkerSources(…) as sources`."""
 
     def __init__(self, hub: Hub, blobs: Blobs, engine: Engine) -> None:
         self._blobs, self._engine = blobs, engine
@@ -41,15 +41,15 @@ class WorkerSources:
         await asyncio.gather(self._following, return_exceptions=True)
 
     def has_bytes(self, sha256: str) -> bool:
-        """Whether a source has these bytes."""
+        """Return whether a source has these bytes."""
         return self._holdings.has_bytes(sha256)
 
     async def tidy(self) -> None:
-        """Delete the copies of bytes that no source has any more. Raises `StoreError`."""
+        """Delete local copies of bytes that no source has any more. Raises `StoreError`."""
         await self._blobs.drop_copies(self.has_bytes)
 
     async def catch_up_to(self, wanted: Cursor) -> None:
-        """Have the sources as they were at a place of their log, or later. Raises `StoreError`."""
+        """Read the log of sources up to this cursor at least. Raises `StoreError`."""
         if not self._has(wanted):
             await self._log.catch_up()
         if not self._has(wanted):
@@ -66,7 +66,7 @@ class WorkerSources:
             self._at = row.cursor
 
     def _settle(self) -> None:
-        """Have the engine look in what there is now, and in nothing else."""
+        """Make the engine's sources match the log."""
         sources = self._holdings.sources
         for source_id, (held, reading) in [*self._readings.items()]:
             if sources.get(source_id) != held:

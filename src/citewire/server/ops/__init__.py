@@ -1,1 +1,1 @@
-"""What operators see and set: settings, limits, metrics, logs, readiness."""
+"""Operations: settings, limits, metrics, logs, readiness."""

@@ -1,4 +1,4 @@
-"""Opens the page in the browser of whoever starts the server at a terminal."""
+"""Open the start page in the user's browser when the server is started at a terminal."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["has_browser", "open_browser"]
 
 _log = logging.getLogger("citewire.server")
 _FILE = "sign-in.html"
-# Seconds that a browser may take to start, and for which it can read the file.
+# Seconds that a browser may take to start, and seconds for which the file stays readable.
 _START, _READ = 20, 30
 _REDIRECT = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={}">'
 
 
 def has_browser(environ: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Whether a person is there who would see a browser: at a terminal, with a display, and not in CI."""
+    """Whether a person would see a browser: at a terminal, with a display, and not in CI."""
     has_display = sys.platform in ("darwin", "win32") or "DISPLAY" in environ or "WAYLAND_DISPLAY" in environ
     return is_terminal and has_display and not environ.get("CI")
 
 
 async def open_browser(link: str, folder: Path) -> None:
-    """Open a link, which nobody else on the machine can see: not even in the list of processes.
+    """Open a link without exposing it to other users of the machine, not even in the process list.
 
-    The browser is given a file of the data folder that only its owner can read and that leads on to the link.
+    The browser opens a file in the data folder, readable only by its owner, that redirects to the link.
     """
     try:
         with _redirect(link, folder) as uri:
@@ -41,7 +41,7 @@ async def open_browser(link: str, folder: Path) -> None:
 
 @contextmanager
 def _redirect(link: str, folder: Path) -> Generator[str]:
-    """A file that leads to the link, while the block lasts."""
+    """Context manager: a file that redirects to the link, deleted at the end."""
     file = folder.resolve() / _FILE
     file.unlink(missing_ok=True)
     try:
@@ -54,7 +54,7 @@ def _redirect(link: str, folder: Path) -> Generator[str]:
 
 
 async def _launch(uri: str) -> None:
-    """Run Python's `webbrowser` in a process of its own, which is waited for: a browser may say a lot."""
+    """Run Python's `webbrowser` in a separate process and wait for it: a browser may print a lot."""
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "webbrowser", uri, stdin=quiet, stdout=quiet, stderr=quiet

@@ -1,7 +1,7 @@
-"""uvicorn's protocols for HTTP and WebSockets, with an end to every wait and to whatever is kept meanwhile.
+"""uvicorn's HTTP and WebSocket protocols, with timeouts and limits on buffered data.
 
-By themselves they wait for ever: for a request to begin, for a head that trickles in, and for a client that
-does not read what it asked for.
+uvicorn itself waits forever: for a request to begin, for headers that trickle in, and for a client that does
+not read its response.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from citewire.server.ops.settings import Settings
 
 __all__ = ["make_http_protocol", "make_websocket_protocol"]
 
-# Requests on one connection before the first of them is answered. Hardly anybody sends a second one.
+# Limit on pipelined requests per connection. Clients hardly ever send a second one.
 _MOST_WAITING = 8
 _BAD_REQUEST = Refusal(400, "bad_request", "this is not HTTP", closes=True)
 
 
 def make_http_protocol(settings: Settings) -> type[asyncio.Protocol]:
-    """The protocol for `uvicorn.Config(http=…)`."""
+    """Return the protocol class for `uvicorn.Config(http=…)`."""
     return type("Guarded", (_GuardedHttp,), {"settings": settings})
 
 
 def make_websocket_protocol(settings: Settings) -> type[asyncio.Protocol]:
-    """The protocol for `uvicorn.Config(ws=…)`."""
+    """Return the protocol class for `uvicorn.Config(ws=…)`."""
     return type("GuardedWebSocket", (_GuardedWebSocket,), {"settings": settings})
 
 
 class _GuardedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket that is aborted when its client reads nothing for `write_timeout` seconds.
 
-    Closing is not enough: a transport that closes waits until all that was written is read.
+    Closing is not enough: a closing transport waits until the client has read everything.
     """
 
     settings: ClassVar[Settings]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is being made on a connection of the HTTP protocol."""
+        """Start watching writes when the HTTP connection is upgraded."""
         super().connection_made(transport)
         self._watched = _WatchedTransport(self.transport, self.loop, self.settings.write_timeout)
         self.transport = self._watched
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, and gives its place back."""
+        """Stop watching writes."""
         self._watched.stop()
         super().connection_lost(exc)
 
 
 class _WatchedTransport(asyncio.Transport):
-    """A transport that aborts where nothing of what was written goes out for `seconds`."""
+    """A transport that aborts when no written data is sent for `seconds`."""
 
     def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _WatchedTransport(asyncio.Transport):
             self._watch()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop the write timer."""
         self._timer = _cancelled(self._timer)
 
     def _watch(self) -> None:
@@ -128,10 +128,10 @@ class _GuardedHttp(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
-    # What comes in
+    # Receiving
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The wait for a head begins before its first byte."""
+        """Start the header timeout before the first byte, or refuse the connection at the limit."""
         super().connection_made(transport)
         if len(self.connections) > self.settings.max_connections:
             self._turn_away(BUSY)
@@ -139,7 +139,7 @@ class _GuardedHttp(HttpToolsProtocol):
             self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """What neither ends a head nor is part of a body is kept by the parser, so it is counted."""
+        """Count bytes that the parser buffers: those that neither end a head nor belong to a body."""
         steps = self._steps
         super().data_received(data)
         if self.transport.is_closing() or self not in self.connections:
@@ -148,22 +148,22 @@ class _GuardedHttp(HttpToolsProtocol):
         if self._kept > self.settings.max_header_bytes + self.settings.max_url:
             self._turn_away(LARGE_HEAD)
         elif self.timeout_keep_alive_task is None and not self._is_answering():
-            # Bytes that begin no request have stopped the wait for the next one.
+            # Bytes that begin no request have cancelled the keep-alive timeout.
             self._await_head()
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Start the header timeout at the first byte of a request."""
         super().on_message_begin()
         self._in_head = True
         self._await_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Those after a body are dropped: uvicorn would add them to a head that was judged already."""
+        """Drop trailers after a body: uvicorn would add them to headers that were already checked."""
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head of a request is there."""
+        """Cancel the header timeout and limit pipelined requests."""
         self._steps += 1
         self._in_head = False
         self._head_timer = _cancelled(self._head_timer)
@@ -178,17 +178,17 @@ class _GuardedHttp(HttpToolsProtocol):
             raise ConnectionAbortedError("too many requests before the first is answered")
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
+        """Note progress, so that body bytes do not count as buffered."""
         self._steps += 1
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The end of a request."""
+        """Note progress at the end of a request."""
         self._steps += 1
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """In our shape; within the answer to an earlier request there is no place for it."""
+        """Send a 400 in our error format, or abort in the middle of another response."""
         del msg
         if self._is_answering():
             self.transport.abort()
@@ -214,21 +214,21 @@ class _GuardedHttp(HttpToolsProtocol):
         self.transport.write(b"HTTP/1.1 %d \r\n%b\r\n%b" % (refusal.status, lines, refusal.body))
         self.transport.close()
 
-    # What goes out
+    # Sending
 
     def on_response_complete(self) -> None:
-        """The app is done; the client may not have read all of it."""
+        """Start the write timeout: the client may not have read the whole response."""
         super().on_response_complete()
         self._await_reading()
 
     def pause_writing(self) -> None:
-        """More waits for the client than it should. Nothing is written until it has read."""
+        """Start the write timeout. The buffer is full, so nothing is written until the client reads."""
         super().pause_writing()
         self._write_timer = _cancelled(self._write_timer)
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Restart the write timeout: the client has read."""
         super().resume_writing()
         self._write_timer = _cancelled(self._write_timer)
         if not self._is_answering():
@@ -246,10 +246,10 @@ class _GuardedHttp(HttpToolsProtocol):
         else:
             _reset(self.transport)
 
-    # The end
+    # Closing
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """All that are being answered are told: uvicorn tells only the request that came last."""
+        """Notify all open requests of the disconnect. uvicorn notifies only the latest."""
         super().connection_lost(exc)
         self._head_timer = _cancelled(self._head_timer)
         self._write_timer = _cancelled(self._write_timer)
@@ -259,7 +259,7 @@ class _GuardedHttp(HttpToolsProtocol):
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Drop a connection at once: without this the system would go on offering what was written."""
+    """Drop a connection at once. Otherwise the system would keep retrying to send what was written."""
     handle = transport.get_extra_info("socket")
     if handle is not None and handle.fileno() >= 0:
         with socket.socket(fileno=os.dup(handle.fileno())) as own:

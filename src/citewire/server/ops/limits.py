@@ -1,6 +1,6 @@
-"""What one request may cost the others. Nothing is buffered: bytes are counted as they pass.
+"""Limits on requests: rate, concurrency, size and time. Bytes are counted as they pass, never buffered.
 
-The connections below are guarded in `connections`.
+Limits on connections are in `connections`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from citewire.verification.lanes import CURRENT_ACCOUNT
 
 __all__ = ["BUSY", "LARGE_HEAD", "Refusal", "RequestLimits", "TokenBuckets", "client_address"]
 
-# Bytes per second. A body that comes slower than this takes longer than its deadline.
+# Bytes per second. A slower body misses its deadline.
 _SLOWEST = 16 << 10
-# Clients whose rate is remembered. Whoever was seen longest ago starts anew.
+# How many clients' rates are remembered. The least recently seen client starts over.
 _BUCKETS = 10_000
 
 
 class Refusal(Struct, frozen=True):
-    """The answer to a request that is not looked at further. One that `closes` ends its connection."""
+    """An error response sent without further handling. `closes` also ends the connection."""
 
     status: int
     code: str
@@ -53,7 +53,7 @@ class Refusal(Struct, frozen=True):
         return headers
 
     async def send(self, scope: Scope, send: Send) -> None:
-        """As the answer to a request, or to one that asks for a WebSocket."""
+        """Send it as the response to an HTTP request or a WebSocket handshake."""
         kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
         await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
         await send({"type": f"{kind}.body", "body": self.body})
@@ -74,7 +74,7 @@ def _too_large(limit: int) -> Refusal:
 
 
 def client_address(scope: Scope) -> str:
-    """Where a request comes from. Of IPv6, the network that one customer is given."""
+    """Return the client's IP address. For IPv6, return its /64 network, which one customer is assigned."""
     host = (scope.get("client") or ("",))[0]
     try:
         found = ip_address(host)
@@ -86,11 +86,11 @@ def client_address(scope: Scope) -> str:
 
 
 class RequestLimits:
-    """Middleware: refuses requests that are too many, too large or too slow, in our one error shape.
+    """Middleware: refuses requests that are too many, too large or too slow, in our error format.
 
-    `client` says on whose account a request goes; it must not believe a key that it has not checked, or
-    whoever makes up new ones has no limit. `uploads` are the paths whose bodies may be as large as an upload,
-    `free` those that are answered however much is going on.
+    `client` returns the account that a request counts against. It must not trust a key before checking it, or
+    callers could evade the limit by inventing keys. `uploads` are the paths that accept bodies as large as an
+    upload; `free` are those that are served under any load.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class RequestLimits:
         self._count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
         elif refusal := self._judge_head(scope):
@@ -128,7 +128,7 @@ class RequestLimits:
             return
         self._count += 1
         self._active[client] = self._active.get(client, 0) + 1
-        # What the request has read is on the same account.
+        # Documents read for this request count against the same account.
         CURRENT_ACCOUNT.set(client)
         try:
             await self._pass_on(scope, receive, send)
@@ -169,14 +169,14 @@ class RequestLimits:
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:
-    """As they are written: with a colon, a blank and the end of the line."""
+    """Return their size on the wire, with a colon, a space and the line end."""
     return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 class TokenBuckets:
-    """A bucket of tokens for each client, which fills at `rate` up to `burst`.
+    """A token bucket for each client, which fills at `rate` up to `burst`.
 
-    Whoever finds one in it may take more than there are: the bucket then fills from below zero.
+    A client with at least one token may take more than it has. The bucket then refills from below zero.
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
@@ -187,7 +187,7 @@ class TokenBuckets:
         return len(self._known)
 
     def take(self, client: str, count: int = 1) -> float:
-        """Take so many tokens, if there is one; else the seconds until there is."""
+        """Take `count` tokens and return 0, or return the seconds until a token is available."""
         now = self._clock()
         left, since = self._known.pop(client, (float(self._burst), now))
         left = min(left + (now - since) * self._rate, self._burst)
@@ -200,7 +200,7 @@ class TokenBuckets:
 class _Body:
     """The body of one request, counted and timed as the app reads it.
 
-    Where it is refused, the app is told that the client left, and what it still says is not sent.
+    If it is refused, the app sees a disconnect and its response is dropped.
     """
 
     def __init__(self, receive: Receive, send: Send, limit: int, seconds: float) -> None:
@@ -214,7 +214,7 @@ class _Body:
         try:
             await app(scope, self.receive, self.send)
         except Exception:
-            # With a body that was refused it is what the app makes of that.
+            # After a refusal, this is the app's reaction to the simulated disconnect.
             if self._refusal is None:
                 raise
         if self._refusal and not self._answered:

@@ -1,7 +1,7 @@
-"""The log: one record one line, without control characters and without secrets.
+"""Logging: one line per record, without control characters and without secrets.
 
-Records of the standard `logging`, ours and those of others, go through one formatter. A record may carry
-`extra={"fields": {…}}`. The lines of one request share its id.
+All records of the standard `logging`, ours and those of libraries, go through one formatter. A record may
+carry `extra={"fields": {…}}`. All lines of one request share its id.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from citewire.text import one_line
 
 __all__ = ["AccessRecord", "Formatter", "configure", "request_id"]
 
-# The id of the request that the current task answers.
+# The id of the request that the current task handles.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
-# Characters of a message and of a field, and lines of a traceback.
+# Limits: characters of a message, characters of a field, lines of a traceback.
 _MESSAGE, _FIELD, _LINES = 4000, 1000, 60
 
 
 def configure(level: str, form: Literal["text", "json"], stream: TextIO | None = None) -> None:
-    """Have everything logged to `stream`, by default standard error, and by nobody else.
+    """Send all logging to `stream` (standard error by default) and remove other handlers.
 
-    Of the libraries below us only warnings are: at `info` some of them log every URL they call.
+    Libraries log only warnings: at `info` some of them log every URL they call.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Formatter(form))
@@ -46,14 +46,14 @@ def configure(level: str, form: Literal["text", "json"], stream: TextIO | None =
 
 
 class Formatter(logging.Formatter):
-    """A record as one line: JSON, or text for people, where a traceback follows on indented lines."""
+    """Formats a record as one line: JSON, or readable text with a traceback on indented lines after it."""
 
     def __init__(self, form: Literal["text", "json"]) -> None:
         super().__init__()
         self._write = _as_json if form == "json" else _as_text
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line. Never fails for what was logged."""
+        """Return the line. Never fails, whatever was logged."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -71,7 +71,7 @@ class Formatter(logging.Formatter):
 
 
 def _clean(value: object, limit: int) -> str:
-    # Without its escape sequences a text may show a name that it hid, so secrets are looked for after that.
+    # Removing escape sequences may reveal a hidden name, so secrets are redacted after that.
     return redact(one_line(value, limit))
 
 
@@ -108,7 +108,7 @@ def _quoted(value: object) -> str:
 
 
 class AccessRecord(Struct, frozen=True):
-    """A request that is over. `route` is its template, None where none fits."""
+    """A finished request. `route` is its path template, or None if no route matches."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus. Labels only take values of which there are few."""
+"""Prometheus metrics. Labels only take values from small sets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 """The media type of `Metrics.render`."""
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "WEBSOCKET"})
-# Seconds. A stream lasts as long as an answer; an append is one sync to disk.
+# In seconds. A stream lasts as long as its run; an append is one sync to disk.
 _REQUEST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _APPEND = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
 class Metrics:
-    """The figures of one server. Each attribute is counted where the thing happens."""
+    """The metrics of one server. Each is updated where its event happens."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -49,7 +49,7 @@ class Metrics:
         self._workers = gauge("workers_alive", "Workers that live.")
 
     def request(self, access: AccessRecord) -> None:
-        """Count a request; one that fits no route is counted under the empty one, whatever its path."""
+        """Count a request. Requests that match no route are counted under the empty route."""
         method = access.method if access.method in _METHODS else "OTHER"
         route = access.route or ""
         self._requests.labels(method, route, str(access.status)).inc()
@@ -61,10 +61,10 @@ class Metrics:
         self._append_seconds.observe(seconds)
 
     def backlog(self, jobs: int, workers: int) -> None:
-        """How many jobs wait for how many workers, of all nodes."""
+        """Set the number of waiting jobs and live workers, over all nodes."""
         self._jobs.set(jobs)
         self._workers.set(workers)
 
     def render(self) -> bytes:
-        """Everything, in the text format of Prometheus."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

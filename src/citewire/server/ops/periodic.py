@@ -1,4 +1,4 @@
-"""Work that is repeated for as long as the server runs."""
+"""Run work periodically for as long as the server runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["repeat"]
 async def repeat(
     work: Callable[[], Awaitable[object]], seconds: float, logger: logging.Logger, failure: str
 ) -> None:
-    """Do `work` now and every `seconds`. If it fails, log `failure` and try again at the next turn."""
+    """Run `work` now and every `seconds`. If it fails, log `failure` and try again at the next interval."""
     while True:
         try:
             await work()

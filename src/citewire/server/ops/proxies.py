@@ -1,7 +1,7 @@
-"""Who a request comes from where proxies stand in front of the server.
+"""The client's address and scheme behind reverse proxies.
 
-`X-Forwarded-For` and `X-Forwarded-Proto` count only from proxies that the settings name. From anybody else
-they are ignored: otherwise callers could invent addresses, and with each of them get a new limit.
+`X-Forwarded-For` and `X-Forwarded-Proto` are accepted only from proxies named in the settings. Otherwise they
+are ignored: callers could invent addresses and get a new rate limit with each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECURE = {"http": "https", "ws": "wss"}
 
 
 def is_network(text: str) -> bool:
-    """Whether this is an address, or a network as `10.0.0.0/8`."""
+    """Whether this is an IP address, or a network such as `10.0.0.0/8`."""
     try:
         ip_network(text)
     except ValueError:
@@ -28,14 +28,14 @@ def is_network(text: str) -> bool:
 
 
 class TrustedProxies:
-    """Middleware: puts the client's address and scheme into the scope as the `trusted` proxies tell them."""
+    """Middleware: sets the client's address and scheme in the scope, as reported by `trusted` proxies."""
 
     def __init__(self, app: ASGIApp, trusted: Sequence[str]) -> None:
         self.app = app
         self._networks = [ip_network(each) for each in trusted]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if self._networks and scope["type"] in ("http", "websocket"):
             self._apply(scope)
         await self.app(scope, receive, send)
@@ -45,12 +45,12 @@ class TrustedProxies:
         if peer is None or not self._trusts(peer):
             return
         scope["client"] = (str(self._client(peer, _values(scope, b"x-forwarded-for"))), 0)
-        # The last value is the one that the proxy next to us has set.
+        # The last value was set by the proxy next to us.
         if _values(scope, b"x-forwarded-proto")[-1:] == ["https"]:
             scope["scheme"] = _SECURE.get(scope["scheme"], scope["scheme"])
 
     def _client(self, peer: _Address, hops: Iterable[str]) -> _Address:
-        """The last hop before our own proxies. What stands before it, anybody may have made up."""
+        """Return the last hop before our own proxies. Anybody may have forged the hops before it."""
         for hop in reversed([*hops]):
             if (address := _address(hop)) is None:
                 break
@@ -64,13 +64,13 @@ class TrustedProxies:
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:
-    """All values of a header that is a list, however often it was sent."""
+    """Return all values of a list header, however often it was sent."""
     sent = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
     return [each.strip().lower() for line in sent for each in line.split(",")]
 
 
 def _address(text: str) -> _Address | None:
-    """The address of a hop, which some proxies write with its port; None where it is none."""
+    """Return the address of a hop, without the port that some proxies add. None if it is not an address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,8 +1,8 @@
-"""Whether the server can keep what it is given: room on the disk, and a store that takes writes.
+"""Readiness: whether there is free disk space and the store accepts writes.
 
-To ask costs nothing to write: the file system says how much room there is, and the store what became of its
-last write. Only after a write has failed is a small file written, at most once a second, to find out when
-there is room again: quotas and limits of a process are not seen in any other way.
+The check writes nothing: it asks the file system for free space, and the store for the result of its last
+write. Only after a failed write does it write a small file, at most once a second, to detect recovery: there
+is no other way to see quotas and process limits.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from citewire.errors import ServerBusy
 __all__ = ["Disk", "DiskFull", "Readiness", "read_disk"]
 
 _PROBE = bytes(4096)
-# Seconds from one probe to the next.
+# Seconds between two probes.
 _EVERY = 1.0
 
 
 class DiskFull(ServerBusy):
-    """The disk of the data folder is full, or nearly so."""
+    """The disk of the data folder is full, or nearly full."""
 
     code = "disk_full"
 
 
 class Disk(Struct, frozen=True):
-    """The file system of a folder: free bytes, free names of files (None where it has no limit)."""
+    """A folder's file system: free bytes, and free inodes (None if unlimited)."""
 
     free: int
     names: int | None = None
@@ -41,15 +41,17 @@ class Disk(Struct, frozen=True):
 
 
 def read_disk(folder: Path) -> Disk:
-    """What the system says of the disk of a folder. Raises `OSError`."""
+    """Return the state of a folder's file system. Raises `OSError`."""
     found = os.statvfs(folder)
     names = found.f_favail if found.f_files else None
     return Disk(found.f_bavail * found.f_frsize, names, bool(found.f_flag & os.ST_RDONLY))
 
 
 class Readiness:
-    """Looks after `folders`, which need `least` free bytes. `failure` gives the last failed write of the
-    store, or None where the last write went well."""
+    """Checks that each of `folders` has `least` free bytes and that the store can write.
+
+    `failure` returns the store's last failed write, or None if its last write succeeded.
+    """
 
     def __init__(
         self,
@@ -61,12 +63,12 @@ class Readiness:
     ) -> None:
         self._folders, self._least, self._failure = folders, least, failure
         self._look, self._clock = look, clock
-        # The failure after which a probe went well, and when the last probe was.
+        # The failure after which a probe succeeded, and the time of the last probe.
         self._overcome: Exception | None = None
         self._probed = -_EVERY
 
     async def check(self) -> None:
-        """Raise `DiskFull` or `StoreError` where something could not be kept now."""
+        """Raise `DiskFull` or `StoreError` if data could not be stored now."""
         for folder in self._folders:
             self._judge(folder)
         failure = self._failure()

@@ -1,7 +1,7 @@
-"""Every setting of the server, declared once: the command line, its help and the docs come from here.
+"""All settings of the server, declared once: the command line, its help and the docs are generated from here.
 
-A value is taken from the command line, else from the environment (`CITEWIRE_PORT`), else from a TOML file
-(`port = 8787`), else it is the default.
+A value comes from the command line, else from the environment (`CITEWIRE_PORT`), else from a TOML file (`port
+= 8787`), else it is the default.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from citewire.server.ops.proxies import is_network
 __all__ = ["Option", "PatternRule", "SettingError", "Settings", "options", "read_toml", "unknown_names"]
 
 _PREFIX = "CITEWIRE_"
-# Names with our prefix that are read elsewhere, or by the tests.
+# Names with our prefix that are read elsewhere or by the tests.
 _OTHERS = frozenset(
     {"CITEWIRE_AUDIT_KEY", "CITEWIRE_CASES", "CITEWIRE_OCR_LANGUAGES", "CITEWIRE_REQUIRE", "CITEWIRE_SECRET"}
 )
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Texts: TypeAlias = tuple[str, ...]
-# The upper bounds keep out what no clock and no allocator could take.
+# The upper bounds exclude values that no clock or allocator could handle.
 _Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=366 * 86400, extra={"kind": "SECONDS"})]
 _Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 40, extra={"kind": "BYTES"})]
 _Count: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000, extra={"kind": "NUMBER"})]
 
 
 class SettingError(CitewireError):
-    """A setting that cannot be used. The message names it and where it came from, never its value."""
+    """A setting that cannot be used. The message names the setting and its origin, never its value."""
 
     code = "bad_setting"
 
 
 class PatternRule(Struct, frozen=True):
-    """A rule, and the channel or pattern that it is for."""
+    """A rule, and the channel or pattern it applies to."""
 
     pattern: str
     rule: Rule
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How the server runs. `Settings.load` checks what people give; whoever writes code is trusted."""
+    """The server's settings. `Settings.load` validates user input; values passed in code are not checked."""
 
     agent: Annotated[
         str | None,
@@ -297,10 +297,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, flags: Mapping[str, Any], environ: Mapping[str, str], toml: Mapping[str, Any]) -> Settings:
-        """The settings that these come to.
+        """Combine command line, environment and file into settings.
 
-        `flags` are by the names of the fields; None is one that was not given, and so is an empty variable of
-        the environment. Raises `SettingError`.
+        `flags` are keyed by field name. A flag of None and an empty environment variable count as not set.
+        Raises `SettingError`.
         """
         if unknown := sorted(set(toml) - set(cls.__struct_fields__)):
             raise SettingError(f"the file has a setting that does not exist: {unknown[0]}")
@@ -317,16 +317,16 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def dsn(self) -> str | None:
-        """The address of the database that servers share; None for one that has a folder for itself."""
+        """The address of the shared Postgres database, or None if the log is in a folder."""
         return self.store if self.store and _POSTGRES.match(self.store) else None
 
     @property
     def store_folder(self) -> Path:
-        """Where the log is, if it is in a folder."""
+        """The folder of the log, if it is in a folder."""
         return Path(self.data if self.store is None else self.store.removeprefix("sqlite:"))
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults, without secrets."""
+        """Show only settings that differ from the defaults, without secrets."""
         defaults = asdict(Settings())
         shown = {name: value for name, value in asdict(self).items() if value != defaults[name]}
         for name in ("agent_headers", "verifier_key", *(["store"] if self.dsn else [])):
@@ -336,7 +336,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True):
-    """One setting, as the command line and the docs show it."""
+    """One setting, as shown on the command line and in the docs."""
 
     name: str
     flag: str
@@ -348,12 +348,12 @@ class Option(Struct, frozen=True):
 
     @property
     def many(self) -> bool:
-        """Whether it takes a list."""
+        """Whether it accepts a list."""
         return isinstance(self.default, tuple)
 
     @property
     def shown_default(self) -> str:
-        """The default for people; empty where there is none."""
+        """The default as readable text, or empty if there is none."""
         match self.default:
             case None | ():
                 return ""
@@ -365,7 +365,7 @@ class Option(Struct, frozen=True):
                 return str(self.default)
 
     def convert(self, value: Any, where: str, *, strict: bool = True) -> Any:
-        """`value` as the setting has it. Raises `SettingError`."""
+        """Convert and validate a value. Raises `SettingError`."""
         try:
             value = _listed(value) if self.name == "rules" else value
             converted = msgspec.convert(value, self.type, strict=strict)
@@ -382,7 +382,7 @@ def _make_options() -> tuple[Option, ...]:
 
 
 def options() -> tuple[Option, ...]:
-    """Every setting, in the order in which people are shown them."""
+    """Return all settings, in the order they are displayed."""
     return _OPTIONS
 
 
@@ -397,14 +397,14 @@ def _option(name: str, hint: Any, default: Any) -> Option:
 
 
 def _metas(hint: Any) -> list[Meta]:
-    """What is said of a type, and of the one that it makes optional."""
+    """Return the metadata of a type, including that of its optional inner type."""
     metas = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Meta)]
     inner = [each for each in get_args(hint) if each is not NoneType and not isinstance(each, Meta)]
     return metas + [meta for each in inner for meta in _metas(each)]
 
 
 def _split(text: str) -> Any:
-    """A list in the environment: JSON, or what is between commas."""
+    """Parse a list in the environment: JSON, or values separated by commas."""
     if not text.lstrip().startswith("["):
         return [item.strip() for item in text.split(",") if item.strip()]
     try:
@@ -414,7 +414,7 @@ def _split(text: str) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """Rules as a list: texts `PATTERN=RULE`, or the tables of a file."""
+    """Return rules as a list, from texts `PATTERN=RULE` or from the tables of a file."""
     if isinstance(value, dict):
         return [{"pattern": name, "rule": rule} for name, rule in cast("dict[str, Any]", value).items()]
     listed = [_ruled(each) for each in msgspec.convert(value, list[str])]
@@ -424,7 +424,7 @@ def _listed(value: Any) -> Any:
 
 
 def _ruled(text: str) -> dict[str, Any]:
-    """`support:*=mutable,retention=30d` as a table."""
+    """Parse `support:*=mutable,retention=30d` into a table."""
     pattern, given, rule = text.partition("=")
     fields = [field.strip().partition("=") for field in rule.split(",")]
     table = {name: value if equals else True for name, equals, value in fields}
@@ -432,7 +432,7 @@ def _ruled(text: str) -> dict[str, Any]:
 
 
 def _said(message: str, kind: str) -> str:
-    """What is wrong with a value, for people."""
+    """Rewrite a validation message for people."""
     if message.startswith("Invalid enum"):
         return f"one of {kind.replace('|', ', ')}"
     if "matching regex" in message:
@@ -484,14 +484,14 @@ def _is_store(text: str) -> bool:
 
 
 def _is_database(text: str) -> bool:
-    """Whether it reads as an address: what the drivers say of others may quote the password."""
+    """Whether it is a valid address. Checked here because drivers may quote the password in their errors."""
     try:
         parts = urlsplit(text)
         hosts = parts.netloc.rpartition("@")[2].split(",")
         ports = [urlsplit(f"//{host}").port for host in hosts]
     except ValueError:
         return False
-    # A slash, @ or # in a password has to be written as %2F, %40, %23.
+    # A slash, @ or # in a password must be written as %2F, %40, %23.
     is_whole = "@" not in parts.path and not parts.fragment
     return is_whole and text.isprintable() and " " not in text and 0 not in ports
 
@@ -511,7 +511,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 def _problem(name: str, value: Any) -> str:
-    """What no type can say is wrong with a value."""
+    """Return what is wrong with a value beyond its type, or an empty string."""
     check, expected = _CHECKS.get(name, (bool, ""))
     if isinstance(value, tuple):
         wrong = [n for n, each in enumerate(cast("tuple[Any, ...]", value), 1) if not check(each)]
@@ -523,18 +523,18 @@ _OPTIONS = _make_options()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The settings in a file. Raises `SettingError`."""
+    """Read the settings in a file. Raises `SettingError`."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as exc:
         raise SettingError(f"{path}: {exc.strerror or exc}") from exc
     except ValueError as exc:
-        # The message of the parser shows no value; that of a bad byte does.
+        # The parser's message contains no value; that of a bad byte does.
         shown = str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "not UTF-8"
         raise SettingError(f"{path}: not a TOML file: {shown}") from exc
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:
-    """Variables with our prefix that are no setting: likely misspelt."""
+    """Return variables with our prefix that are not settings, and are probably misspelt."""
     known = {option.env for option in options()} | _OTHERS
     return sorted(name for name in environ if name.startswith(_PREFIX) and name not in known)

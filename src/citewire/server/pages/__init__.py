@@ -1,1 +1,1 @@
-"""The pages for people: the chat, the console, sign-in."""
+"""The web pages: chat, console, sign-in."""

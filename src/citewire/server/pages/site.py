@@ -1,4 +1,4 @@
-"""The pages for people: their files, and how a browser gets the session that it needs for them."""
+"""The web pages: their files, and how a browser gets a session."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'",
     "x-content-type-options": "nosniff",
-    # A link to a proof carries its own right to be seen.
+    # A link to a proof contains its own access token.
     "referrer-policy": "no-referrer",
 }
-"""Headers under which a page trusts nothing but our own files."""
+"""Security headers: a page may load only our own files."""
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))")
 
 
 class _File(Struct, frozen=True):
-    """A file as browsers get it."""
+    """A static file, plain and compressed."""
 
     type: str
     plain: bytes
@@ -75,14 +75,14 @@ def _found(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]
             yield name, _File.of(name, each.read_bytes())
 
 
-# What is there when the server starts is all that can be asked for.
+# Files are loaded at startup; no other file can be requested.
 _FILES = dict(_found(files("citewire") / "web"))
 _SIGN_IN = Template((files("citewire.server") / "pages" / "sign_in.html").read_text("utf-8"))
 _PAGES: dict[PageName, tuple[str, str]] = {
     "chat": ("/", "chat/index.html"),
     "console": ("/console", "console/index.html"),
 }
-# What the sign-in page says first, by the code of the refusal.
+# Headings of the sign-in page, by error code.
 _TITLES = {
     "no_credentials": "Sign in to citewire",
     "token_expired": "Your session has ended",
@@ -92,20 +92,20 @@ _LINK_ENDED = "This link no longer works"
 
 
 class LinkQuery(Struct, frozen=True):
-    """The token of a one-time link; without one, the page to sign in for."""
+    """The token of a one-time link or, without one, the page to sign in for."""
 
     token: str | None = None
     page: PageName = "chat"
 
 
 class KeyQuery(Struct, frozen=True):
-    """The page to go to."""
+    """The page to open after signing in."""
 
     page: PageName = "chat"
 
 
 class Site:
-    """The pages at `/` and `/console`, what they need, and the way in."""
+    """The pages at `/` and `/console`, their files, and sign-in."""
 
     def __init__(
         self, authenticate: Authenticate, sessions: Sessions, links: SignInLinks, questions: tuple[str, ...]
@@ -114,7 +114,7 @@ class Site:
         self._links, self._questions = links, questions
 
     def operations(self) -> list[Operation]:
-        """What a browser asks for."""
+        """Return the operations that browsers use."""
         return [
             Operation(
                 method="GET", path="/", summary="A page that asks the agent", handle=self.home,
@@ -129,8 +129,8 @@ class Site:
                 handle=self.sign_in, query=LinkQuery, redirects=True, errors=(401, 403), shows_errors=True,
             ),
             Operation(
-                # A browser sends a key along to every path beside and below the one that has asked for it:
-                # there is nothing else below /sign-in/.
+                # A browser sends a key to every path next to and below the one that asked for it. There is
+                # nothing else below /sign-in/.
                 method="GET", path="/sign-in/key", summary="Sign a browser in with a key",
                 handle=self.sign_in_with_key, query=KeyQuery, redirects=True, errors=(401, 403),
                 shows_errors=True,
@@ -146,15 +146,15 @@ class Site:
         ]  # fmt: skip
 
     async def home(self, call: ApiCall) -> Response:
-        """The page that asks the agent."""
+        """Serve the chat page."""
         return self._page(call.request, "chat")
 
     async def console(self, call: ApiCall) -> Response:
-        """The page that shows all answers."""
+        """Serve the console page."""
         return self._page(call.request, "console")
 
     def _page(self, request: Request, page: PageName) -> Response:
-        """A page, for who has a session, or with a new one for who sends a key or a token."""
+        """Serve a page if the request has a session, or start one if it carries a key or token."""
         try:
             cookie = self._checked(request, page)
         except AccessRefused as exc:
@@ -166,28 +166,28 @@ class Site:
         return response
 
     def _checked(self, request: Request, page: PageName) -> str | None:
-        """The cookie of a new session; None where the request has one."""
+        """Return the cookie of a new session, or None if the request already has one."""
         if request.headers.get("authorization"):
             return self._sessions.start(self._authenticate(request), page, request)
         self._sessions.caller(request, page)
         return None
 
     async def sign_in(self, call: ApiCall) -> Response:
-        """Start a session by a link and go on to its page, at an address without the secret."""
+        """Start a session with a link and redirect to its page, at a URL without the secret."""
         query: LinkQuery = call.query
         request = call.request
         try:
             if query.token is None:
                 raise NoCredentials
             caller, page = await self._link(query.token, request)
-            # A link is printed for whoever runs the server: it opens both pages.
+            # A link is printed for the operator of the server, so it opens both pages.
             cookie = self._sessions.start(caller, "console", request)
         except AccessRefused as exc:
             return _refused(exc, query.page, request, is_link=query.token is not None)
         return _go_on(page, cookie)
 
     async def sign_in_with_key(self, call: ApiCall) -> Response:
-        """Start a session with the key that the browser asks for, and go on to a page."""
+        """Start a session with the key the user enters in the browser's prompt, and redirect to a page."""
         request, page = call.request, call.query.page
         try:
             if not request.headers.get("authorization"):
@@ -198,7 +198,7 @@ class Site:
         return _go_on(page, cookie)
 
     async def _link(self, token: str, request: Request) -> tuple[Caller, PageName]:
-        # Whoever only looks at a link, as a program that shows a preview, does not use it up.
+        # A preview or prefetch of a link must not use it up.
         if request.method == "HEAD" or "prefetch" in request.headers.get("sec-purpose", ""):
             raise NoCredentials
         if not self._sessions.is_own_host(request):
@@ -206,13 +206,13 @@ class Site:
         return await self._links.use(token)
 
     async def file(self, call: ApiCall) -> Response:
-        """One of our own files."""
+        """Serve one of our static files."""
         if (found := _FILES.get(call.path["file"])) is None:
             raise NotFound("there is no such file")
         return found.answer(call.request)
 
     async def questions(self, _: ApiCall) -> list[str]:
-        """What a newcomer may ask."""
+        """Return example questions for new users."""
         return list(self._questions)
 
 
@@ -229,9 +229,9 @@ def _go_on(page: PageName, cookie: str) -> Response:
 def _refused(
     error: AccessRefused, page: PageName, request: Request, *, is_link: bool = False, asks: bool = False
 ) -> Response:
-    """The sign-in page. With `asks`, the browser asks for a key, as a name and a password."""
-    # Where another site has sent the browser here, it keeps the cookie back (SameSite) until it asks again.
-    # For another site it is not to ask for a key: a key counts only where the person came by our own page.
+    """Return the sign-in page. With `asks`, the browser prompts for a key, as user name and password."""
+    # When another site links here, the browser withholds the cookie (SameSite) until the page is reloaded. It
+    # must not prompt for a key then: a key is accepted only from our own page.
     is_sent = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
     shown = {
         "title": _LINK_ENDED if is_link and error.status == 401 else _TITLES.get(error.code, "Sign in again"),

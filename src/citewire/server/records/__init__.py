@@ -1,1 +1,1 @@
-"""The server's part of the audit record: signed heads and keys."""
+"""The server's side of the audit log: signed heads and keys."""

@@ -1,4 +1,4 @@
-"""Where the audit key of a server comes from: the environment, a file, or the vault, where one is made."""
+"""Load the server's audit key from the environment, a file or the vault, which creates one if needed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["NAME", "VARIABLE", "create_key", "load_key", "locate_key"]
 
 VARIABLE = "CITEWIRE_AUDIT_KEY"
 NAME = "audit.key"
-"""What the key is called in the vault."""
+"""Name of the key in the vault."""
 
 
 def load_key(vault: Vault, file: str | None = None) -> AuditKey:
-    """The key of the environment, else that in the file, else that of the vault, which is made if need be.
+    """Return the key from the environment, else from the file, else from the vault, created if needed.
 
-    Raises `KeyProblem` and `KeyringError`, also where others could read the key.
+    Raises `KeyProblem` and `KeyringError`, also if other users could read the key.
     """
     if text := os.environ.get(VARIABLE):
         return AuditKey.parse(text)
@@ -31,7 +31,7 @@ def load_key(vault: Vault, file: str | None = None) -> AuditKey:
 
 
 def create_key(place: Vault, name: str) -> AuditKey:
-    """A new key, kept under this name; if another process was faster, that one's."""
+    """Create a key under this name, or return the one that another process created first."""
     with place.lock():
         if (data := place.read(name, secret=True)) is None:
             key = AuditKey.create()
@@ -41,5 +41,5 @@ def create_key(place: Vault, name: str) -> AuditKey:
 
 
 def locate_key(vault: Vault, file: str | None) -> tuple[Vault, str]:
-    """Where the key is kept, and under which name."""
+    """Return the vault that holds the key, and its name there."""
     return (vault, NAME) if file is None else (FileVault(Path(file).parent), Path(file).name)

@@ -1,4 +1,4 @@
-"""The server's part of the audit log: signed heads on a schedule, who removes what, who makes keys."""
+"""The server's side of the audit log: scheduled signed heads, removals, and changes to API keys."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from citewire.server.storage.vault import Vault
 __all__ = ["AuditTrail", "api_key_of"]
 
 _log = logging.getLogger("citewire.audit")
-# Seconds from one look at the keys, and at whether a head is due, to the next.
+# Seconds between two checks of the keys and of whether a head is due.
 _EVERY = 30.0
 _LEASE = "audit:heads"
-# Seconds in which the last head has to be written when the server stops, and in which giving up has to end.
+# Seconds to write the last head when the server stops, and seconds for its cancellation to finish.
 _CLOSING, _GIVING_UP = 5.0, 1.0
 _NO_LAST_HEAD = "no signed head was written when the server stopped"
 
 
 class AuditTrail:
-    """Writes the audit log of a server. Of several servers one writes heads on the schedule.
+    """Writes a server's audit log. If several servers share the store, one of them writes scheduled heads.
 
     The API keys in `vault` are recorded. Each head is also appended to the file `heads`.
     """
@@ -55,7 +55,7 @@ class AuditTrail:
         self._writer = HeadWriter(store, key)
         self._signing = asyncio.Lock()
         self._recording = asyncio.Lock()
-        # The time of the event loop at which the next head is due.
+        # Event loop time at which the next head is due.
         self._due = 0.0
         self._last: SignedHead | None = None
         self._keys: dict[str, ApiKey] = {}
@@ -67,7 +67,7 @@ class AuditTrail:
         await self._store.append(AUDIT_CHANNEL, [_entry("removal", self.key.sign(removal))])
 
     async def record_keys(self) -> None:
-        """Record the API keys that were made or revoked since the last look. Raises `CitewireError`."""
+        """Record API keys created or revoked since the last check. Raises `CitewireError`."""
         async with self._recording:
             await self._record_keys()
 
@@ -81,7 +81,7 @@ class AuditTrail:
             self._keys |= {each.name: each for each in changed}
 
     async def _recorded(self) -> dict[str, ApiKey]:
-        """The keys as the log has them."""
+        """Return the keys as recorded in the log."""
         found, after = dict[str, tuple[int, ApiKey]](), "api-key:"
         while rows := await self._store.rows_by_id(AUDIT_CHANNEL, after, "api-key;"):
             for row in rows:
@@ -91,7 +91,7 @@ class AuditTrail:
         return {name: key for name, (_, key) in found.items()}
 
     async def sign(self) -> SignedHead:
-        """Sign what the store holds now. The schedule goes on from here. Raises `CitewireError`."""
+        """Sign the current state of the store and restart the schedule. Raises `CitewireError`."""
         async with self._signing:
             return await self._sign()
 
@@ -109,7 +109,7 @@ class AuditTrail:
         return head
 
     async def run(self) -> None:
-        """Write a head at the start, unless one was written already, then whenever one is due."""
+        """Write a head at startup, unless one was already written, and then whenever one is due."""
         seconds = min(_EVERY, self._interval)
         await repeat(self._sign_if_due, seconds, _log, "no signed head could be written")
 
@@ -121,7 +121,7 @@ class AuditTrail:
                 await self._sign()
 
     async def close(self) -> None:
-        """Write a last head if anything has changed. Takes a few seconds at most; a failure is logged."""
+        """Write a last head if anything has changed. Takes a few seconds at most. A failure is logged."""
         task = asyncio.create_task(self.sign())
         task.add_done_callback(_log_failure)
         try:
@@ -133,7 +133,7 @@ class AuditTrail:
             await asyncio.wait([task], timeout=_GIVING_UP)
 
     def _keep(self, head: SignedHead) -> None:
-        """Append a head to the file of heads, if there is one."""
+        """Append a head to the file of heads, if one is configured."""
         if self._heads is None:
             return
         try:
@@ -155,7 +155,7 @@ def _log_failure(task: asyncio.Task[SignedHead]) -> None:
 
 
 def api_key_of(key: Key) -> ApiKey:
-    """A key as the audit log has it."""
+    """Convert a key to its audit log record."""
     return ApiKey(key.name, key.capability, key.created, key.created_by, key.revoked, key.revoked_by)
 
 

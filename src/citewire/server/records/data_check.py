@@ -1,4 +1,4 @@
-"""Whether what is kept beside the log is what the log says: the bytes of sources, and the API keys."""
+"""Check that source bytes and API keys match what the log says about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECE = 1 << 20
 
 
 async def check_source_bytes(log: Log, settings: Settings, findings: Findings) -> None:
-    """Hash the bytes of every source that somebody needs, and compare that with what the log says."""
+    """Hash the bytes of every source in use and compare the result with the log."""
     holdings, chain = StoredSources(), await read_chain(log, CHANNEL)
     if chain is None:
         return
@@ -49,7 +49,7 @@ async def _digest(pieces: AsyncIterator[bytes]) -> str | None:
 
 
 async def _pieces(settings: Settings, digest: str) -> AsyncIterator[bytes]:
-    """The bytes as they are kept; none where they are not. Of an empty file one empty piece."""
+    """Yield the stored bytes in pieces, or nothing if they are missing. An empty file gives one piece."""
     if settings.dsn is not None:
         async for piece in _database_pieces(settings.dsn, digest):
             yield piece
@@ -83,7 +83,7 @@ async def _database_pieces(dsn: str, digest: str) -> AsyncIterator[bytes]:
 
 
 async def check_api_keys(settings: Settings, recorded: Mapping[str, ApiKey], findings: Findings) -> None:
-    """Compare the API keys with what the audit log says of them."""
+    """Compare the API keys with their records in the audit log."""
     rows = await asyncio.to_thread(read_keys, await open_configured_vault(settings))
     kept = {row.name: api_key_of(row) for row in rows}
     for name, key in recorded.items():

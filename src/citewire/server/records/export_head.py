@@ -1,4 +1,4 @@
-"""Write a signed head for an export that another process than the server makes."""
+"""Write a signed head for an export made outside the server process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["write_export_head"]
 
 
 async def write_export_head(settings: Settings, key: AuditKey) -> SignedHead:
-    """Sign what the store holds now, as a server does for `GET /audit`.
+    """Sign the current state of the store, as a server does for `GET /audit`.
 
-    The store must exist and be of this version. Raises `StoreInUse` while a server has the data folder, and
-    `StoreError` where the store cannot be written to or its heads are signed with an unrelated key.
+    The store must exist and have the current version. Raises `StoreInUse` while a server uses the data
+    folder, and `StoreError` if the store is not writable or its heads are signed with an unrelated key.
     """
     heads = Path(settings.audit_heads) if settings.audit_heads else None
     async with _opened(settings) as store:
@@ -34,7 +34,7 @@ async def write_export_head(settings: Settings, key: AuditKey) -> SignedHead:
 
 
 def _check_key(key: AuditKey, last: SignedHead | None) -> None:
-    """Raise unless the key is that of the last head, or was introduced by it."""
+    """Raise `StoreError` unless the last head was signed with this key or one that introduced it."""
     if last and last.key not in {key.public, *(each.key for each in key.introductions)}:
         theirs, ours = key_id(last.key), key_id(key.public)
         raise StoreError(f"the heads in the store are signed with the key {theirs}, not with {ours}")
@@ -42,7 +42,7 @@ def _check_key(key: AuditKey, last: SignedHead | None) -> None:
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncGenerator[ChannelStore]:
-    """The store, to be written to."""
+    """Context manager: the store, opened for writing."""
     dsn = settings.dsn
     store = SqliteStore(settings.store_folder) if dsn is None else await open_store(dsn)
     try:

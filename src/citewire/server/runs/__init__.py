@@ -1,1 +1,1 @@
-"""Runs and threads: started, followed, resumed, read back."""
+"""Start, follow, resume and read back runs and threads."""

@@ -1,4 +1,4 @@
-"""Who answers: an agent at a URL, an object of this Python, or the librarian."""
+"""Build the agent that answers runs: an agent at a URL, or a Python object such as the librarian."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["local_agent", "remote_agent"]
 
 _CLIENT = "x-citewire-client-id"
-# How long a run may take as a whole, the server itself sees to.
+# The server itself enforces the total timeout of a run.
 _TIMEOUTS = Timeouts(total=None)
 
 
 def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Agent:
-    """The agent at `url`, which is told who the end user is."""
+    """Return the agent at `url`. Each request carries the end user's client id in a header."""
     given = dict(_header(each) for each in headers)
 
     def run(run_input: RunInput, started: StartedRun) -> AsyncIterator[AnyEvent]:
@@ -40,7 +40,7 @@ def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Age
 
 
 def local_agent(name: str) -> Agent:
-    """The agent `module:object`: an agent of ours, or a function of the input that gives events."""
+    """Import the agent `module:object`: a `BaseAgent`, or a function that maps the input to events."""
     module, _, path = name.partition(":")
     try:
         found: Any = import_module(module)
@@ -52,7 +52,7 @@ def local_agent(name: str) -> Agent:
 
 
 def wrap_agent(found: object) -> Agent:
-    """`found` as an agent."""
+    """Wrap a `BaseAgent` or a function as an agent. Raises `SettingError` for anything else."""
     if not isinstance(found, BaseAgent) and not callable(found):
         raise SettingError("an agent is a function of the input of a run, or an object with `run`")
     agent = found if isinstance(found, BaseAgent) else LocalAgent(cast("Callable[[RunInput], Any]", found))
@@ -64,7 +64,7 @@ def wrap_agent(found: object) -> Agent:
 
 
 def _told(run_input: RunInput, started: StartedRun) -> RunInput:
-    """The input with who asks, whatever the client itself says of that."""
+    """Add the authenticated caller to the input's forwarded props, overriding what the client claims."""
     props: Any = run_input.forwarded_props
     known = cast("dict[str, Any]", props) if isinstance(props, dict) else {}
     user = {"clientId": _user(started), "key": started.key}

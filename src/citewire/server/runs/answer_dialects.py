@@ -1,4 +1,4 @@
-"""A message of a thread with what it cites, as a value and in any dialect."""
+"""Read an assistant message of a thread with its citations, and write it in any dialect."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["read_answer", "write_answer"]
 
 _RECORD = "deepcitation"
 _PROOF = "proof"
-# `[^label]: what it stands for`, which goes on in lines that are indented.
+# A footnote definition `[^label]: text`, with its indented continuation lines.
 _DEFINITION = re.compile(r"^ {0,3}\[\^([^\[\]\s]{1,200})\]:.*\n?(?:(?: {4}|\t).*\n?)*", re.MULTILINE)
 
 
 def write_answer(past: ThreadAtCursor, message_id: str, dialect: str, state_key: str = _RECORD) -> Written:
-    """The message in `dialect`, and what that has no place for.
+    """Write the message in `dialect`, and list what that dialect cannot express.
 
-    Raises `NotFound` where no assistant said it, and `UnknownDialect`.
+    Raises `NotFound` if the message does not exist or is not an assistant's, and `UnknownDialect`.
     """
-    if dialect == _RECORD:  # the state has it in these words
+    if dialect == _RECORD:  # the state already holds the message in this dialect
         return write(_read(past, message_id, state_key), dialect)
     answer = read_answer(past, message_id, state_key)
     known = dialects().get(dialect)
@@ -45,10 +45,10 @@ def write_answer(past: ThreadAtCursor, message_id: str, dialect: str, state_key:
 
 
 def read_answer(past: ThreadAtCursor, message_id: str, state_key: str = _RECORD) -> Answer:
-    """The message with its citations as the state has them, each marker on its own.
+    """Return the message with its citations from the thread's state, one citation per marker.
 
-    A source has the page of its proof in its metadata, so a file is a source for each place that was proved.
-    Raises `NotFound` where no assistant said it.
+    Each source has the URL of its proof page in its metadata, so a file becomes one source per proved place.
+    Raises `NotFound` if the message does not exist or is not an assistant's.
     """
     said = _read(past, message_id, state_key)
     known, sources = {source.id: source for source in said.sources}, SourceRegistry()
@@ -58,7 +58,7 @@ def read_answer(past: ThreadAtCursor, message_id: str, state_key: str = _RECORD)
 
 
 def _read(past: ThreadAtCursor, message_id: str, state_key: str) -> Answer:
-    """What our record in the state says of the message, around its text."""
+    """Read the message's text together with our record of its citations in the state."""
     record = _object(past.state, state_key, "messages", message_id)
     labels = _labels(past.state, message_id)
     payload = {
@@ -66,7 +66,7 @@ def _read(past: ThreadAtCursor, message_id: str, state_key: str) -> Answer:
         "text": _undefined(_unlinked(_text(past, message_id)), frozenset(labels.values())),
         **{name: found for name in ("citations", "verifications") if (found := _object(record, name))},
     }
-    # A state is made of values that are not quite dicts and lists.
+    # Convert the state to plain dicts and lists: it holds other container types.
     said = read(codec.decode(codec.encode(payload)), _RECORD)
     return _with_footnotes(said, labels)
 
@@ -86,7 +86,7 @@ def _text(past: ThreadAtCursor, message_id: str) -> str:
 
 
 def _unlinked(text: str) -> str:
-    """The text with `words [1]` for `[words](cite:1)`: where markers are taken out, the words stay."""
+    """Replace `[words](cite:1)` by `words [1]`, so that the words stay when markers are removed."""
     pieces: list[str] = []
     at = 0
     for start, end, kind, labels in find_markers(text):
@@ -98,13 +98,13 @@ def _unlinked(text: str) -> str:
 
 
 def _undefined(text: str, labels: Container[str]) -> str:
-    """The text without definitions of what is cited: every dialect has a way of its own to say that."""
+    """Remove the definitions of cited footnotes: every dialect has its own way to express them."""
     left = _DEFINITION.sub(lambda found: "" if found[1] in labels else found[0], text)
     return text if left == text else left.rstrip()
 
 
 def _labels(state: Any, message_id: str) -> dict[str, str]:
-    """What front ends call the citations of the message, by their keys."""
+    """Map citation keys to the labels that front ends show for them in this message."""
     entries = _object(state, "citations").get(message_id)
     return {
         key: label
@@ -115,7 +115,7 @@ def _labels(state: Any, message_id: str) -> dict[str, str]:
 
 
 def _with_footnotes(said: Answer, labels: dict[str, str]) -> Answer:
-    """The answer with the markers `[^label]`, which the record knows nothing of; their label is the id."""
+    """Add the `[^label]` markers, which the record does not contain; the label becomes the citation's id."""
     spans: dict[str, list[Span]] = defaultdict(list)
     for start, end, kind, names in find_markers(said.text):
         if kind == "footnote":
@@ -138,12 +138,12 @@ def _with_footnotes(said: Answer, labels: dict[str, str]) -> Answer:
 
 
 def _key(citation: Citation) -> str:
-    """The key of the record that it was read from."""
+    """Return the key of the record that the citation was read from."""
     return str(citation.native.at) if citation.native else citation.id
 
 
 def _with_proof(citation: Citation, known: dict[str, Source], sources: SourceRegistry) -> Citation:
-    """The citation with what its verdict says of the source."""
+    """Add the source details that the citation's verdict contains."""
     verdict = citation.verification and citation.verification.native
     raw = _object(verdict.raw) if verdict else {}
     name, proof = raw.get("label"), _object(raw, "citewire").get(_PROOF)
@@ -168,7 +168,7 @@ def _add(source: Source, name: Any, proof: Any, sources: SourceRegistry) -> str:
 
 
 def _at_its_proof(source: Source) -> Source:
-    """For dialects that know addresses but no files: a file stands where the page of its proof shows it."""
+    """Set a file's URL to its proof page, for dialects that support URLs but not files."""
     if source.url is not None:
         return source
     rest = {name: value for name, value in source.metadata.items() if name != _PROOF}
@@ -176,7 +176,7 @@ def _at_its_proof(source: Source) -> Source:
 
 
 def _object(value: Any, *path: str) -> Json:
-    """The object at `path` of `value`; an empty one where there is none."""
+    """Return the object at `path` in `value`, or an empty object."""
     for key in path:
         value = value.get(key) if is_object(value) else None
     return value if is_object(value) else {}

@@ -1,8 +1,8 @@
-"""What counts of the messages and the state that a client posts to start a run.
+"""Decide which posted messages and state are accepted when a client starts a run.
 
-The log of a thread is the authority on what the server itself said. The texts of its answers, its record
-under the state key and its lists of citations come from the log; what a client posts for them is ignored. All
-other messages and all other state are the client's, and the messages are marked as posted.
+The thread's log is authoritative for what the server itself said. The texts of its answers, its record under
+the state key and its citation lists are taken from the log; a client's versions are ignored. All other
+messages and state belong to the client, and its messages are marked as posted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ __all__ = [
 ]  # fmt: skip
 
 _REVIEWS = "reviews"
-# A link to a proof gets a new signature whenever it is sent.
+# Links to proofs are signed again each time they are sent.
 _LINK = re.compile(r"(/proofs/[^?\s]*)\?.*", re.DOTALL)
 
 IgnoredPart: TypeAlias = Literal["messages", "state"]
-"""Where a client posted something else than the log has."""
+"""The part of an input in which a client contradicted the log."""
 
 
 class OwnRecord(Struct, frozen=True):
-    """What the log of a thread says of the server's own answers.
+    """What a thread's log says about the server's own answers.
 
-    `messages` are those that the server said, by id, also where a later run left them out. `posted` are the
-    ids of those that only clients posted, and `fingerprints` theirs, in all runs. `record` is the value of
-    the state key, and `lists` that of `citations`; either is None where there is none.
+    `messages` holds the server's messages by id, including those that a later run omitted. `posted` holds the
+    ids of messages that only clients posted, and `fingerprints` their fingerprints, over all runs. `record`
+    is the value under the state key, and `lists` the value under `citations`; each may be None.
     """
 
     messages: Mapping[str, Json] = {}
@@ -52,10 +52,10 @@ class OwnRecord(Struct, frozen=True):
 
 
 class AcceptedInput(Struct, frozen=True):
-    """The input of a run as it counts.
+    """The accepted input of a run.
 
-    `ignored` says where the client posted something else about the server's own answers, and `news` are the
-    events that bring the client's copy up to date.
+    `ignored` lists the parts where the client contradicted the log about the server's own answers. `news` are
+    the events that bring the client's copy up to date.
     """
 
     input: RunInput
@@ -64,7 +64,7 @@ class AcceptedInput(Struct, frozen=True):
 
 
 def accept_input(posted: RunInput, own: OwnRecord, state_key: str) -> AcceptedInput:
-    """Take the server's own from the log, and the rest as posted. Doing so again changes nothing."""
+    """Take the server's own messages and state from the log, and the rest as posted. Idempotent."""
     messages = _accept_messages(posted.messages, own.messages)
     state = _accept_state(posted, own, state_key)
     ignored: list[IgnoredPart] = []
@@ -81,7 +81,7 @@ def accept_input(posted: RunInput, own: OwnRecord, state_key: str) -> AcceptedIn
 
 
 def input_for_agent(run_input: RunInput) -> RunInput:
-    """The input without the marks, which are none of the agent's business."""
+    """Remove the "posted" marks, which the agent must not see."""
     return replace(run_input, messages=[without_mark(each) for each in run_input.messages])
 
 
@@ -89,7 +89,7 @@ def input_for_agent(run_input: RunInput) -> RunInput:
 
 
 def _accept_messages(posted: list[Any], own: Mapping[str, Json]) -> list[Any]:
-    """The posted list: each of the server's messages once and as the log has it, all others marked."""
+    """Return the posted list with the server's messages from the log, each once, and all others marked."""
     accepted: list[Any] = []
     seen: set[str] = set()
     for message in posted:
@@ -103,7 +103,7 @@ def _accept_messages(posted: list[Any], own: Mapping[str, Json]) -> list[Any]:
 
 
 def _say_the_same(posted: list[Any], accepted: list[Any], own: Mapping[str, Json]) -> bool:
-    """Whether the client posted the server's messages with their roles and texts. Other fields may differ."""
+    """Check that the client posted the server's messages with their roles and texts; ignores other fields."""
     return len(posted) == len(accepted) and all(
         (theirs.get("role"), theirs.get("content") or "") == (ours.get("role"), ours.get("content") or "")
         for theirs, ours in zip(posted, accepted, strict=True)
@@ -115,7 +115,7 @@ def _say_the_same(posted: list[Any], accepted: list[Any], own: Mapping[str, Json
 
 
 def _accept_state(posted: RunInput, own: OwnRecord, state_key: str) -> Any:
-    """The posted state with the record and the lists of the log in place of its own."""
+    """Return the posted state with the record and the citation lists from the log."""
     if not is_object(posted.state):
         ours = _own_state(own, own.lists, state_key)
         return ours or posted.state
@@ -130,7 +130,7 @@ def _own_state(own: OwnRecord, lists: Any, state_key: str) -> Json:
 
 
 def _accept_lists(state: Json, own: OwnRecord, others: set[str]) -> Any:
-    """The lists of the log, and those that a client posted for its own messages, without verdicts."""
+    """Return the log's citation lists plus those the client posted for its own messages, without verdicts."""
     theirs = state.get(CITATIONS)
     if not is_object(theirs):
         return own.lists
@@ -146,7 +146,7 @@ def _accept_lists(state: Json, own: OwnRecord, others: set[str]) -> Any:
 
 
 def keep_own_lists(lists: Any, record: Json | None) -> Any:
-    """The lists for messages that the record knows: those that must outlive any other state."""
+    """Return the citation lists of messages in the record. These must survive any change of state."""
     messages = (record or INITIAL_DEEPCITATION_STATE).get("messages")
     if not (is_object(lists) and is_object(messages)):
         return None
@@ -154,7 +154,7 @@ def keep_own_lists(lists: Any, record: Json | None) -> Any:
 
 
 def withdraw_citations(record: Json | None, lists: Any, keys: Set[str]) -> tuple[Json | None, Any]:
-    """The record and the lists without the citations of these keys, which their authors took back."""
+    """Remove the citations with these keys, which their authors withdrew, from the record and the lists."""
     if record is None or keys.isdisjoint(record.get(CITATIONS, ())):
         return record, lists
     kept = {name: _drop(record[name], keys) for name in (CITATIONS, "verifications")}
@@ -180,7 +180,7 @@ def _drop(members: Json, keys: Set[str]) -> Json:
 
 
 def _without_reviews(state: Any, state_key: str) -> Any:
-    """The state without reviews, which a client posts only once."""
+    """Remove the reviews, which a client posts only once."""
     record = state.get(state_key) if is_object(state) else None
     if not is_object(record) or _REVIEWS not in record:
         return state
@@ -189,7 +189,7 @@ def _without_reviews(state: Any, state_key: str) -> Any:
 
 
 def _claims(posted: Any, accepted: Any, state_key: str) -> bool:
-    """Whether the client posted something of its own under the server's keys, and not just nothing."""
+    """Check whether the client posted a different, non-empty value under one of the server's keys."""
     if not is_object(posted):
         return False
     ours: Json = accepted if is_object(accepted) else {}
@@ -199,7 +199,7 @@ def _claims(posted: Any, accepted: Any, state_key: str) -> bool:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON, but for the signatures of links to proofs."""
+    """Compare two JSON values, ignoring the signatures in links to proofs."""
     if one is other:
         return True
     if is_object(one) and is_object(other):

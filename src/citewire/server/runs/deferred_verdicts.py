@@ -1,4 +1,4 @@
-"""What is decided in a thread after its run: by one node at a time, beside the runs that come after."""
+"""Verdicts reached after a run has ended. One node at a time decides them, parallel to later runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from citewire.server.runs.node_requests import NodeRequests
 
 __all__ = ["DeferredVerdicts", "deferred_lease"]
 
-# Seconds for which another node may go on deciding, and between two tries.
+# Seconds to wait for another node to give up the lease, and between two attempts.
 _PATIENCE, _SHORTLY = 5.0, 0.05
-# Seconds between two tries where nobody waits.
+# Seconds between two attempts when no request is waiting.
 _AGAIN = 2.0
 
 
 class DeferredVerdicts:
-    """Has `driver` decide what is left. `done` is told of threads in which nothing is decided any more."""
+    """Runs `driver` on pending verdicts. Calls `done` with the channel when a thread's task has ended."""
 
     def __init__(
         self, driver: RunDriver, leases: Leases, asks: NodeRequests, done: Callable[[str], None]
@@ -28,32 +28,32 @@ class DeferredVerdicts:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_deciding(self, channel: str) -> bool:
-        """Whether something is decided in this thread."""
+        """Return whether verdicts are being decided in this thread."""
         return channel in self._tasks
 
     def start(self, channel: str) -> asyncio.Task[None]:
-        """What was not decided in time is there for whoever comes back."""
+        """Start deciding the pending verdicts in the background. Clients see them when they reconnect."""
         task = self._tasks[channel] = asyncio.create_task(self._decide(channel))
         return task
 
     async def add_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> None:
-        """What others cite is there for whoever comes back, to be decided. The thread was obtained."""
+        """Add citations by other clients, to be decided later. The caller must have locked the thread."""
         await self.stop(channel)
         await self._driver.add_foreign_citations(channel, citations)
 
     async def stop(self, channel: str) -> None:
-        """Whatever is being decided is left; who asks again asks for all of it."""
+        """Cancel the deciding task and wait for it. The next start takes up all pending verdicts again."""
         if task := self.cancel(channel):
             await asyncio.wait([task])
 
     def cancel(self, channel: str) -> asyncio.Task[None] | None:
-        """Have it left; the task that ends."""
+        """Cancel the deciding task without waiting, and return it."""
         if task := self._tasks.pop(channel, None):
             task.cancel()
         return task
 
     async def acquire_lease(self, channel: str) -> bool:
-        """Have it left to us; False where another node does not."""
+        """Take the lease, asking its owner to release it. Returns False if that takes over 5 seconds."""
         if await self._leases.take(deferred_lease(channel)):
             return True
         await self._asks.send(channel, "left")
@@ -77,5 +77,5 @@ class DeferredVerdicts:
 
 
 def deferred_lease(channel: str) -> str:
-    """The name of the lease for what is decided late in a thread."""
+    """Return the name of the lease for deferred verdicts in a thread."""
     return f"late:{channel.removeprefix('run:')}"

@@ -1,4 +1,4 @@
-"""What is done for one run: the agent is asked, what it says is woven and kept, and its end is written."""
+"""Drive one run: call the agent, add citations to its events, write them to the log, and write the end."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ __all__ = ["Agent", "PreparedRun", "RunDriver", "RunObserver"]
 _log = logging.getLogger("citewire.runs")
 
 Agent: TypeAlias = Callable[[RunInput, StartedRun], AsyncIterator[Any]]
-"""Gives the events of a run, in any form that `events.coerce` takes."""
+"""Returns the events of a run, in any form that `events.coerce` accepts."""
 
 Links: TypeAlias = Callable[[str, str, str, CheckResult], records.ProofUrls]
-"""Gives the links to the proof of a verdict, for a thread, a message and the key of a citation."""
+"""Returns the links to the proof of a verdict, given the thread, the message and the citation's key."""
 
-# Seconds for what could not be decided while somebody waited.
+# Seconds allowed for verdicts that were not reached during the run.
 _LATE = 600.0
 
 
 class PreparedRun(NamedTuple):
-    """A run that is to begin: its first row, what its client is told first, and rows of reviews."""
+    """A run about to start: its first row, the first events for its client, and the review rows."""
 
     started: StartedRun
     news: tuple[AnyEvent, ...]
@@ -64,35 +64,35 @@ class PreparedRun(NamedTuple):
 
 
 class RunObserver(Protocol):
-    """**Protocol:** whoever is told what becomes of runs."""
+    """**Protocol:** receives notifications about runs."""
 
     async def on_verdicts(self, thread_id: str, verdicts: Sequence[VerdictReached]) -> None:
-        """These are reached in a thread. They are kept and sent once this returns."""
+        """Called with new verdicts of a thread. They are stored and sent once this returns."""
         ...
 
     def on_log_written(self, channel: str) -> None:
-        """There is more in the log of a thread, or its run has ended."""
+        """Called when a thread's log has new rows, or its run has ended."""
         ...
 
     def on_input_ignored(self, what: Sequence[IgnoredPart]) -> None:
-        """A client posted something else than the log has of the server's own answers."""
+        """Called when a client contradicts the log about the server's own answers."""
         ...
 
     def on_run_ended(self, outcome: Outcome) -> None:
-        """A run has ended."""
+        """Called when a run has ended."""
         ...
 
     async def on_thread_deleted(self, thread_id: str) -> None:
-        """A thread is no more."""
+        """Called when a thread was deleted."""
         ...
 
 
 class RunDriver:
-    """Runs the agent for others. A store that fails is asked again for `patience` seconds.
+    """Runs the agent. Store errors are retried for `patience` seconds.
 
-    A run that takes more than `timeout` seconds is ended; what was said until then stays.
+    A run that exceeds `timeout` seconds is ended; what was said until then stays.
 
-    Where it `has_jobs`, quotes go to workers, and only once their citations are kept.
+    With `has_jobs`, quotes are sent to workers, and only after their citations are stored.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class RunDriver:
 
     @property
     def state_key(self) -> str:
-        """The key of the state under which the record stands."""
+        """The key in the state that holds the citation record."""
         return self._citing.options.state_key
 
     async def prepare_run(self, channel: str, posted: RunInput, caller: Caller) -> PreparedRun:
-        """What counts of an input, by the log of its thread, and the reviews that came with it."""
+        """Check the posted input against the thread's log, and collect the new reviews in it."""
         key = self.state_key
         own, reviews = await self._history.own_record(channel)
         accepted = accept_input(posted, own, key)
@@ -130,7 +130,7 @@ class RunDriver:
         return PreparedRun(started, accepted.news, [make_review_entry(each, caller.actor) for each in new])
 
     async def end_unfinished_run(self, channel: str, left: UnfinishedRun) -> None:
-        """Write the end of a run whose node died, after what ends the messages that it left open."""
+        """Write the end of a run whose node died, after the patches that close its open messages."""
         journal, run_id = self.journal(channel), left.started.input.run_id
         if left.has_ended:
             await journal.end(run_id, "failed" if left.sent[-1].type == "RUN_ERROR" else "finished")
@@ -142,7 +142,7 @@ class RunDriver:
         await journal.end(run_id, outcome, *events, ev.RunError(END_MESSAGES[outcome], outcome))
 
     async def drive(self, live: LiveRun, goes_on: list[AnyEvent] | None) -> None:
-        """A run from its start to its end, or anew where it `goes_on` after these events."""
+        """Run the agent from start to end. After a restart, `goes_on` holds the events to send first."""
         journal = self.journal(live.channel, goes_on=goes_on is not None, patience=self._patience)
         live.journal = journal
         run_input, outcome, error = live.started.input, "finished", None
@@ -171,14 +171,14 @@ class RunDriver:
         self._observer.on_run_ended(outcome)
 
     def journal(self, channel: str, **options: Any) -> RunJournal:
-        """Where a run is written down."""
+        """Create the journal that writes a run to the thread's log."""
         reached = partial(self._observer.on_verdicts, thread_of(channel))
         return RunJournal(
             self._hub, channel, reached, partial(self._observer.on_log_written, channel), **options
         )
 
     async def _produce(self, live: LiveRun, put: PutEvent) -> None:
-        """What the agent says, as long as a client would take it."""
+        """Pass on the agent's events, as long as they follow the protocol."""
         given = self._citing.input_for_agent(input_for_agent(live.started.input))
         gate, events = ProtocolEnforcer(), self._agent(given, live.started)
         is_over = False
@@ -203,7 +203,7 @@ class RunDriver:
             raise StreamEnded("the agent's events ended before the run did")
 
     async def _withdraw(self, live: LiveRun, event: AnyEvent) -> list[AnyEvent]:
-        """Take back a posted message whose id the agent uses now, lest clients add the answer to its text."""
+        """Remove a posted message whose id the agent now uses, lest clients append the answer to its text."""
         if live.journal:
             await live.journal.wait_written()
         past = await self._history.snapshot_at(live.channel)
@@ -220,17 +220,17 @@ class RunDriver:
         return events
 
     async def decide_deferred(self, channel: str) -> None:
-        """What was not decided in time is there for whoever comes back."""
+        """Decide the pending verdicts of a thread. Clients see them when they reconnect."""
         await self._after_the_run(channel, (), _LATE)
 
     async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> None:
-        """What others cite is there for whoever comes back, to be decided."""
+        """Add citations by other clients to a thread, with their verdicts pending."""
         await self._after_the_run(channel, citations, 0)
 
     async def _after_the_run(
         self, channel: str, citations: Sequence[ForeignCitation], deadline: float
     ) -> None:
-        """Weave into the state of a thread what no stream tells of any more."""
+        """Update a thread's citation record when no run is streaming."""
         past = await self._history.snapshot_at(channel)
         if past is None:
             return
@@ -266,7 +266,7 @@ class RunDriver:
 
 
 def _may_start(event: AnyEvent) -> set[str]:
-    """The ids one of which is that of the message that an event starts, whatever messages there are."""
+    """Return the ids that the message started by this event may have, whatever messages exist."""
     return {started_message_id(event), started_message_id(event, lambda _: "user")}
 
 
@@ -283,9 +283,9 @@ def _warn_of_version(declared: str | UnsetType, whose: str) -> None:
 
 
 def _run_error(error: Exception) -> ev.RunError:
-    """What a client is told of a run that failed. The log has the rest."""
+    """Return the error to send to the client. Details go to the server's log only."""
     return ev.to_run_error(report_error(error, _log, code="agent_failed", message="the agent failed"))
 
 
 async def _nowhere(_: list[OutgoingEvent]) -> None:
-    """What is sent is read from the log."""
+    """Discard the events: clients read them from the log."""

@@ -1,4 +1,4 @@
-"""Citations that others than the agent put on its answers, out of the annotations that say so."""
+"""Read citations that clients other than the agent attach to its answers as annotations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from citewire.text import Offsets
 
 __all__ = ["ForeignCitation", "read_foreign_citation"]
 
-# Characters of a title or an address that are looked at.
+# Characters read from a title or a URL.
 _LONGEST = 2000
 
 
 class ForeignCitation(Struct, frozen=True):
-    """What somebody says that a message of a thread cites: `by` is who, `annotation` the serial of where."""
+    """A citation that the client `by` attached to a message; `annotation` is the annotation's serial."""
 
     message_id: str
     cited: MessageCitation
@@ -30,9 +30,9 @@ class ForeignCitation(Struct, frozen=True):
 
 
 def read_foreign_citation(annotation: Annotation, message: Message, message_id: str) -> ForeignCitation:
-    """The citation that an annotation makes of an answer, which goes by `message_id` in its thread.
+    """Read the citation that an annotation attaches to an answer with the id `message_id` in its thread.
 
-    Whatever its data is, it is one; what gives nothing to look for is checked as that.
+    Accepts any data. A citation without anything to search for is checked as such.
     """
     data = decode_json_object(annotation.data, annotation.encoding)
     url, title = _text(data, "url"), _text(data, "title")
@@ -56,7 +56,7 @@ def _text(data: dict[str, Any], name: str, most: int | None = _LONGEST) -> str |
 
 
 def _claim(annotation: Annotation, message: Message) -> str:
-    """The words that the citation is about, where its offsets are within the message."""
+    """Return the text that the citation is about, or "" if its offsets lie outside the message."""
     claim, text = read_claimed_offsets(annotation.type, annotation.data, annotation.encoding), message.text
     if text is None or claim is None or claim.start is None or claim.end is None or claim.unit is None:
         return ""

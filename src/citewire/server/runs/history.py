@@ -1,4 +1,4 @@
-"""What a thread was at any time: its log, folded as a client folds what it is sent."""
+"""Rebuild a thread as of any row, by folding its log as a client folds the events it receives."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from citewire.server.runs.reviews import ReviewsByCitation, add_reviews
 __all__ = ["ThreadAtCursor", "ThreadHistory"]
 
 _PAGE = 1000
-# Events that a thread keeps while it is folded: only what comes of them is asked for.
+# Events that a thread retains while folding: only the result is needed.
 _KEPT = 256
 _VERDICT = b'{"type":"verdict"'
 
 
 class ThreadAtCursor(Struct, frozen=True):
-    """A thread after the row at `cursor`."""
+    """A thread as of the row at `cursor`."""
 
     cursor: Cursor
     status: Literal["running", "idle", "error"]
@@ -55,7 +55,7 @@ class ThreadAtCursor(Struct, frozen=True):
 
 
 class _Fold:
-    """A thread that is being folded, and what of it the server itself said."""
+    """A thread being folded, with what the server itself said in it."""
 
     def __init__(self, epoch: str, key: str) -> None:
         self._key = key
@@ -71,7 +71,7 @@ class _Fold:
         self._record: Json | None = None
         self._lists: Any = None
         self.reviews: dict[tuple[str, str], list[Json]] = {}
-        # The keys of citations that others made, by annotation, and of those that they took back.
+        # Keys of citations by other clients, by annotation, and keys of the withdrawn ones.
         self._foreign: dict[str, str] = {}
         self._withdrawn: set[str] = set()
 
@@ -91,12 +91,12 @@ class _Fold:
             case "over":
                 decode_as(row.data, EndedRun)
                 self._end()
-            case _:  # what is only for the record
+            case _:  # rows for the record only
                 pass
-        self.cursor = row.cursor  # a row that cannot be read is not passed over the next time
+        self.cursor = row.cursor  # set last, so that a row that cannot be read is not skipped the next time
 
     def own(self) -> OwnRecord:
-        """What the server itself said."""
+        """Return what the server itself said."""
         self._remember()
         record, lists = withdraw_citations(self._record, self._lists, self._withdrawn)
         prints = frozenset(self._fingerprints)
@@ -117,18 +117,18 @@ class _Fold:
 
     def _apply(self, event: ev.AnyEvent) -> None:
         if (name := started_message_id(event, self._role)) in self._posted:
-            # The server says something under this id now; what was posted under it is no part of that.
+            # The server now uses this id; what a client posted under it does not belong to the answer.
             self._posted.discard(name)
             self.thread.set_messages(each for each in self.thread.agui.messages if id_of(each) != name)
         elif isinstance(event, ev.MessagesSnapshot | ev.StateSnapshot):
-            self._remember()  # it may leave out something
+            self._remember()  # the snapshot may omit something
         if isinstance(event, ev.MessagesSnapshot):
             event = replace(event, messages=[each for each in event.messages if not self._is_forged(each)])
         self._posted |= find_posted_ids(event) - self._said.keys()
         self.thread.apply(event)
 
     def _is_forged(self, message: Any) -> bool:
-        """Whether a client posted this under the id of something that the server says itself."""
+        """Return whether a client posted this message under the id of one of the server's messages."""
         return is_posted(message) and id_of(message) in self._said
 
     def _role(self, name: str) -> Any:
@@ -141,9 +141,9 @@ class _Fold:
             self.thread.set_state(apply_patch(state, patches))
 
     def _remember(self) -> None:
-        """Note what the server has said so far, before something replaces the messages or the state."""
+        """Remember what the server has said so far, before the messages or the state are replaced."""
         view = self.thread.agui
-        # What a user says is a client's, also under an id that the agent gave it: it may be edited.
+        # User messages belong to the client even if the agent assigned their id: they may be edited.
         self._said |= {
             name: each
             for each in view.messages
@@ -160,14 +160,14 @@ class _Fold:
             )
 
     def _without_posted(self, lists: Any) -> Any:
-        """The lists of citations without those of messages that clients posted; None where none is left."""
+        """Return the citation lists without those of posted messages, or None if none is left."""
         if not is_object(lists) or self._posted.isdisjoint(lists):
             return lists
         return {name: entries for name, entries in lists.items() if name not in self._posted} or None
 
     @property
     def state(self) -> Any:
-        """The state of the thread, with the server's own part also where an agent's snapshot left it out."""
+        """The thread's state. The server's own part is included even if an agent's snapshot omitted it."""
         self._remember()
         state = self.thread.agui.state
         if self.is_running or not (state is None or is_object(state)):
@@ -177,11 +177,11 @@ class _Fold:
         return {**(state or {}), **missing} if missing else state
 
     def _patch(self, event: ev.AnyEvent) -> None:
-        """A client between runs takes no event, but one that comes back is told of the state."""
+        """Apply a state event sent between runs. Clients get the resulting state when they reconnect."""
         if isinstance(event, ev.StateSnapshot):
             self.thread.set_state(event.snapshot)
         elif isinstance(event, ev.StateDelta):
-            # One of a state that a later run has replaced may fit no longer.
+            # A patch to a state that a later run replaced may no longer apply.
             with suppress(PatchError):
                 self.thread.set_state(apply_patch(self.state, event.delta))
 
@@ -193,7 +193,7 @@ class _Fold:
                 self._withdrawn |= {
                     self._foreign[each] for each in record["annotations"] if each in self._foreign
                 }
-            case "review":  # as an earlier version wrote it
+            case "review":  # written by an earlier version
                 self._review(record["message_id"], record["key"], record["review"])
             case _:
                 pass
@@ -212,24 +212,24 @@ class _Fold:
 
 
 class ThreadHistory:
-    """The threads of a store. Those that were asked for last are kept folded, and only go on."""
+    """The threads of a store. The `most` recently used ones stay folded in memory and are only continued."""
 
     def __init__(self, store: Store, state_key: str, most: int = 64) -> None:
         self._store, self._key, self._most = store, state_key, most
         self._folds: OrderedDict[str, _Fold] = OrderedDict()
 
     async def snapshot_at(self, channel: str, n: int | None = None) -> ThreadAtCursor | None:
-        """The thread after row `n`, or as it is now; None where there is no thread."""
+        """Return the thread as of row `n`, or as it is now. None if it does not exist."""
         fold = await self._folded(channel, n)
         return fold and fold.past()
 
     async def own_record(self, channel: str) -> tuple[OwnRecord, ReviewsByCitation]:
-        """What the server itself said in a thread, and the reviews on record. Nothing where there is none."""
+        """Return what the server said in a thread, and its recorded reviews. Empty if there is no thread."""
         fold = await self._folded(channel)
         return (OwnRecord(), {}) if fold is None else (fold.own(), fold.reviews)
 
     async def _folded(self, channel: str, n: int | None = None) -> _Fold | None:
-        """Fold a thread up to row `n`, or all of it; None where there is no thread.
+        """Fold a thread up to row `n`, or all of it. Returns None if the thread does not exist.
 
         Read the fold before the next await, and do not look for it in the cache: it may have been evicted.
         """

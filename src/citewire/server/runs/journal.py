@@ -1,14 +1,14 @@
-"""The log of a thread: what its rows are, and how a run is written into it.
+"""The log of a thread: the kinds of its rows, and the journal that writes a run into it.
 
 | kind | data |
 |---|---|
-| `input` | what counts of what a client posted to start a run, and who it was |
+| `input` | the accepted part of the input that a client posted to start a run, and the client |
 | `event` | an AG-UI event, as it was sent |
-| `late` | one of ours that came after the run had ended: part of the state, but of no stream |
+| `late` | an event of ours after the run had ended: part of the state, but of no stream |
 | `record` | a citation that was seen, or a verdict on one |
-| `review` | what somebody who looked at a citation did |
+| `review` | what a user did with a citation |
 | `over` | the end of a run, after its last event |
-| `ask` | what nodes ask of each other: see `asks` |
+| `ask` | a request from one node to another: see `node_requests` |
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = [
 
 _PREFIX = "run:"
 _LONGEST_NAME = 512
-# Entries that may wait while those before them are being written.
+# Entries that may be queued while earlier ones are being written.
 _AHEAD = 256
-# Seconds after which a store that failed is asked again, at first and at most.
+# Seconds before a failed write is retried: the first and the longest delay.
 _SOON, _LATER = 0.1, 1.0
-# The address of a proof, in the verdict that it proves.
+# The URL of a proof, inside the verdict that it proves.
 _PROOF = re.compile(rb'"proof":"[^"]*/proofs/[\w-]+\.([0-9a-f]{32})')
 _RECORDS: dict[type[AuditRecord], str] = {
     CitationSeen: "citation",
@@ -66,10 +66,10 @@ Outcome = Literal["finished", "failed", "stopped", "abandoned", "superseded", "i
 
 
 class StartedRun(Struct, frozen=True, rename="camel"):
-    """A run that was asked for, and by whom.
+    """A requested run and its caller.
 
-    `input` is what counts of what was posted; `ignored` says where the client posted something else than the
-    log has of the server's own answers.
+    `input` is the accepted input. `ignored` lists the parts where the client contradicted the log about the
+    server's own answers.
     """
 
     input: RunInput
@@ -79,14 +79,14 @@ class StartedRun(Struct, frozen=True, rename="camel"):
 
 
 class EndedRun(Struct, frozen=True, rename="camel"):
-    """A run that has ended, and how."""
+    """The end of a run, with its outcome."""
 
     run_id: str
     outcome: Outcome
 
 
 def channel_of(thread_id: str) -> str:
-    """The channel that holds the log of a thread."""
+    """Return the channel that holds the log of a thread. Raises `InputError` for an invalid id."""
     channel = _PREFIX + quote(thread_id, safe="", errors="strict") if _is_text(thread_id) else ""
     if not len(_PREFIX) < len(channel) <= _LONGEST_NAME:
         raise InputError("the id of a thread is text of 1 to about 500 bytes", "threadId")
@@ -98,12 +98,12 @@ def _is_text(text: str) -> bool:
 
 
 def thread_of(channel: str) -> str:
-    """The thread whose log this is."""
+    """Return the id of the thread whose log is in this channel."""
     return unquote(channel.removeprefix(_PREFIX))
 
 
 def input_id(run_id: str) -> str:
-    """The id of the row that starts a run: to start it again finds it there."""
+    """Return the id of the row that starts a run. It makes starting a run idempotent."""
     name = f"input:{run_id}"
     if not run_id or not _is_text(run_id) or len(name.encode()) > _LONGEST_NAME or "\0" in run_id:
         raise InputError("the id of a run is text of 1 to about 500 bytes", "runId")
@@ -111,23 +111,23 @@ def input_id(run_id: str) -> str:
 
 
 def proof_id(name: str) -> str:
-    """The id of the row that holds the verdict with that proof."""
+    """Return the id of the row that holds the verdict with this proof."""
     return f"proof:{name}"
 
 
 def annotation_id(serial: str) -> str:
-    """The id of the row that holds a citation which an annotation made: it is taken in once."""
+    """Return the id of the row with the citation from this annotation, so that it is added only once."""
     return f"annotation:{serial}"
 
 
 class RunJournal:
     """A `RunSink` that writes one run into the log of its thread.
 
-    What comes while something is being written is written together after it, so that a run waits for the log
-    only where that cannot keep up, and at the end of the block. `is_over` says whether a terminal event came,
-    `is_ended` whether the end is being written. A run that `goes_on` has started before, and is not started
-    again. `reached` is told of verdicts before they are kept, `kept` of all that is. A store that fails is
-    asked again for `patience` seconds.
+    Entries that arrive during a write are queued and written together afterwards. A run therefore waits for
+    the log only when the queue is full, and at the end of the block. `is_over` says whether a terminal event
+    arrived, `is_ended` whether the end is being written. With `goes_on`, the run has started before and its
+    start event is skipped. `reached` is called with verdicts before they are stored, `kept` after each write.
+    Store errors are retried for `patience` seconds.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class RunJournal:
     ) -> None:
         self._hub, self._channel, self._reached, self._kept, self._kind = hub, channel, reached, kept, kind
         self._skips_start, self._patience = goes_on, patience
-        # Two attempts at a run write different rows.
+        # Two attempts at a run must write different row ids.
         self._attempt, self._count = uuid4().hex, 0
         self._waiting: list[Entry] = []
         self._writing: asyncio.Task[None] | None = None
@@ -158,7 +158,7 @@ class RunJournal:
         await self._written()
 
     async def put(self, thread_id: str, run_id: str, items: Sequence[AnyEvent | AuditRecord]) -> None:
-        """See `RunSink`: whoever reads the log gets them once they are kept. Raises also for those before."""
+        """Queue items for writing (see `RunSink`). Raises the error of an earlier write that failed."""
         del thread_id, run_id
         if self._is_closed:
             return
@@ -176,12 +176,12 @@ class RunJournal:
             try:
                 await self._append(entries)
             except CitewireError:
-                self.is_over = False  # whatever told of the end may not be there
+                self.is_over = False  # the terminal event may not be stored
                 raise
             self._kept()
 
     async def _append(self, entries: Sequence[Entry]) -> None:
-        """Keep them, also where that has to be tried again: what was kept is kept once."""
+        """Append the entries, retrying on store errors. Row ids make this idempotent."""
         loop, delay = asyncio.get_running_loop(), _SOON
         until = loop.time() + self._patience
         while True:
@@ -189,7 +189,7 @@ class RunJournal:
                 await self._hub.append(self._channel, entries)
             except StoreError:
                 if loop.time() + delay > until:
-                    self._patience = 0.0  # those who watch have waited long enough
+                    self._patience = 0.0  # clients have waited long enough; do not retry again
                     raise
             else:
                 return
@@ -197,25 +197,25 @@ class RunJournal:
             delay = min(2 * delay, _LATER)
 
     async def wait_written(self) -> None:
-        """Wait until all that was put is kept, or it is known that it cannot be."""
+        """Wait until everything queued is stored, or has failed."""
         if self._writing:
             await asyncio.wait([self._writing])
 
     def close(self) -> None:
-        """Write nothing any more: the run is another node's now."""
+        """Discard what is queued and ignore further items: another node owns the run now."""
         self._is_closed = True
         self._waiting.clear()
         if self._writing:
             self._writing.cancel()
 
     async def _written(self) -> None:
-        """Wait until all is kept."""
+        """Wait until everything queued is stored. Raises the write's error."""
         if self._writing:
             await asyncio.shield(self._writing)
             self._writing = None
 
     async def end(self, run_id: str, outcome: Outcome, *events: AnyEvent) -> None:
-        """Write the end of the run after its block, and these events before it unless one told of the end."""
+        """Write the end of the run after its block, and `events` before it unless a terminal event came."""
         self.is_ended = True
         told = () if self.is_over else [*map(self._entry, events)]
         entries = [entry for entry in told if entry is not None]
@@ -252,10 +252,10 @@ class RunJournal:
 
 
 def encode_frame(row: Row) -> bytes:
-    """An event of the log as a frame of a stream, under the cursor with which to go on after it."""
+    """Encode a logged event as an SSE frame. Its id is the cursor for resuming after it."""
     return b"id: %b\ndata: %b\n\n" % (str(row.cursor).encode(), row.data)
 
 
 def encode_frames(rows: Sequence[Row]) -> bytes:
-    """The events among the rows, as frames."""
+    """Encode the events among the rows as SSE frames."""
     return b"".join(encode_frame(row) for row in rows if row.kind == "event")

@@ -1,4 +1,4 @@
-"""A run that is going on: who watches it, how it is ended, and its frames as they come."""
+"""A run in progress: its watchers, its timers and its frames."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ __all__ = [
     "watch_thread",
 ]
 
-# Seconds in which other nodes may say that somebody watches a run, before it is ended.
+# Seconds in which other nodes may report a watcher, before the run is ended.
 _GRACE = 1.0
-# Seconds that a client has to close the stream of a run after it asked for the next one.
+# Seconds that a client has to close a run's stream after requesting the next run.
 _LEAVING = 1.0
-# Rows that are read from the log at once.
+# Rows read from the log at once.
 _PAGE = 1000
-# Seconds of silence after which a proxy on the way may think that nobody is there.
+# Seconds of silence after which a proxy may close the connection.
 _QUIET = 15.0
 
 END_MESSAGES: dict[Outcome, str] = {
@@ -56,11 +56,11 @@ END_MESSAGES: dict[Outcome, str] = {
     "interrupted": "the server was restarted",
     "timed_out": "the run took longer than the server allows",
 }
-"""Why a run ended that was ended from outside."""
+"""Error messages for runs that were ended from outside."""
 
 
 class RunEnded(CitewireError):
-    """A run that was ended from outside."""
+    """Raised when a run was ended from outside."""
 
     code = "ended"
 
@@ -70,10 +70,11 @@ class RunEnded(CitewireError):
 
 
 class LiveRun:
-    """A run that is going on: here, since a `task` drives it, or on another node.
+    """A run in progress: on this node if it has a `task`, otherwise on another node.
 
-    `after` is where its rows begin, `lost` an end that the log could not keep, or none that we know of.
-    `news` are events that its client is told first. `posted` are ids of messages that only clients posted.
+    Its rows follow the cursor `after`. `lost` resolves with the end that could not be written to the log, or
+    None if another node took over. `news` are events to send to its client first. `posted` holds the ids of
+    messages that only clients posted.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class LiveRun:
         self._timer: asyncio.TimerHandle | None = None
 
     def drive(self, task: asyncio.Task[None], linger: float, left: Callable[[], None]) -> None:
-        """It goes on here. `left` is told when nobody has watched it for `linger` seconds."""
+        """Drive the run on this node. Calls `left` when it had no watcher for `linger` seconds."""
         self.task, self._linger, self._left = task, linger, left
         self.restart_linger()
 
     def end(self, outcome: Outcome) -> None:
-        """End it at once: the agent is left, and verdicts are not waited for."""
+        """End the run at once: abort the agent, and do not wait for verdicts."""
         if self.ending is None:
             self.ending = outcome
             self.abort()
@@ -109,14 +110,14 @@ class LiveRun:
                 self.stream.stop_waiting()
 
     def end_soon(self, outcome: Outcome) -> None:
-        """End it, unless somebody is seen to watch it in the next second or it ends by itself."""
+        """End the run in a second, unless a watcher is reported or the run ends before."""
         if self._linger is not None:
             self._set_timer(_GRACE, lambda: self.end(outcome))
 
     async def wait_unwatched(self) -> None:
-        """Wait until nobody watches it here, but at most a second.
+        """Wait until the run has no watcher on this node, for at most a second.
 
-        A client that stops a run and asks again closes one connection and opens another, and the server may
+        A client that stops a run and starts another closes one connection and opens a new one; the server may
         see the new one first.
         """
         with suppress(TimeoutError):
@@ -124,12 +125,12 @@ class LiveRun:
                 await self._unwatched.wait()
 
     def restart_linger(self) -> None:
-        """Somebody may watch it, though nobody does here: give them their time again."""
+        """Restart the linger timer, if there is no watcher on this node: another node may have one."""
         if self._linger is not None and not self.watchers:
             self._set_timer(self._linger, self._left)
 
     def hand_over(self) -> None:
-        """Another node has it now: nothing more is written here, and whoever watches has to come back."""
+        """Stop writing, since another node owns the run now. Watchers have to reconnect."""
         self.stop_linger()
         if self.journal:
             self.journal.close()
@@ -140,7 +141,7 @@ class LiveRun:
 
     @contextmanager
     def count_watcher(self) -> Generator[LiveRun]:
-        """Somebody is there while this lasts."""
+        """Count one watcher for the duration of the block."""
         self.watchers += 1
         self._unwatched.clear()
         self._forget_timer()
@@ -167,7 +168,7 @@ class LiveRun:
 
 
 async def follow_run(live: LiveRun, hub: Hub, after: Cursor | None) -> AsyncGenerator[bytes]:
-    """The frames of what is in the log after the cursor, up to the end of the run."""
+    """Stream the frames after the cursor, up to the end of the run."""
     with live.count_watcher():
         async with aclosing(hub.follow(live.channel, after)) as followed:
             async for rows in _with_pings(followed, live.lost):
@@ -181,14 +182,14 @@ async def follow_run(live: LiveRun, hub: Hub, after: Cursor | None) -> AsyncGene
 
 
 async def read_logged_frames(store: Store, channel: str, after: Cursor | None) -> AsyncGenerator[bytes]:
-    """The frames of all that is in the log after the cursor."""
+    """Stream the frames of all logged events after the cursor."""
     while rows := await store.read(channel, after, _PAGE):
         yield encode_frames(rows)
         after = rows[-1].cursor
 
 
 async def read_ended_run(store: Store, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
-    """The frames of the run after the cursor, which has ended."""
+    """Stream the frames of the ended run that starts after the cursor."""
     async with aclosing(read_rows_after(store, channel, after)) as rows:
         async for row in rows:
             if row.kind == "event":
@@ -198,7 +199,7 @@ async def read_ended_run(store: Store, channel: str, after: Cursor) -> AsyncGene
 
 
 async def insert_after_first(frames: AsyncGenerator[bytes], given: RunInput) -> AsyncGenerator[bytes]:
-    """The frames, with what the run was given after the first one, which starts it."""
+    """Insert the run's input, as snapshots, after the first frame, which starts the run."""
     events = ev.MessagesSnapshot(filter_sendable(given.messages)), ev.StateSnapshot(given.state)
     more = b"".join(b"data: %b\n\n" % ev.encode(event) for event in events)
     async with aclosing(frames):
@@ -212,9 +213,9 @@ async def insert_after_first(frames: AsyncGenerator[bytes], given: RunInput) -> 
 async def watch_thread(
     channel: str, hub: Hub, after: Cursor | None, live: Callable[[Sequence[Row]], LiveRun | None]
 ) -> AsyncGenerator[bytes]:
-    """The frames of what is in the log after the cursor, run after run, and of verdicts that come late.
+    """Stream the frames after the cursor across runs, including deferred verdicts.
 
-    Whoever watches a thread is there for each of its runs, which `live` gives when there are more rows.
+    The subscriber counts as a watcher of each run. `live` returns the current run, given the newest rows.
     """
     run, posted = None, _PostedInput()
     with ExitStack() as there:
@@ -228,7 +229,7 @@ async def watch_thread(
 
 
 class _PostedInput:
-    """What somebody else posted to start a run, until those who watch are told."""
+    """The input posted by another client, held back until it is sent to the watchers."""
 
     def __init__(self) -> None:
         self._input: RunInput | None = None
@@ -239,10 +240,10 @@ class _PostedInput:
         if row.kind not in {"event", "late"}:
             return b""
         given, self._input = self._input, None
-        # A run that was cut short before it began has only its end, after which nothing can be said.
+        # A run that was cut short before it began has only its end, and nothing may follow that.
         if given is None or ev.decode(row.data).type == "RUN_ERROR":
             return encode_frame(row)
-        # Only the last one has an id: who is cut off in between gets all of it again.
+        # Only the last frame has an id: a client cut off in between receives all of them again.
         first = (
             b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(filter_sendable(given.messages))))
         )
@@ -252,8 +253,7 @@ class _PostedInput:
 async def _with_pings(
     followed: AsyncIterator[Sequence[Row]], lost: asyncio.Future[Any], *, first: bool = False
 ) -> AsyncGenerator[Sequence[Row]]:
-    """What comes, and nothing at all after every while in which nothing came, or also `first`; until all is
-    `lost`."""
+    """Yield the rows, and an empty batch after each quiet interval (or `first` of all), until `lost`."""
     coming: asyncio.Task[Sequence[Row]] | None = None
     if first:
         yield ()
@@ -278,7 +278,7 @@ async def _with_pings(
 
 
 def _end_of(live: LiveRun, rows: Sequence[Row]) -> int | None:
-    """How many of the rows there are up to the end of the run; None where it goes on."""
+    """Return the number of rows up to the end of the run, or None if it is not among them."""
     for count, row in enumerate(rows, 1):
         if row.kind == "over" and decode_as(row.data, EndedRun).run_id == live.run_id:
             return count

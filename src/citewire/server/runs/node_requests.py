@@ -1,15 +1,15 @@
-"""What nodes ask of each other about a thread: in its log, so that whoever has to do with it hears of it.
+"""Requests between nodes about a thread, sent through its log so that every node involved receives them.
 
-| `what` | whoever hears it |
+| `what` | what the receiving node does |
 |---|---|
-| `stopped` | ends that run, if it goes on there |
-| `superseded`, `abandoned` | says `watched` if somebody watches it there; else it is ended in a second |
-| `watched` | leaves that run alone |
-| `cited` | looks at what was cited in the channel of the thread |
-| `left` | leaves what it decides late, so that another can do it |
+| `stopped` | ends that run, if it runs there |
+| `superseded`, `abandoned` | replies `watched` if it has a watcher; else the run ends after a second |
+| `watched` | does not end that run |
+| `cited` | reads the new citations in the thread's channel |
+| `left` | stops deciding deferred verdicts, so that another node can |
 
-So nobody counts who watches on other nodes, and none counts whose node has died. Before it answers
-`superseded`, the node of the run gives its own clients a second to leave.
+So no node has to count the watchers on other nodes, and the watchers of a dead node do not count. Before it
+replies to `superseded`, the node of the run gives its own clients a second to leave.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from citewire.server.runs.journal import EndedRun
 __all__ = ["NodeRequest", "NodeRequests", "RequestKind", "read_request"]
 
 _log = logging.getLogger("citewire.runs")
-# Seconds that a node has to answer.
+# Seconds that a node has to reply.
 _ANSWER = 5.0
-# Seconds after which a store that failed is asked again.
+# Seconds before a failed store is read again.
 _AGAIN = 1.0
 
 RequestKind: TypeAlias = Literal["stopped", "superseded", "abandoned", "watched", "cited", "left"]
 
 
 class NodeRequest(Struct, frozen=True, rename="camel"):
-    """What is asked, about which run if it is about one, and the node that asks."""
+    """A request, the run it concerns (if any), and the node that sent it."""
 
     what: RequestKind
     run_id: str | None
@@ -50,14 +50,14 @@ class NodeRequest(Struct, frozen=True, rename="camel"):
 
 
 def read_request(row: Row) -> NodeRequest:
-    """What a row of the kind `ask` says."""
+    """Decode a row of the kind `ask`."""
     return decode_as(row.data, NodeRequest)
 
 
 class NodeRequests:
-    """Asks, and has `hear` told of what is asked, and which runs are over, in threads that it listens to.
+    """Sends requests, and calls `hear` with the requests and run ends in the threads it listens to.
 
-    Without `hear` there is nobody to listen to.
+    Without `hear`, it does not listen.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class NodeRequests:
         self._ears: dict[str, asyncio.Task[None]] = {}
 
     async def send(self, channel: str, what: RequestKind, run_id: str | None = None) -> Cursor:
-        """Ask something; where the answer comes after."""
+        """Send a request. Returns its cursor, after which the reply will appear."""
         data = codec.encode(NodeRequest(what, run_id, self._node))
         (row,) = await self._hub.append(channel, [Entry(uuid4().hex, "ask", data)])
         return row.cursor
 
     async def request_end(self, channel: str, what: RequestKind, run_id: str) -> bool:
-        """Ask for the end of a run, and whether it came: not where it is watched, or nobody answers."""
+        """Request the end of a run. Returns False if it is watched, or no node replies within 5 seconds."""
         after = await self.send(channel, what, run_id)
         try:
             async with asyncio.timeout(_ANSWER), aclosing(self._hub.follow(channel, after)) as followed:
@@ -84,27 +84,27 @@ class NodeRequests:
                             return isinstance(said, EndedRun)
         except TimeoutError:
             return False
-        except CursorLost:  # the thread is no more
+        except CursorLost:  # the thread was deleted
             return True
         return False
 
     def listen(self, channel: str, after: Cursor) -> None:
-        """Hear what is asked in a thread after the cursor, from now on."""
+        """Start listening for requests in a thread after the cursor."""
         if self._hear and channel not in self._ears:
             self._ears[channel] = asyncio.create_task(self._listen(channel, after))
 
     async def listen_from_now(self, channel: str) -> None:
-        """Hear what is asked in a thread after what is there."""
+        """Start listening for requests in a thread after its current head."""
         if self._hear and (head := await self._hub.store.head(channel)):
             self.listen(channel, head.cursor)
 
     def stop_listening(self, channel: str) -> None:
-        """Listen to a thread no longer. Whoever is told of something at this moment goes on with it."""
+        """Stop listening to a thread. A request that is being handled right now is completed."""
         if (ear := self._ears.pop(channel, None)) and ear is not asyncio.current_task():
             ear.cancel()
 
     def close(self) -> None:
-        """Listen to none."""
+        """Stop listening to all threads."""
         for channel in list(self._ears):
             self.stop_listening(channel)
 

@@ -1,4 +1,4 @@
-"""What is not kept for ever: what happened in channels, by their rules, and threads that are left alone."""
+"""Delete expired data: old rows of channels, by their rules, and idle threads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from citewire.server.runs.run_manager import RunManager
 __all__ = ["Retention"]
 
 _log = logging.getLogger("citewire.server")
-# Seconds from one look to the next.
+# Seconds between two sweeps.
 _EVERY = 60
 _SWEEP = "sweep:retention"
 
 
 class Retention:
-    """Forgets what is too old, a channel at a time. Threads are kept for `threads` seconds, or for ever."""
+    """Deletes expired data, one channel at a time. Threads expire after `threads` seconds, or never."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Retention:
         await repeat(self.sweep, _EVERY, _log, "expired channels and threads could not be looked for")
 
     async def sweep(self) -> None:
-        """Look once, unless another server does. What fails is tried again with the next look."""
+        """Sweep once, unless another server holds the lease. Failures are retried in the next sweep."""
         if not await self._leases.take(_SWEEP):
             return
         if self._channels.rules.has_retention:
@@ -65,7 +65,7 @@ class Retention:
                 return
 
     async def _idle(self, before: int) -> AsyncGenerator[str]:
-        """The logs of threads whose last row is older."""
+        """Yield the log channels of threads whose last row is older than `before`."""
         after = ""
         while heads := await self._store.heads("run:", after):
             for head in heads:

@@ -1,4 +1,4 @@
-"""Reviews that a client notes in the state which it posts: who looked at a citation, and for how long."""
+"""Reviews of citations in the state that a client posts: who looked at a citation, and for how long."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = [
 ReviewsByCitation: TypeAlias = Mapping[tuple[str, str], list[Json]]
 """The reviews that are on record, by message and citation."""
 
-# Reviews that one run takes, and bytes of the names of a message and a citation.
+# Most reviews read from one run, and most bytes in a message id or citation key.
 _MOST, _LONGEST = 1000, 512
 
 
 class ReviewEvent(Struct, frozen=True, rename="camel"):
-    """What somebody did. On record, `at` is the time of the server and `claimed_at` what the client said."""
+    """One action of a user. On record, `at` is the server's time and `claimed_at` the client's."""
 
     event: Literal["popover_opened", "popover_closed", "citation_reviewed"]
     at: datetime | None = None
@@ -44,7 +44,7 @@ class ReviewEvent(Struct, frozen=True, rename="camel"):
 
 
 class PostedReview(NamedTuple):
-    """What somebody did who looked at a citation."""
+    """An action of a user on a citation."""
 
     message_id: str
     key: str
@@ -52,7 +52,7 @@ class PostedReview(NamedTuple):
 
 
 def find_new_reviews(state: Any, state_key: str, known: ReviewsByCitation) -> list[PostedReview]:
-    """The reviews in a posted state that are not on record yet, each once. What is no review is left out."""
+    """Return the reviews in a posted state that are not on record, each once. Skips invalid ones."""
     found: dict[PostedReview, None] = {}
     for review in islice(_posted(state, state_key), _MOST):
         looks = map(_read, known.get((review.message_id, review.key), ()))
@@ -62,9 +62,9 @@ def find_new_reviews(state: Any, state_key: str, known: ReviewsByCitation) -> li
 
 
 def make_review_entry(review: PostedReview, by: Actor) -> Entry:
-    """The row of a review, under an id of its own: a look that happened twice is there twice.
+    """Make the row of a review. Each call gives a new id, so an action that happened twice is recorded twice.
 
-    Its time is the server's; what the client says of the time stands beside it.
+    `at` is the server's time; the client's time is stored as `claimedAt`.
     """
     look = {
         "event": review.look.event,
@@ -84,7 +84,7 @@ def make_review_entry(review: PostedReview, by: Actor) -> Entry:
 
 
 def add_reviews(state: Any, state_key: str, looks: ReviewsByCitation) -> Any:
-    """The state with the reviews where a client notes them."""
+    """Add the recorded reviews to the state, in the place where a client posts them."""
     if not looks or not (state is None or is_object(state)):
         return state
     noted: dict[str, Json] = {}
@@ -121,7 +121,7 @@ def _read(review: Any) -> ReviewEvent | None:
 
 
 def _is_same(posted: ReviewEvent, known: ReviewEvent) -> bool:
-    """Whether they tell of the same look. One without a time is the same as any like it."""
+    """Return whether two reviews are the same action. A posted one without a time matches any similar one."""
     is_then = posted.at is None or _time(posted.at) in (_time(known.at), _time(known.claimed_at))
     return is_then and (posted.event, posted.dwell_ms) == (known.event, known.dwell_ms)
 

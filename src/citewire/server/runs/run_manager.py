@@ -1,8 +1,8 @@
-"""Runs that live on the server: they go on when a client leaves, others may join, and none is lost.
+"""Runs that live on the server: they outlive the client's connection, can be joined, and survive crashes.
 
-What a client is sent is read from the log, so that whoever comes later, or comes again, gets the same; also
-from another node of those that share the store. A run goes on at the node that has the lease of its thread.
-The others follow the log, ask that node for what only it can do (see `asks`), and take over when it dies.
+Clients are served from the log, so a client that joins later or reconnects gets the same events, also from
+another node. One node at a time runs the agent of a thread: the node that holds the thread's lease. The
+others follow the log, send that node requests (see `node_requests`), and take over when it dies.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ __all__ = ["RunManager"]
 _log = logging.getLogger("citewire.runs")
 _WATCHED = "a run of this thread is going on, and somebody is watching it"
 _BUSY = "another node has work to do in this thread"
-# Seconds for which another node may keep a thread that is wanted here, and between two tries to get it.
+# Seconds to wait for another node to release a thread that this node needs, and between two attempts.
 _PATIENCE, _SHORTLY = 5.0, 0.05
-# Seconds of silence after which the node of a run may have died, where somebody watches it and where not; and
-# from one look to the next.
+# Seconds of silence after which the node of a run may have died, with and without watchers here; and the
+# interval of checks.
 _QUIET, _UNWATCHED = 2.0, 10.0
 _LOOK = 0.5
 
 
 class RunManager:
-    """The runs of a server. `resumes` says that the agent may be asked the same again after a restart.
+    """The runs of a server. With `resumes`, the agent is called again with the same input after a restart.
 
-    Without `leases` no other node shares the store. `cited` is told of threads in whose channels somebody
-    cites something on another node, `untied` of leases of their ties that are lost.
+    Without `leases`, no other node shares the store. `cited` is called with a thread's log channel when a
+    client on another node cites something in its channel, and `untied` with the name of a lost bridge lease.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class RunManager:
         self.cited: Callable[[str], None] = lambda _: None
         self.untied: Callable[[str], None] = lambda _: None
         self._live: dict[str, LiveRun] = {}
-        # Runs that go on elsewhere and are watched here; when something was last heard of other threads.
+        # Runs on other nodes that are watched here; when activity was last seen in threads that do not run
+        # here.
         self._away: dict[str, LiveRun] = {}
         self._heard: dict[str, float] = {}
         self._asks = NodeRequests(hub, self._handle_request if self.is_shared else None)
@@ -89,25 +90,25 @@ class RunManager:
 
     @property
     def active_count(self) -> int:
-        """How many are going on here."""
+        """The number of runs on this node."""
         return len(self._live)
 
     @property
     def watcher_count(self) -> int:
-        """How many streams of them, and of those elsewhere, are open."""
+        """The number of open streams of runs, including runs on other nodes."""
         return sum(live.watchers for live in (*self._live.values(), *self._away.values()))
 
     def is_live(self, channel: str) -> bool:
-        """Whether a run of this thread is going on here."""
+        """Return whether a run of this thread is in progress on this node."""
         return channel in self._live
 
     def stream(self, channel: str) -> CitationStream | None:
-        """The stream of the run of this thread that is going on here."""
+        """Return the stream of the thread's run on this node, or None."""
         live = self._live.get(channel)
         return live and live.stream
 
     async def start(self, run_input: RunInput, caller: Caller) -> AsyncGenerator[bytes]:
-        """Start a run, or join the one of this id; the frames of its events."""
+        """Start a run, or join the run with this id. Returns the frames of its events."""
         channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
         other = self._live.get(channel) or self._away.get(channel)
         if other and other.run_id != run_input.run_id:
@@ -133,7 +134,7 @@ class RunManager:
             await self._ended(other)
         if len(self._live) >= self._most or self._closing:
             raise ServerOverloaded("the server has no room for another run")
-        # The run asks for all that is undecided, and nobody else may change the record meanwhile.
+        # The run takes up all pending verdicts, and no other task may change the record meanwhile.
         await self._late.stop(channel)
         await self._late.acquire_lease(channel)
         begun = await self._driver.prepare_run(channel, posted, caller)
@@ -142,7 +143,7 @@ class RunManager:
         return self._run(LiveRun(begun.started, channel, cursor_before(row), begun.news), row.cursor)
 
     def _run(self, live: LiveRun, end: Cursor, goes_on: list[AnyEvent] | None = None) -> LiveRun:
-        """Have it go on here. What is asked after `end` is heard."""
+        """Drive the run on this node, and listen for requests after `end`."""
         self._live[live.channel] = live
         self._away.pop(live.channel, None)
         task = asyncio.create_task(self._drive(live, goes_on))
@@ -164,10 +165,10 @@ class RunManager:
             self._own(self._late.start(channel))
 
     async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> bool:
-        """Have citations of others taken in: by the run that is open, or else for whoever comes back.
+        """Add citations by other clients: to the open run, or else to the thread, to be decided later.
 
-        False where that cannot be done now: a run has not begun or is about to end, or is another node's.
-        Once each, however often.
+        Returns False if that is impossible now: a run has not begun yet, is about to end, or belongs to
+        another node. Idempotent: each citation is added once.
         """
         async with self._lock_thread(channel):
             if live := self._live.get(channel):
@@ -195,18 +196,18 @@ class RunManager:
         task.add_done_callback(self._tasks.discard)
 
     async def notify_cited(self, channel: str) -> None:
-        """Tell the node on which a run of this thread goes on that there are citations of others."""
+        """Tell the node that runs this thread that other clients have cited something."""
         await self._asks.send(channel, "cited")
 
     # --- reading ------------------------------------------------------------------------------------------
 
     async def join(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
-        """The frames of a thread's events after the cursor, up to the end of the run that is going on."""
+        """Return the frames of a thread's events after the cursor, up to the end of the current run."""
         channel = channel_of(thread_id)
         return self._frames(channel, after, await self._find_live_run(channel))
 
     async def join_current_run(self, thread_id: str) -> AsyncGenerator[bytes] | None:
-        """For a client that knows nothing: only the run that is going on, and what came before it."""
+        """Return the frames of the current run, with its input, for a client without state; None if idle."""
         channel = channel_of(thread_id)
         live = await self._find_live_run(channel)
         if live is None:
@@ -214,7 +215,7 @@ class RunManager:
         return insert_after_first(self._frames(channel, live.after, live), live.started.input)
 
     async def watch_thread(self, thread_id: str, after: Cursor | None) -> AsyncGenerator[bytes]:
-        """The frames of all that happens in a thread after the cursor, whoever runs the agent."""
+        """Stream the frames of everything that happens in a thread after the cursor, on any node."""
         channel = channel_of(thread_id)
         await self._find_live_run(channel)
         async with aclosing(
@@ -233,7 +234,7 @@ class RunManager:
     # --- ending -------------------------------------------------------------------------------------------
 
     async def stop_run(self, thread_id: str, run_id: str) -> None:
-        """End a run at once. One that has ended already stays as it is."""
+        """End a run at once, unless it has ended. Raises `NotFound`, or `ServerOverloaded` on no reply."""
         channel = channel_of(thread_id)
         live = await self._find_live_run(channel)
         if live is None or live.run_id != run_id:
@@ -248,7 +249,7 @@ class RunManager:
             raise ServerOverloaded("the node on which the run goes on does not answer")
 
     async def delete_thread(self, thread_id: str, by: Actor = SERVER) -> None:
-        """Delete a thread, with all that was said in it."""
+        """Delete a thread with all its data. Raises `NotFound`, or `Conflict` if another node holds it."""
         channel = channel_of(thread_id)
         async with self._lock_thread(channel):
             await self._acquire_thread(channel, "stopped")
@@ -262,7 +263,7 @@ class RunManager:
             await self._forget(channel, by)
 
     async def expire_thread(self, channel: str, before_ms: int) -> None:
-        """Forget a thread in which nothing happened since a time in milliseconds, unless a run goes on."""
+        """Delete a thread without activity since `before_ms`, unless a run is in progress."""
         async with self._lock_thread(channel):
             if not (await self.leases.take(channel) and await self.leases.take(deferred_lease(channel))):
                 return
@@ -277,7 +278,7 @@ class RunManager:
         await self._observer.on_thread_deleted(thread_of(channel))
 
     def _unwatched(self, live: LiveRun) -> None:
-        """Nobody has watched a run for long enough; not here."""
+        """Handle a run without watchers on this node: end it, or ask the other nodes first."""
         if self.is_shared:
             self._own(asyncio.create_task(self._ask_whether_left(live)))
         else:
@@ -290,7 +291,7 @@ class RunManager:
             live.restart_linger()
 
     async def wait_idle(self) -> None:
-        """Wait until no run is going on here, and nothing is being decided late."""
+        """Wait until no run is in progress here and no deferred verdict is being decided."""
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
@@ -299,7 +300,7 @@ class RunManager:
             await asyncio.wait([live.task])
 
     async def aclose(self) -> None:
-        """End all. Runs that can be asked for again are left as they are, to go on after the restart."""
+        """End all runs. With `resumes`, they are left unfinished instead, to be resumed after the restart."""
         self._closing = True
         for live in list(self._live.values()):
             if not self._resumes:
@@ -309,7 +310,7 @@ class RunManager:
         await self._wait(_PATIENCE)
         for task in self._tasks:
             task.cancel()
-        await self._wait(_SHORTLY)  # what is left to other nodes is let go of
+        await self._wait(_SHORTLY)  # cancelled tasks release their leases
         self._asks.close()
 
     async def _wait(self, seconds: float) -> None:
@@ -317,10 +318,10 @@ class RunManager:
             async with asyncio.timeout(seconds):
                 await self.wait_idle()
 
-    # --- after a restart, and after the end of another node -----------------------------------------------
+    # --- recovery after a restart or the death of another node --------------------------------------------
 
     async def recover(self) -> None:
-        """Go through all threads, and end or go on with the runs that a crash cut short."""
+        """Go through all threads, and end or resume the runs that a crash cut short."""
         after = ""
         while heads := await self._hub.store.heads("run:", after):
             for head in heads:
@@ -330,10 +331,10 @@ class RunManager:
             after = heads[-1].channel
 
     async def settle_run(self, channel: str) -> None:
-        """Have a run that was cut short ended, or gone on with.
+        """End or resume a run that was cut short.
 
-        Where there are other nodes, not at once: one that has lost its way to the database for a moment will
-        have its leases again.
+        With other nodes this is delayed: a node that lost its database connection for a moment regains its
+        leases.
         """
         if not self.is_shared:
             await self._is_elsewhere(channel)
@@ -341,7 +342,7 @@ class RunManager:
             self.note_activity(channel)
 
     async def _is_elsewhere(self, channel: str) -> bool:
-        """Whether a run goes on at another node; if it goes on nowhere, it is settled."""
+        """Return whether another node runs this thread. A run without any node is ended or resumed."""
         if channel in self._live or not await has_unfinished_run(self._hub.store, channel):
             return False
         async with self._lock_thread(channel):
@@ -365,25 +366,25 @@ class RunManager:
             self._own(self._late.start(channel))
 
     def note_activity(self, channel: str) -> None:
-        """Something has happened in a channel. If it is a thread of another node, that is looked after."""
+        """Record activity in a channel. A thread that does not run here is then checked for a dead node."""
         if self.is_shared and channel.startswith("run:") and channel not in self._live:
             self._heard[channel] = asyncio.get_running_loop().time()
 
     async def watch_other_nodes(self) -> None:
-        """Again and again see whether the nodes of runs that go on elsewhere are still there."""
+        """Check at regular intervals whether the nodes of runs elsewhere are still alive."""
         while self.is_shared:
             await asyncio.sleep(_LOOK)
             await self.settle_dead_nodes()
 
     async def settle_dead_nodes(self) -> None:
-        """Settle what is left of threads that were silent for a while and whose nodes have died."""
+        """End or resume the runs of silent threads whose nodes have died."""
         for channel, heard in list(self._heard.items()):
             live, now = self._away.get(channel), asyncio.get_running_loop().time()
             if now - heard < (_QUIET if live and live.watchers else _UNWATCHED):
                 continue
             try:
                 is_elsewhere = await self._is_elsewhere(channel)
-            except CitewireError:  # when the database is back, all nodes have their time to be so
+            except CitewireError:  # database unreachable: assume the other node still owns it
                 is_elsewhere = True
             except Exception:  # noqa: BLE001  # one thread that cannot be settled is no reason to leave others
                 _log.exception("a run that was cut short could not be settled")
@@ -398,7 +399,7 @@ class RunManager:
     # --- several nodes ------------------------------------------------------------------------------------
 
     async def _find_live_run(self, channel: str) -> LiveRun | None:
-        """The run of a thread that is going on, here or elsewhere."""
+        """Return the current run of a thread, on this or another node."""
         here = self._live.get(channel)
         if here or not self.is_shared:
             return here
@@ -410,7 +411,7 @@ class RunManager:
         return live
 
     def _live_run_after(self, channel: str, rows: Sequence[Row]) -> LiveRun | None:
-        """The run of a thread that is going on after these rows, the last that there are."""
+        """Return the current run of a thread, given the newest rows of its log."""
         ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
         if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
             self._track_run(channel, decode_as(row.data, StartedRun), cursor_before(row))
@@ -418,7 +419,7 @@ class RunManager:
         return self._live.get(channel) or self._away.get(channel)
 
     def _track_run(self, channel: str, started: StartedRun, after: Cursor) -> LiveRun:
-        """A run that has no end: the one that is known, so that all who watch it are counted together."""
+        """Return the known run, or start tracking it, so that all its watchers are counted together."""
         known = self._live.get(channel) or self._away.get(channel)
         if known is None or known.run_id != started.input.run_id:
             known = self._away[channel] = LiveRun(started, channel, after)
@@ -426,12 +427,12 @@ class RunManager:
         return known
 
     async def _handle_request(self, channel: str, said: NodeRequest | EndedRun) -> None:
-        """Do what is asked in a thread that we have to do with."""
+        """Handle a request from another node, or the end of a run, in a thread that this node listens to."""
         live = self._live.get(channel) or self._away.get(channel)
         if isinstance(said, EndedRun):
             if live and live.run_id == said.run_id:
                 self._away.pop(channel, None)
-                if live.journal and not live.journal.is_ended:  # another node had the lease meanwhile
+                if live.journal and not live.journal.is_ended:  # another node held the lease meanwhile
                     self._lost(channel)
             self._leave(channel)
         elif said.what == "left":
@@ -453,14 +454,14 @@ class RunManager:
                 await self._asks.send(live.channel, "watched", live.run_id)
             case "superseded" | "abandoned" if live.task:
                 live.end_soon(what)
-            case _:  # it is another node's
+            case _:  # the run belongs to another node
                 pass
 
     async def _acquire_thread(self, channel: str, what: RequestKind, unless: str = "") -> bool:
-        """Have a thread to ourselves, once the run that goes on elsewhere was ended; True when it is so.
+        """Take the lease of a thread, ending a run on another node first. Returns True once it is held.
 
-        False if there is a row with the id `unless`. Raises `Conflict` where that run is watched, or the
-        other node does not let go.
+        Returns False if a row with the id `unless` exists. Raises `Conflict` if that run is watched, or the
+        other node does not release the thread.
         """
         until = asyncio.get_running_loop().time() + _PATIENCE
         while True:
@@ -480,9 +481,9 @@ class RunManager:
 
     @asynccontextmanager
     async def _lock_thread(self, channel: str) -> AsyncGenerator[None]:
-        """A thread to one task, and to one node if that takes the lease, until nothing is left to be done.
+        """Lock a thread for one task. On exit, leases that are no longer needed are released.
 
-        The lock is there as long as somebody has it or waits for it.
+        The lock exists as long as a task holds it or waits for it.
         """
         async with self._locks.setdefault(channel, asyncio.Lock()):
             try:
@@ -495,13 +496,13 @@ class RunManager:
         is_live, is_late = channel in self._live, self._late.is_deciding(channel)
         for name, is_held in ((channel, is_live), (deferred_lease(channel), is_late)):
             if not is_held:
-                with suppress(StoreError):  # without the database it is nobody's
+                with suppress(StoreError):  # a lost connection releases the lease
                     await self.leases.release(name)
         if not (is_live or is_late or channel in self._away):
             self._asks.stop_listening(channel)
 
     def _leave(self, channel: str) -> None:
-        """Let go of a thread in its turn."""
+        """Release a thread once its lock is free."""
         if self.is_shared:
             self.note_activity(channel)
             self._own(asyncio.create_task(self._left(channel)))
@@ -511,7 +512,7 @@ class RunManager:
             pass
 
     def _lost(self, name: str) -> None:
-        """Another node has a lease that was ours."""
+        """Handle the loss of a lease to another node."""
         if name.startswith("late:"):
             self._late.cancel(f"run:{name.removeprefix('late:')}")
         elif name.startswith("tie:"):

@@ -1,4 +1,4 @@
-"""Threads over HTTP: run the agent, come back to what was said, look at any time of it, end it."""
+"""HTTP operations on threads: run the agent, rejoin a run, read the thread as of any row, stop a run."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class ThreadEntry(Struct, frozen=True, rename="camel"):
 
 
 class ThreadList(Struct, frozen=True, rename="camel"):
-    """Threads by their ids; `next` is the cursor with which the list goes on."""
+    """Threads ordered by id; `next` is the cursor of the next page."""
 
     threads: list[ThreadEntry]
     next: str | None
 
 
 class ThreadView(Struct, frozen=True, rename="camel"):
-    """What a client that comes back needs to know."""
+    """The state of a thread, for a client that reconnects."""
 
     thread_id: str
     cursor: str
@@ -59,21 +59,21 @@ class ThreadView(Struct, frozen=True, rename="camel"):
 
 
 class LoggedEvent(Struct, frozen=True):
-    """An event, and the cursor with which to go on after it."""
+    """An event, and the cursor for resuming after it."""
 
     id: str
     event: Raw
 
 
 class EventPage(Struct, frozen=True):
-    """Events in order; `next` is where they go on."""
+    """Events in order; `next` is the cursor of the next page."""
 
     events: list[LoggedEvent]
     next: str | None
 
 
 class DialectAnswer(Struct, frozen=True):
-    """A message with its citations in a dialect, and what that has no place for."""
+    """A message with its citations in a dialect, and what that dialect cannot express."""
 
     dialect: str
     payload: Any
@@ -81,7 +81,7 @@ class DialectAnswer(Struct, frozen=True):
 
 
 class ReviewRequest(Struct, frozen=True, rename="camel"):
-    """What somebody who looked at a citation did. `at` is what the client says of when."""
+    """What a user did with a citation. `at` is the client's time."""
 
     message_id: Annotated[str, Meta(min_length=1, max_length=512)]
     key: Annotated[str, Meta(min_length=1, max_length=512)]
@@ -91,22 +91,22 @@ class ReviewRequest(Struct, frozen=True, rename="camel"):
 
 
 class ThreadListQuery(Struct, frozen=True):
-    """The cursor after which a list begins, and how long it is."""
+    """The cursor after which the list starts, and the page size."""
 
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class AtQuery(Struct, frozen=True):
-    """Which time of the thread: the number of a row, as in the ids of events."""
+    """The number of the row up to which to read the thread, as in event ids."""
 
     at: Annotated[int, Meta(ge=0, le=10**15)] | None = None
 
 
 class EventsQuery(Struct, frozen=True):
-    """After which event, and how many where it is a page that is asked for.
+    """The event after which to start, and the page size.
 
-    A stream that is to `follow` the thread goes on from run to run, and tells of verdicts that come late.
+    With `follow`, the stream continues from run to run and includes deferred verdicts.
     """
 
     after: str | None = None
@@ -115,13 +115,13 @@ class EventsQuery(Struct, frozen=True):
 
 
 class DialectQuery(Struct, frozen=True):
-    """In which dialect."""
+    """The dialect to write."""
 
     dialect: str
 
 
 class ThreadApi:
-    """The operations on threads. `renew` puts fresh links to proofs into what is sent."""
+    """The operations on threads. `renew` signs the proof links in responses again."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ThreadApi:
         self._cursors = cursors
 
     def operations(self) -> list[Operation]:
-        """What can be asked of threads."""
+        """Return the operations on threads."""
         of = "thread:{thread}"
         return [
             Operation(
@@ -177,7 +177,7 @@ class ThreadApi:
         ]  # fmt: skip
 
     async def run(self, call: ApiCall) -> ASGIApp:
-        """Start or join a run. New links are only for callers who may read the thread."""
+        """Start or join a run. Proof links are renewed only if the caller may read the thread."""
         check_input(call.body)
         thread_id = call.body.thread_id
         frames = await self._runs.start(call.body, call.caller)
@@ -189,7 +189,7 @@ class ThreadApi:
         await self._runs.stop_run(call.path["thread"], call.path["run"])
 
     async def list(self, call: ApiCall) -> ThreadList:
-        """A page of the threads that the caller may read."""
+        """Return a page of the threads that the caller may read."""
         query: ThreadListQuery = call.query
 
         def is_visible(head: Head) -> bool:
@@ -205,7 +205,7 @@ class ThreadApi:
         return [(head.channel, head) for head in await self._hub.store.heads("run:", after, limit)]
 
     async def show(self, call: ApiCall) -> ASGIApp:
-        """A thread, as a value or as a small run that brings a client up to date."""
+        """Return a thread as JSON, or as a short event stream that brings a client up to date."""
         name, at = call.path["thread"], call.query.at
         channel = await self._known(name)
         if _wants_events(call):
@@ -219,14 +219,14 @@ class ThreadApi:
         return self._json(name, view)
 
     async def events(self, call: ApiCall) -> ASGIApp:
-        """The log."""
+        """Return the thread's events, as a page or as a stream."""
         query: EventsQuery = call.query
         name = call.path["thread"]
         channel = await self._known(name)
         given = call.request.headers.get("last-event-id") or query.after
         after = Cursor.parse(given) if given else None
         if _wants_events(call):
-            await self._hub.store.read(channel, after, 1)  # before the answer begins: the cursor may be lost
+            await self._hub.store.read(channel, after, 1)  # may raise, before the response starts
             joined = (
                 self._runs.watch_thread(name, after) if query.follow else await self._runs.join(name, after)
             )
@@ -237,14 +237,14 @@ class ThreadApi:
         return self._json(name, page)
 
     async def citations(self, call: ApiCall) -> Response:
-        """One message in another dialect."""
+        """Return one message in another dialect."""
         past = await self._past(await self._known(call.path["thread"]), None)
         result = write_answer(past, call.path["message"], call.query.dialect)
         value = DialectAnswer(call.query.dialect, result.payload, [str(loss) for loss in result.losses])
         return self._json(call.path["thread"], value)
 
     async def review(self, call: ApiCall) -> None:
-        """Keep what somebody did."""
+        """Record a review."""
         review: ReviewRequest = call.body
         channel = await self._known(call.path["thread"])
         look = ReviewEvent(review.event, review.at, dwell_ms=review.dwell_ms)
@@ -277,7 +277,7 @@ class ThreadApi:
 
 
 async def _loaded(name: str, past: ThreadAtCursor) -> AsyncGenerator[bytes]:
-    """A run that only brings a client up to date."""
+    """Yield a run that only brings a client up to date."""
     run_id = past.run_id or "none"
     for event in (
         ev.RunStarted(name, run_id),

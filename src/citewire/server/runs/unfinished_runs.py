@@ -1,4 +1,4 @@
-"""How a thread was left: the run in its log that has no end."""
+"""Find the run of a thread that never finished, for example because its node died."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from citewire.server.runs.node_requests import read_request
 __all__ = ["UnfinishedRun", "cursor_before", "find_unfinished_run", "has_unfinished_run", "read_rows_after"]
 
 _PAGE = 1000
-# Rows that are looked at from the end to know how a thread was left.
+# Rows read from the end of the log in the first attempt.
 _BACK = 64
 
 
 class UnfinishedRun(Struct, frozen=True):
-    """A run that has no end. It lies between `after` and `end`; it `was_stopped` if that was asked for."""
+    """A run without an end, between the cursors `after` and `end`. `was_stopped`: its end was requested."""
 
     started: StartedRun
     after: Cursor
@@ -39,24 +39,24 @@ class UnfinishedRun(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last event told of its end, which only was not written down."""
+        """Whether its last event was terminal, and only the row for the end is missing."""
         return bool(self.sent) and self.sent[-1].type in TERMINAL
 
     def restarted(self) -> StartedRun:
-        """What the run starts with when the agent is asked again.
+        """Return the start of the run for calling the agent again.
 
-        The input without posted messages whose ids the agent has taken for its own: they were withdrawn, and
-        must not be put back in front of the answer.
+        Omits posted messages whose ids the agent has since used: they were withdrawn, and must not reappear
+        before the answer.
         """
         return replace(self.started, input=_without_taken(self.started.input, self.sent))
 
     def restart_events(self, state_key: str) -> list[AnyEvent] | None:
-        """What a client that was sent this has to be told before it can take the run from its start again."""
+        """Return the events that reset a client that received part of the run; None if nothing was sent."""
         return _anew(self.restarted().input, self.sent, state_key) if self.sent else None
 
 
 async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | None:
-    """The run of a thread that has no end; None where all have."""
+    """Return the thread's run without an end, or None if every run has ended."""
     rows = await _since(store, channel, {"input", "over"})
     if not rows or rows[0].kind == "over":
         return None
@@ -72,13 +72,13 @@ async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | Non
 
 
 async def has_unfinished_run(store: Store, channel: str) -> bool:
-    """Whether a run of a thread has no end, without all that was said in it."""
+    """Return whether a run of the thread has no end, without reading all of its events."""
     rows = await _since(store, channel, {"input", "event", "over"})
     return bool(rows) and rows[0].kind != "over"
 
 
 async def read_rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:
-    """All rows that are there by now."""
+    """Yield all rows after the cursor that exist now."""
     while rows := await store.read(channel, after, _PAGE):
         for row in rows:
             yield row
@@ -86,12 +86,12 @@ async def read_rows_after(store: Store, channel: str, after: Cursor) -> AsyncGen
 
 
 def cursor_before(row: Row) -> Cursor:
-    """The cursor after which this row comes."""
+    """Return the cursor right before this row."""
     return Cursor(row.epoch, row.n - 1)
 
 
 async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
-    """The last row of these kinds, and those after it."""
+    """Return the last row of these kinds and all rows after it."""
     head = await store.head(channel)
     if head is None:
         return []
@@ -108,7 +108,7 @@ async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
 
 
 def _without_taken(run_input: RunInput, sent: list[AnyEvent]) -> RunInput:
-    """The input without messages that a client posted under the ids of messages that were started since."""
+    """Remove posted messages whose ids were used by messages started since."""
     roles = {id_of(each): role_of(each) for each in run_input.messages}
     started = {started_message_id(event, roles.get) for event in sent}
     taken = {
@@ -131,7 +131,7 @@ def _anew(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[Any
         for event in sent:
             deque(gate.admit(event), maxlen=0)
     state = run_input.state
-    if is_object(state):  # what the first attempt put on record does not count any more
+    if is_object(state):  # discard the record of the first attempt
         state = {state_key: INITIAL_DEEPCITATION_STATE, **state}
     return [
         *gate.closing_events(),

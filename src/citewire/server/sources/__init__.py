@@ -1,1 +1,1 @@
-"""The sources of a server: stored, read, searched, watched."""
+"""Store, read, search and watch the sources of a server."""

@@ -1,4 +1,4 @@
-"""Removes what was made of sources that nobody needs any more from the cache and from the search index."""
+"""Delete cached data and search entries of sources that are no longer needed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from citewire.verification.engine import Engine
 __all__ = ["CacheSweep"]
 
 _log = logging.getLogger("citewire.sources")
-# Seconds from one sweep to the next.
+# Seconds between two sweeps.
 _EVERY = 60.0
 
 
 class CacheSweep:
-    """Sweeps the cache of `engine` and the `index`. Each of `needs` says of a sha256 whether it is needed."""
+    """Sweeps the cache of `engine` and the `index`. A sha256 is needed if any of `needs` returns True."""
 
     def __init__(
         self, engine: Engine, index: PassageIndex | None, needs: Sequence[Callable[[str], bool]]
@@ -30,7 +30,7 @@ class CacheSweep:
         await repeat(self.sweep, _EVERY, _log, "the cache could not be swept")
 
     async def sweep(self) -> None:
-        """Remove what nobody needs now."""
+        """Delete what is no longer needed."""
         await self._engine.prune(self._is_needed)
         if self._index:
             await asyncio.to_thread(self._index.purge)

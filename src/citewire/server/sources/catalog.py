@@ -1,8 +1,8 @@
-"""The sources of a server: what was uploaded, fetched or found in a folder, read, and searched.
+"""The sources of a server: uploaded, fetched or found in a folder, then read and indexed.
 
-What there is follows from the channel `sources`, and the bytes are beside it: a source that was acknowledged
-is there after a crash. How far each was read is not kept: it is read again at the start, which costs next to
-nothing where the cache has it. Servers that share a store have the same sources, and each reads for itself.
+The channel `sources` lists the sources; their bytes are stored separately. A source that was acknowledged
+survives a crash. Reading progress is not stored: sources are read again at the start, which is cheap if they
+are cached. Servers that share a store have the same sources, and each reads them for itself.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ __all__ = ["Catalog"]
 _log = logging.getLogger("citewire.sources")
 _T = TypeVar("_T")
 
-# Seconds for which bytes stay that nobody refers to, as a verdict that is being reached may do so in the end;
-# and from one look for such bytes to the next.
+# Seconds before unreferenced bytes are deleted, as a pending verdict may still refer to them; and seconds
+# between two sweeps.
 _GRACE, _EVERY = 600.0, 60.0
 _SWEEP = "sweep:sources"
-# Seconds after which somebody who asked should rather be told that not all was read.
+# Seconds to wait for sources to be read, before answering without them.
 _WORTH_WAITING = 20.0
 _LONGEST_TYPE = 200
 
 
 class Catalog:
-    """The sources: `async with Catalog(…) as catalog`. `fetch` takes the place of the usual one in tests."""
+    """The sources: `async with Catalog(…) as catalog`. Tests may replace `fetch`."""
 
     def __init__(
         self,
@@ -94,23 +94,23 @@ class Catalog:
         self._indexing = IndexQueue(index, engine)
         self.watch = SourceWatcher(self, settings, self._leases)
         self._live: dict[str, LiveSource] = {}
-        # The source that was added last, and the account of whoever did.
+        # The source added last, and the account that added it.
         self._adding = "", SERVER_ACCOUNT
-        # Of which the log has told something that is not in `_live` yet.
+        # Sources with new rows in the log that are not applied to `_live` yet.
         self._news: dict[str, None] = {}
         self._feed: Feed[SourceChange] = Feed()
-        # One change of ours at a time: of what others change meanwhile, the log says whether it came first.
+        # One change of this server at a time. The log decides the order relative to other servers' changes.
         self._changing = asyncio.Lock()
         self._citing: set[CitedBytes] = set()
         self._next_cite: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Bytes that nobody refers to, and since when; and those of them that are gone.
+        # Unreferenced bytes, and since when; and those that are already deleted.
         self._loose: dict[str, float] = {}
         self._gone: set[str] = set()
         self.deleted: Callable[[str], object] = lambda _: None
-        """Told of bytes that were deleted, by their sha256."""
+        """Called with the sha256 of deleted bytes."""
         self.position: Cursor | None = None
-        """The last row of the log that says anything of which sources there are."""
+        """The cursor of the last row that added or removed a source."""
 
     async def __aenter__(self) -> Catalog:
         await self._blobs.open()
@@ -132,32 +132,32 @@ class Catalog:
         self._indexing.stop()
         await asyncio.gather(indexing, *others, *self._tasks, return_exceptions=True)
 
-    # What there is.
+    # Listing and reading.
 
     def status(self) -> tuple[int, int]:
-        """How many of how many sources are still being read."""
+        """Return how many sources are still being read, and how many there are."""
         reading = sum(live.state in {"waiting", "reading"} for live in self._live.values())
         coming = len(self.watch.coming - self._live.keys())
         return reading + coming, len(self._live) + coming
 
     def records(self) -> list[SourceRecord]:
-        """All sources, by their names."""
+        """Return all sources, ordered by name."""
         return sorted((live.record() for live in self._live.values()), key=lambda record: record.name)
 
     def record(self, source_id: str) -> SourceRecord:
-        """One source. Raises `NotFound`."""
+        """Return one source. Raises `NotFound`."""
         return self._known(source_id).record()
 
     async def find(self, source_id: str) -> SourceRecord:
-        """As `record`, also of one that another server has just added."""
+        """Like `record`, but also finds a source that another server has just added."""
         return (await self._found(source_id)).record()
 
     def holdings(self) -> list[StoredSource]:
-        """All sources as they are kept."""
+        """Return all sources as they are stored."""
         return list(self._holdings.sources.values())
 
     async def wait_until_read(self) -> None:
-        """Wait until all was read, as long as somebody may be asked to wait for an answer."""
+        """Wait until all sources are read, for at most 20 seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_WORTH_WAITING), aclosing(self.changes()) as changes:
                 async for _ in changes:
@@ -165,15 +165,15 @@ class Catalog:
                         return
 
     def changes(self) -> AsyncGenerator[Sequence[SourceChange] | None]:
-        """What changes from now on, see `Feed.follow`."""
+        """Follow the changes from now on, see `Feed.follow`."""
         return self._feed.follow()
 
     def end_events(self) -> None:
-        """End all who follow the changes."""
+        """End all streams of changes."""
         self._feed.close()
 
     async def text(self, source_id: str) -> Document:
-        """A source as it was read. Raises `NotFound`, `DocumentError`, and `Conflict` while it is read."""
+        """Return a source's text. Raises `NotFound`, `DocumentError`, or `Conflict` while it is read."""
         live = await self._found(source_id)
         reading = live.read
         if live.reason is not None:
@@ -182,7 +182,7 @@ class Catalog:
         return document or await self._engine.load(await self._brought(live.holding))
 
     async def picture(self, source_id: str, crop: Crop) -> bytes:
-        """A page of a source. Raises as `text`."""
+        """Render a page of a source. Raises the same errors as `text`."""
         live = await self._found(source_id)
         reading = live.read
         if reading.kind not in {"pdf", "image"}:
@@ -192,30 +192,30 @@ class Catalog:
         return await self.draw(live.holding.sha256 or "", crop)
 
     async def path(self, source_id: str) -> Path:
-        """The file with the bytes of a source. Raises `NotFound`."""
+        """Return the path of the file with a source's bytes. Raises `NotFound`."""
         held = (await self._found(source_id)).holding
         path = await self._blobs.fetch(held.sha256) if held.sha256 else None
         if path is None:
             raise NotFound("there are no bytes of this source")
         return path
 
-    # What verdicts refer to.
+    # Versions that verdicts refer to.
 
     async def version_of(
         self, sha256: str, name: str | None
     ) -> tuple[StoredSource, StoredSource | None] | None:
-        """See `Holdings.version_of`; also of a source that another server has just added."""
+        """See `StoredSources.version_of`. Also finds a source that another server has just added."""
         if sha256 not in self._holdings.known:
             await self._channel.catch_up()
         return self._holdings.version_of(sha256, name)
 
     def reading_of(self, held: StoredSource) -> SourceReading | None:
-        """How this version of a source was read, if it is the current one."""
+        """Return the reading of this version of a source, if it is the current one."""
         live = self._live.get(held.id)
         return live.reading if live and live.holding.sha256 == held.sha256 else None
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
-        """A picture of what these bytes are. Raises `NotFound`; `DocumentError` where they have no looks."""
+        """Render a picture of these bytes. Raises `NotFound`, or `DocumentError` if they have no pages."""
         known = await self.version_of(sha256, None)
         if known is None:
             raise NotFound(NOT_KEPT)
@@ -225,27 +225,27 @@ class Catalog:
         return drawn
 
     async def mark_cited(self, sha256s: Collection[str], thread_id: str) -> None:
-        """Keep these bytes as long as the thread is there: a verdict of it refers to them."""
+        """Retain these bytes as long as the thread exists: one of its verdicts refers to them."""
         if new := ({*sha256s} & self._holdings.known.keys()) - self._holdings.bytes_cited_by(thread_id):
             self._citing.update(CitedBytes(sha256, thread_id) for sha256 in new)
             self._next_cite = self._next_cite or self._started(self._cite())
             await asyncio.shield(self._next_cite)
 
     def needs(self, sha256: str) -> bool:
-        """Whether a source has these bytes, or a thread refers to them."""
+        """Return whether a source has these bytes, or a thread refers to them."""
         return self._holdings.needs(sha256)
 
     def threads_citing(self, source_id: str) -> dict[str, frozenset[str]]:
-        """The threads that refer to a source, see `Holdings`. Raises `NotFound`."""
+        """Return the threads that refer to a source, see `StoredSources`. Raises `NotFound`."""
         self._known(source_id)
         return self._holdings.threads_citing(source_id)
 
     async def forget_thread(self, thread_id: str) -> None:
-        """The thread is gone, and refers to nothing any more."""
+        """Drop all references of a deleted thread."""
         await self._whole(self._uncited(thread_id))
 
     async def sweep(self, grace: float = _GRACE) -> None:
-        """Delete bytes that nobody has referred to for so many seconds."""
+        """Delete bytes that have been unreferenced for `grace` seconds."""
         async with self._changing:
             now, loose = asyncio.get_running_loop().time(), await self._unneeded()
             self._gone &= loose
@@ -253,7 +253,7 @@ class Catalog:
             await self._delete([sha256 for sha256, since in self._loose.items() if now - since >= grace])
 
     async def recover(self) -> None:
-        """Delete what a crash has left: bytes of no source, and those that only threads of the past cite."""
+        """Delete leftovers of a crash: bytes without a source, and those that only deleted threads cite."""
         if await self._leases.take(_SWEEP):
             for thread_id in self._holdings.threads:
                 if await self._hub.store.head(channel_of(thread_id)) is None:
@@ -261,20 +261,20 @@ class Catalog:
         async with self._changing:
             await self._delete(await self._unneeded())
 
-    # What comes and goes.
+    # Adding and removing.
 
     def check_room(self) -> None:
-        """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
+        """Raise `TooManyReads` if the caller has too many sources waiting to be read."""
         self._engine.check_read_quota()
 
     def draft(self) -> AbstractAsyncContextManager[BlobDraft]:
-        """Room for the bytes of a source that comes, see `Blobs.draft`."""
+        """Open a draft for the bytes of a new source, see `Blobs.draft`."""
         return self._blobs.draft()
 
     async def upload(
         self, draft: BlobDraft, name: str, content_type: str, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
-        """As `keep`, of what somebody sent, in place of what was sent under the same name before."""
+        """Like `keep`, for an upload. It replaces an earlier upload with the same name."""
         name = safe_name(name)
         kind = clean_name(content_type)[:_LONGEST_TYPE]
         return await self.keep(
@@ -286,7 +286,7 @@ class Catalog:
     async def fetch(
         self, url: str, *, given: bool = False, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
-        """As `keep`, of what is at a URL. Raises `FetchError`, but for one that the settings have given."""
+        """Like `keep`, for a URL. Raises `FetchError`, unless the URL comes from the settings."""
         held = StoredSource(source_id_of("url", url), _name_of(url), "url", now_iso(), url=url, given=given)
         try:
             came = await self._fetched(url)
@@ -303,10 +303,10 @@ class Catalog:
     async def keep(
         self, held: StoredSource, draft: BlobDraft | None = None, caller: Caller | None = None
     ) -> tuple[SourceRecord, bool]:
-        """Keep a source with these bytes, or none, under a name of its own; and whether they are new to it.
+        """Store a source with its bytes, if any, under a unique name. Returns whether its bytes are new.
 
-        When it returns it is on the disk. It is read afterwards. Without a caller the server does it itself.
-        Raises `Forbidden` where it would replace a source, and the caller may only add.
+        It is on disk when this returns, and is read afterwards. Without a caller, the server itself adds it.
+        Raises `Forbidden` if it would replace a source and the caller may only add.
         """
         if draft:
             await draft.finish()
@@ -318,24 +318,24 @@ class Catalog:
         return await self._whole(self._keep(held, draft, caller))
 
     async def remove(self, source_id: str, by: Actor | None = None) -> None:
-        """Take a source out. Raises `NotFound`, and `Conflict` where it would come back by itself."""
+        """Remove a source. Raises `NotFound`, or `Conflict` if the settings would add it again."""
         held = (await self._found(source_id)).holding
         if held.given and await self.watch.is_configured(held):
             raise Conflict("the settings of a server name it, or its folder: it can only go from there")
         await self.drop(source_id, by)
 
     async def drop(self, source_id: str, by: Actor | None = None) -> None:
-        """Take a source out, if it is there, whoever gave it."""
+        """Remove a source if it exists, whatever its origin."""
         await self._whole(self._drop(source_id, by))
 
     async def versions(self, source_id: str) -> list[SourceVersion]:
-        """All that a source ever was, the oldest first. Raises `NotFound`."""
+        """Return all versions of a source, oldest first. Raises `NotFound`."""
         await self._channel.catch_up()
         if found := self._holdings.versions.get(source_id):
             return [*found]
         raise NotFound("there is no such source")
 
-    # How.
+    # Internals.
 
     def _known(self, source_id: str) -> LiveSource:
         if live := self._live.get(source_id):
@@ -351,7 +351,7 @@ class Catalog:
         return held.at_path(self._blobs.path(held.sha256 or ""))
 
     async def _brought(self, held: StoredSource) -> SourceContent:
-        """As `_given`, with the bytes here. Raises `NotFound`."""
+        """Like `_given`, but downloads the bytes first. Raises `NotFound`."""
         if await self._blobs.fetch(held.sha256 or "") is None:
             raise NotFound(NOT_KEPT)
         return self._given(held)
@@ -363,7 +363,7 @@ class Catalog:
         return await run_in_thread(partial(fetch, url))
 
     async def _whole(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Done to the end, also when the caller leaves: what is in the log is in the memory too."""
+        """Complete `work` even if the caller is cancelled, so that log and memory agree."""
         return await asyncio.shield(self._started(work))
 
     def _started(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
@@ -377,7 +377,7 @@ class Catalog:
         async with self._changing:
             await self._channel.catch_up()
             before = self._holdings.sources.get(held.id)
-            # Whoever hears of it first has it read, and not always on behalf of the caller.
+            # Any task may see the row first and start reading, so remember the caller's account.
             self._adding = held.id, CURRENT_ACCOUNT.get()
             held = replace(held, name=self._holdings.free_name(held.id, before.name if before else held.name))
             if caller and before and not held.is_same_source(before):
@@ -389,7 +389,7 @@ class Catalog:
                 await self._channel.write([("added", held)])
             elif held.origin == "upload":
                 self._retry(held.id)
-            # Another server may have removed it by now.
+            # Another server may have removed it meanwhile.
             live = self._live.get(held.id) or LiveSource(held)
             return live.record(), before is None or before.sha256 != held.sha256
 
@@ -401,12 +401,12 @@ class Catalog:
                 await self._channel.write([("removed", RemovedSource(source_id, now_iso(), by))])
 
     async def _replacing(self, before: StoredSource | None) -> None:
-        """The bytes that a source had so far stay for a while: a verdict may be on its way."""
+        """Retain the bytes that a source had so far for a while: a pending verdict may refer to them."""
         if before and before.sha256:
             await self._blobs.touch([before.sha256])
 
     async def _cite(self) -> None:
-        """What came until its turn goes into one append: many threads may begin to cite at once."""
+        """Write all queued citations in one append: many threads may start to cite at once."""
         async with self._changing:
             taken, self._citing, self._next_cite = self._citing, set(), None
             kept = await self._blobs.touch({each.sha256 for each in taken})
@@ -418,7 +418,7 @@ class Catalog:
             if self._holdings.bytes_cited_by(thread_id):
                 await self._channel.write([("uncited", ForgottenThread(thread_id))])
 
-    # What the log says.
+    # Applying the log.
 
     def _begin(self) -> None:
         self._holdings, self.position = StoredSources(), None
@@ -440,7 +440,7 @@ class Catalog:
                 self._feed.publish(SourceChange(source_id, None))
 
     def _set(self, held: StoredSource) -> None:
-        """Have a source read as it is held now, unless it was."""
+        """Start reading a source as it is stored now, unless it was read like this already."""
         before = self._live.get(held.id)
         if before and before.is_read_as(held):
             before.holding = held
@@ -457,7 +457,7 @@ class Catalog:
             self._unread(before)
 
     def _retry(self, source_id: str) -> None:
-        """Read a source anew that could not be read: somebody has sent it again."""
+        """Read a source again that failed, since it was uploaded again."""
         live = self._live.get(source_id)
         if live and live.reading and live.reading.problem:
             del self._live[source_id]
@@ -484,7 +484,7 @@ class Catalog:
         self._feed.publish(SourceChange(live.holding.id, live.record()))
 
     async def _tidy(self) -> None:
-        """Forget what nobody refers to: first what a crash has left, then whatever comes to be so."""
+        """Delete what is unreferenced: first the leftovers of a crash, then at regular intervals."""
         step = self.recover
         while True:
             try:
@@ -495,9 +495,9 @@ class Catalog:
             await asyncio.sleep(_EVERY)
 
     async def _unneeded(self) -> set[str]:
-        """Bytes that are or were kept, and that nobody refers to."""
+        """Return the hashes of stored or formerly stored bytes without references."""
         kept = await self._blobs.list_hashes()
-        # What was kept by now, and is needed, the log says by now.
+        # List first, then catch up: the log then has every reference to what was listed.
         await self._channel.catch_up()
         return {sha256 for sha256 in kept | self._holdings.known.keys() if not self._holdings.needs(sha256)}
 

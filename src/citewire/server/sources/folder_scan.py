@@ -1,4 +1,4 @@
-"""The files that a folder has, and whether one is still what it was."""
+"""List the files in folders, and detect whether a file has changed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST_FILES = 10_000
 """The most files of one folder."""
 
 FileStamp: TypeAlias = tuple[int, int, int]
-"""When a file was changed last, its size and its inode: what differs when the file does."""
+"""A file's modification time, size and inode, which change when the file does."""
 
 
 class FoundFile(Struct, frozen=True):
-    """A file, what it is called, and its stamp; or what is wrong with it. `root` is where one looked."""
+    """A file, its name and its stamp, or the problem with it. `root` is the configured path."""
 
     path: Path
     root: Path
@@ -34,14 +34,14 @@ class FoundFile(Struct, frozen=True):
 
 
 class FolderScan(Struct, frozen=True):
-    """What was found, each file once. Of the `unseen` roots, what was not found may be there all the same."""
+    """The files found, each once. In `unseen` roots, files may exist that were not found."""
 
     found: tuple[FoundFile, ...]
     unseen: frozenset[Path]
 
 
 def scan_folders(given: Iterable[Path]) -> FolderScan:
-    """All files at these paths, and in these folders those that are not hidden and not somewhere else."""
+    """List the files at these paths and in these folders, without hidden files and links elsewhere."""
     found: dict[Path, FoundFile] = {}
     unseen: set[Path] = set()
     for root in (path.absolute() for path in given):
@@ -51,13 +51,13 @@ def scan_folders(given: Iterable[Path]) -> FolderScan:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """A file that was found. Raises `OSError`."""
-    # What took its place meanwhile may be a pipe that nobody writes to. All else the stamp tells.
+    """Open a file that was found. Raises `OSError`."""
+    # A pipe without a writer may have replaced it, so do not block. The stamp reveals any other change.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def stamp_of(file: IO[bytes]) -> FileStamp:
-    """The stamp of an open file."""
+    """Return the stamp of an open file."""
     return _stamp(os.fstat(file.fileno()))
 
 
@@ -79,12 +79,12 @@ def _files(root: Path, failed: Callable[[OSError], object]) -> Iterator[FoundFil
 
 
 def _walk(root: Path, failed: Callable[[OSError], object]) -> Iterator[FoundFile]:
-    # With texts for paths, which is several times as fast.
+    # Strings instead of `Path` objects are several times as fast.
     home, start = Path(os.path.realpath(root)), len(os.path.join(root, ""))  # noqa: PTH118
     for folder, folders, files in os.walk(root, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (f"{folder}{os.sep}{name}" for name in sorted(files) if not name.startswith(".")):
-            # It may be gone by now.
+            # It may have been deleted meanwhile.
             with suppress(OSError):
                 info = os.lstat(path)
                 if stat.S_ISLNK(info.st_mode):

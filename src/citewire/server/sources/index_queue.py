@@ -1,4 +1,4 @@
-"""Sources on their way into the index of the librarian and out of it, one after the other."""
+"""Add sources to the librarian's index and remove them, one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("citewire.sources")
 
 
 class _Job(Struct, frozen=True):
-    """A source that was read, and who is told what became of it; without one, a source that is gone."""
+    """A source to add, and the callback for the result; without a reading, a source to remove."""
 
     source_id: str
     reading: SourceReading | None = None
@@ -28,28 +28,28 @@ class _Job(Struct, frozen=True):
 
 
 class IndexQueue:
-    """What is asked of it is done in that order, so that what was removed stays out."""
+    """Processes jobs in order, so that a removed source stays out of the index."""
 
     def __init__(self, index: PassageIndex, engine: Engine) -> None:
         self._index, self._engine = index, engine
         self._jobs: asyncio.Queue[_Job | None] = asyncio.Queue()
 
     def add(self, source_id: str, reading: SourceReading, done: Callable[[str | None], object]) -> None:
-        """Take in a source that was read. `done` is told of a problem, or of None."""
+        """Queue a source for indexing. `done` is called with a problem, or with None."""
         self._jobs.put_nowait(_Job(source_id, reading, done))
 
     def remove(self, source_id: str) -> None:
-        """Take out a source."""
+        """Queue the removal of a source."""
         self._jobs.put_nowait(_Job(source_id))
 
     def stop(self) -> None:
-        """End after what is being done."""
+        """Stop after the current job, dropping all queued ones."""
         while not self._jobs.empty():
             self._jobs.get_nowait()
         self._jobs.put_nowait(None)
 
     async def run(self, known: Collection[str]) -> None:
-        """Forget all but the known ones, then do what is asked until it is stopped."""
+        """Remove all but the `known` sources, then process jobs until stopped."""
         for source_id in await asyncio.to_thread(self._index.source_ids) - {*known}:
             self.remove(source_id)
         while job := await self._jobs.get():

@@ -1,4 +1,4 @@
-"""A source of the server as it is now: what is held of it, and how far it was read."""
+"""A source of the server: how it is stored, and how far it was read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SourceState = Literal["waiting", "reading", "ready", "failed"]
 
 
 class SourceRecord(Struct, frozen=True, rename="camel"):
-    """A source as others see it. `reason` says why it failed."""
+    """A source as the API shows it. `reason` says why it failed."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class SourceRecord(Struct, frozen=True, rename="camel"):
 
 
 class SourceList(Struct, frozen=True):
-    """Sources by their names; how many of how many are still being read; and where the list goes on."""
+    """Sources ordered by name; how many of the `total` are still being read; and the next page's cursor."""
 
     sources: list[SourceRecord]
     reading: int
@@ -45,14 +45,14 @@ class SourceList(Struct, frozen=True):
 
 
 class SourceChange(Struct, frozen=True):
-    """A source that is new or has changed, by its id; without a record it is gone."""
+    """The id of a source that is new or has changed; without a record, it was removed."""
 
     id: str
     record: SourceRecord | None
 
 
 class LiveSource:
-    """A source as it is now: held, read as far as `reading` says, and in the index or not."""
+    """A source as stored, with its `reading` and whether it is indexed."""
 
     def __init__(self, holding: StoredSource) -> None:
         self.holding = holding
@@ -62,7 +62,7 @@ class LiveSource:
 
     @property
     def reason(self) -> str | None:
-        """Why it is of no use."""
+        """Why the source cannot be used, or None."""
         reading = self.reading
         if self.problem or reading is None:
             return self.problem
@@ -74,7 +74,7 @@ class LiveSource:
 
     @property
     def state(self) -> SourceState:
-        """How far it is."""
+        """The progress of reading the source."""
         if self.reason is not None:
             return "failed"
         if self.is_indexed:
@@ -83,7 +83,7 @@ class LiveSource:
 
     @property
     def read(self) -> SourceReading:
-        """How it was read. Raises `DocumentError` where it was not, and `Conflict` where it is not yet."""
+        """The finished reading. Raises `DocumentError` if it failed, and `Conflict` if it is not finished."""
         reading = self.reading
         if reading is None or reading.problem:
             raise DocumentError(self.reason or "it cannot be read")
@@ -92,11 +92,11 @@ class LiveSource:
         return reading
 
     def is_read_as(self, held: StoredSource) -> bool:
-        """Whether it is, or was, read just as `held` has to be."""
+        """Return whether it was, or is being, read exactly as `held` has to be."""
         return self.reading is not None and _as_read(self.holding) == _as_read(held)
 
     def record(self) -> SourceRecord:
-        """As others see it."""
+        """Return the source as the API shows it."""
         held, reading = self.holding, self.reading
         return SourceRecord(
             held.id, held.name, held.origin, self.state, self.reason, held.added_at, held.size, held.sha256,
@@ -105,5 +105,5 @@ class LiveSource:
 
 
 def _as_read(held: StoredSource) -> tuple[Any, ...]:
-    """All that reading it depends on."""
+    """Return everything that reading depends on."""
     return held.sha256, held.content_type, held.name, held.url, held.also

@@ -1,4 +1,4 @@
-"""Sources over HTTP: add, list, look at and remove them, and see how far they are read."""
+"""HTTP operations on sources: add, list, show and remove them, and follow their progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from citewire.server.sources.stored_sources import SourceVersion, safe_name
 
 __all__ = ["MEDIA_TYPES", "SourceApi", "read_form", "read_short_body", "read_upload"]
 
-# Files of one form, and bytes of a body that only names a URL.
+# Most files in one form, and most bytes of a body with a URL.
 _MOST_FILES, _LONGEST_BODY = 100, 64 << 10
 _FORMATS: dict[str, ImageFormat] = {"png": "png", "jpg": "jpeg", "webp": "webp", "avif": "avif"}
 MEDIA_TYPES: dict[str, str] = {
@@ -50,18 +50,18 @@ MEDIA_TYPES: dict[str, str] = {
     "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-# Whatever somebody has uploaded: a browser saves it, and runs nothing of it.
+# Headers for uploaded content: a browser must save it and run none of its scripts.
 _HARMLESS = {"content-security-policy": "default-src 'none'; sandbox", "x-content-type-options": "nosniff"}
 
 
 class AddUrlRequest(Struct, frozen=True):
-    """The address of a source."""
+    """The URL of a source to add."""
 
     url: Annotated[str, Meta(min_length=1, max_length=8192)]
 
 
 class AddedSources(Struct, frozen=True):
-    """The sources that were sent, as they are now."""
+    """The sources that were added, in their current state."""
 
     sources: list[SourceRecord]
 
@@ -82,20 +82,20 @@ class SourceText(Struct, frozen=True):
 
 
 class NameQuery(Struct, frozen=True):
-    """What a file is called that is the body."""
+    """The file name, when the body is a file."""
 
     name: Annotated[str, Meta(max_length=4096)] | None = None
 
 
 class SourceListQuery(Struct, frozen=True):
-    """After which name a list begins, and how long it is."""
+    """The name after which the list starts, and the page size."""
 
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
 class ScaleQuery(Struct, frozen=True):
-    """Pixels for a point of a page: 1 is 72 dots per inch."""
+    """Pixels per point of a page: 1 is 72 dots per inch."""
 
     scale: Annotated[float, Meta(ge=0.1, le=4)] = 2.0
 
@@ -107,7 +107,7 @@ class SourceApi:
         self._catalog = catalog
 
     def operations(self) -> list[Operation]:
-        """What can be asked of sources."""
+        """Return the operations on sources."""
         every, one = "source:*", "source:{source}"
         return [
             Operation(
@@ -154,7 +154,7 @@ class SourceApi:
         ]  # fmt: skip
 
     async def add(self, call: ApiCall) -> Response:
-        """Keep what is sent; it is read afterwards. Raises `TooManyReads`."""
+        """Store the sources in the request; they are read afterwards. Raises `TooManyReads`."""
         self._catalog.check_room()
         request, name = call.request, call.query.name
         whole = request.headers.get("content-type", "")
@@ -162,7 +162,7 @@ class SourceApi:
         if kind == MultipartForm.media:
             kept = await self._add_form(request, call.caller)
         elif name is not None:
-            safe_name(name)  # before anything is read
+            safe_name(name)  # reject a bad name before reading the body
             kept = [await self._add_file(name, whole, request.stream(), call.caller)]
         elif kind == "application/json":
             url = decode_as(await read_short_body(request), AddUrlRequest).url
@@ -173,7 +173,7 @@ class SourceApi:
         return json_response(AddedSources([record for record, _ in kept]), 201 if created else 200)
 
     async def list(self, call: ApiCall) -> SourceList:
-        """The sources that the caller may read."""
+        """Return a page of the sources that the caller may read."""
         query: SourceListQuery = call.query
         left = [record for record in self._readable(call.caller) if record.name > query.after]
         shown = left[: query.limit]
@@ -181,28 +181,28 @@ class SourceApi:
         return SourceList(shown, *self._catalog.status(), more)
 
     async def events(self, call: ApiCall) -> ASGIApp:
-        """How it is, then what changes."""
+        """Stream a snapshot, then every change."""
         return EventStreamResponse(self._frames(call.caller))
 
     async def show(self, call: ApiCall) -> SourceRecord:
-        """One source."""
+        """Return one source."""
         return await self._catalog.find(call.path["source"])
 
     async def remove(self, call: ApiCall) -> None:
-        """Look in it no longer."""
+        """Remove a source."""
         await self._catalog.remove(call.path["source"], call.caller.actor)
 
     async def versions(self, call: ApiCall) -> VersionList:
-        """All that it ever was."""
+        """Return all versions of a source."""
         return VersionList(await self._catalog.versions(call.path["source"]))
 
     async def text(self, call: ApiCall) -> Response:
-        """What it says."""
+        """Return the text of a source."""
         document = await self._catalog.text(call.path["source"])
         return Response(await asyncio.to_thread(partial(_text, document)), media_type="application/json")
 
     async def content(self, call: ApiCall) -> Response:
-        """What was added, to be saved."""
+        """Return the original file as a download."""
         record = await self._catalog.find(call.path["source"])
         kind = MEDIA_TYPES.get(record.kind or "", "application/octet-stream")
         path = await self._catalog.path(record.id)
@@ -210,7 +210,7 @@ class SourceApi:
         return FileResponse(path, headers=headers, filename=safe_name(record.name))
 
     async def page(self, call: ApiCall) -> Response:
-        """How a page looks."""
+        """Render a page as an image."""
         number, form = call.path["number"], _FORMATS.get(call.path["format"])
         if form is None or not (number.isascii() and number.isdigit() and len(number) < 8):
             raise NotFound("a page is called by its number: 1.png, 1.jpg, 1.webp or 1.avif")
@@ -265,7 +265,7 @@ def _text(document: Document) -> bytes:
 
 
 async def read_form(request: Request) -> FormData:
-    """A form, to be closed. Raises `InputError`."""
+    """Parse a multipart form, which the caller must close. Raises `InputError`."""
     try:
         return await request.form(max_files=_MOST_FILES, max_fields=_MOST_FILES)
     except (HTTPException, MultiPartException) as exc:
@@ -273,7 +273,7 @@ async def read_form(request: Request) -> FormData:
 
 
 async def read_short_body(request: Request) -> bytes:
-    """A body that only names something. Raises `InputError`."""
+    """Read a short body, such as one with a URL. Raises `InputError`."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -283,6 +283,6 @@ async def read_short_body(request: Request) -> bytes:
 
 
 async def read_upload(file: UploadFile) -> AsyncGenerator[bytes]:
-    """A file of a form, bit by bit."""
+    """Yield the content of an uploaded file in pieces."""
     while piece := await file.read(1 << 20):
         yield piece

@@ -1,8 +1,8 @@
-"""The sources that the settings name: their files, folders and URLs, and what becomes of them.
+"""Import the sources that the settings name (files, folders and URLs) and follow their changes.
 
-Folders are looked through again and again, not watched through the system: that works on network drives and
-in containers too, and has no limit that some machines are short of. Of several servers that name the same
-folder, one looks; when it is gone, another.
+Folders are polled instead of watched through the operating system. Polling also works on network drives and
+in containers, and does not run into limits on watches. If several servers name the same folder, one of them
+polls it; when that server stops, another takes over.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 __all__ = ["SourceWatcher"]
 
 _log = logging.getLogger("citewire.sources")
-# Seconds from one look to the next.
+# Seconds between two polls.
 _EVERY = 2.0
 _PIECE = 1 << 20
 
 
 class SourceWatcher:
-    """Keeps the catalog at what the settings name."""
+    """Updates the catalog to match the sources in the settings."""
 
     def __init__(self, catalog: Catalog, settings: Settings, leases: Leases) -> None:
         self._catalog, self._follows, self._leases = catalog, settings.watch, leases
@@ -49,11 +49,11 @@ class SourceWatcher:
         self._urls = {source_id_of("url", each): each for each in settings.sources if "://" in each}
         self._stamps: dict[str, FileStamp | None] | None = None
         self.coming: set[str] = set()
-        """Sources that the catalog has still to be given, or has just been given."""
+        """Sources that are about to be added to the catalog, or have just been added."""
         self._looking = asyncio.Lock()
 
     async def start(self) -> None:
-        """See what there is to come, and forget the URLs that are named no longer."""
+        """Determine which sources are still to come, and drop URLs that the settings no longer name."""
         held = self._catalog.holdings()
         files = (await run_in_thread(partial(scan_folders, self._paths))).found
         self.coming = {*map(_id, files), *self._urls} - {each.id for each in held}
@@ -62,7 +62,7 @@ class SourceWatcher:
                 await self._catalog.drop(each.id)
 
     async def is_configured(self, held: StoredSource) -> bool:
-        """Whether this server's settings name a source, or those of another one that runs."""
+        """Return whether a source is named in the settings of this server, or of another running one."""
         name = held.root or held.id
         if self._is_alone or name in self._urls or name in map(_root, self._paths):
             return True
@@ -72,7 +72,7 @@ class SourceWatcher:
         return not is_free
 
     async def run(self) -> None:
-        """Take in what there is; then follow what changes, if that is wanted."""
+        """Import all sources once; then follow their changes, if the settings say so."""
         fetching = asyncio.create_task(self._fetch_all())
         try:
             while self._stamps is None or self._follows:
@@ -86,9 +86,9 @@ class SourceWatcher:
             fetching.cancel()
 
     async def poll(self) -> None:
-        """One look at the files and folders.
+        """Scan the files and folders once.
 
-        A file that is not what it was at the last look may still be written to: it waits for the next.
+        A file that has changed since the last poll may still be being written: it waits for the next poll.
         """
         async with self._looking:
             await self._poll()
@@ -102,7 +102,7 @@ class SourceWatcher:
             if self._stamps is None or self._stamps.get(_id(found)) == found.stamp:
                 await self._take(found, held.get(_id(found)))
             self.coming.discard(_id(found))
-        # The others come from the server that has their folder.
+        # Files in other folders are imported by the server that holds their lease.
         self.coming &= self._urls.keys()
         self._stamps = stamps
         unseen, ours = {_id_of(root) for root in seen.unseen}, {*map(_root, paths)}
@@ -112,7 +112,7 @@ class SourceWatcher:
                 await self._catalog.drop(each.id)
 
     async def _take(self, found: FoundFile, held: StoredSource | None) -> None:
-        """Keep a file as it is, unless it is."""
+        """Import a file, unless it is unchanged."""
         if held and held.sha256 and held.stamp == found.stamp:
             return
         name = clean_name(found.name)[-LONGEST_NAME:] or "unnamed"
@@ -134,12 +134,12 @@ class SourceWatcher:
             async with self._catalog.draft() as draft:
                 while piece := await asyncio.to_thread(file.read, _PIECE):
                     await draft.write(piece)
-                # Unless it was written to meanwhile.
+                # Discard the copy if the file was written to meanwhile.
                 if stamp_of(file) == found.stamp:
                     await self._catalog.keep(new, draft)
 
     async def _fetch_all(self) -> None:
-        """Fetch the URLs that are not there yet; what fails is tried again at the next start."""
+        """Fetch the URLs that are not stored yet. Failures are retried at the next start."""
         held = {each.id for each in self._catalog.holdings() if each.sha256}
         for source_id, url in self._urls.items():
             if await self._leases.take(_lease(source_id)) and source_id not in held:
@@ -148,7 +148,7 @@ class SourceWatcher:
 
 
 def _lease(name: str) -> str:
-    """Of what several servers may name, one has it in hand."""
+    """Return the lease under which one of several servers imports a source."""
     return f"given:{name}"
 
 

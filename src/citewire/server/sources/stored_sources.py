@@ -1,11 +1,11 @@
-"""Which sources there are and which of their bytes somebody refers to: a fold of the channel `sources`.
+"""The sources of a server, and references to their bytes: a fold of the channel `sources`.
 
 | kind | data |
 |---|---|
-| `added` | a `Holding`: a source, or what it is from now on, and by whom |
+| `added` | a `StoredSource`: a new source, or its new version, and who added it |
 | `removed` | `{id, at, by}` |
 | `cited` | `{sha256, thread}`: a verdict of this thread refers to these bytes |
-| `uncited` | `{thread}`: none of this thread does any more |
+| `uncited` | `{thread}`: this thread no longer refers to any bytes |
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ Origin: TypeAlias = Literal["upload", "url", "folder"]
 
 
 class StoredSource(Struct, frozen=True, omit_defaults=True):
-    """A source. Without a `sha256` its bytes could not be had, for a `reason`.
+    """A source. Without a `sha256`, its bytes are unavailable for a `reason`.
 
-    Without `by` the server has added it itself.
-    One `given` by the settings goes when they do not name it any more. Of a file, `root` is what they name,
-    and `stamp` says whether it is still the same.
+    Without `by`, the server itself added it. A source `given` by the settings is removed when they no longer
+    name it. For a file, `root` is the path in the settings, and `stamp` tells whether the file has changed.
     """
 
     id: str
@@ -63,16 +62,16 @@ class StoredSource(Struct, frozen=True, omit_defaults=True):
     by: Actor | None = None
 
     def is_same_source(self, other: StoredSource) -> bool:
-        """Whether it is the same source with the same bytes, whoever added it and when."""
+        """Return whether both are the same source with the same bytes, ignoring who added it and when."""
         return replace(self, added_at=other.added_at, by=other.by) == other
 
     def at_path(self, path: Path) -> SourceContent:
-        """For the engine, with its bytes in this file."""
+        """Return the engine's input for this source, with its bytes in this file."""
         return SourceContent(path, self.name, self.url, None, (self.id, *self.also), self.content_type)
 
 
 class RemovedSource(Struct, frozen=True, omit_defaults=True):
-    """A source that was taken out at a time, by somebody."""
+    """The removal of a source: when, and by whom."""
 
     id: str
     at: str = ""
@@ -80,7 +79,7 @@ class RemovedSource(Struct, frozen=True, omit_defaults=True):
 
 
 class SourceVersion(Struct, frozen=True, rename="camel"):
-    """What a source was from a time on, and who made it so. One that was `removed` has no bytes."""
+    """A version of a source: since when, and by whom. A `removed` one has no bytes."""
 
     number: int
     at: str
@@ -92,39 +91,39 @@ class SourceVersion(Struct, frozen=True, rename="camel"):
 
 
 class CitedBytes(Struct, frozen=True):
-    """Bytes that a verdict refers to."""
+    """A reference from a thread's verdict to bytes."""
 
     sha256: str
     thread: str
 
 
 class ForgottenThread(Struct, frozen=True):
-    """A thread that is forgotten."""
+    """The id of a deleted thread."""
 
     thread: str
 
 
-# Sets of sources that are shared between threads; more are each kept as often as they occur.
+# Sets of sources shared between threads; beyond that many, equal sets may be stored several times.
 _MOST_SETS = 1000
 
 
 class StoredSources:
-    """The sources by their ids; and `known`, by the sha256 of bytes, which sources had them, as they were."""
+    """The sources by id. `known` maps each sha256 to the sources that had these bytes, as they were then."""
 
     def __init__(self) -> None:
         self.sources: dict[str, StoredSource] = {}
         self.known: dict[str, dict[str, StoredSource]] = {}
         self.versions: dict[str, list[SourceVersion]] = {}
-        """All that each source ever was, by its id."""
+        """All versions of each source, by its id."""
         self._names: dict[str, str] = {}
         self._held: dict[str, set[str]] = {}
         self._cites: dict[str, set[str]] = {}
-        # Most threads cite one of few sets of sources, so each set is there once.
+        # Most threads cite one of few sets of sources, so equal sets are shared.
         self._threads: dict[str, frozenset[str]] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
     def apply(self, row: Row) -> str | None:
-        """Take in what the log says; the id of the source that it is about, if it is about one."""
+        """Apply a row of the log. Returns the id of the source it concerns, if any."""
         match row.kind:
             case "added":
                 return self._add(json.decode(row.data, type=StoredSource))
@@ -134,7 +133,7 @@ class StoredSources:
                 return self._remove(gone.id)
             case "cited":
                 cited = json.decode(row.data, type=CitedBytes)
-                # One string for each: what is decoded makes new ones.
+                # Share one string per hash: decoding makes new ones.
                 sha256, thread = sys.intern(cited.sha256), cited.thread
                 self._cites.setdefault(sha256, set()).add(thread)
                 self._threads[thread] = self._shared(self.bytes_cited_by(thread) | {sha256})
@@ -143,7 +142,7 @@ class StoredSources:
                 for sha256 in self._threads.pop(thread, ()):
                     _discard(self._cites, sha256, thread)
             case _:
-                pass  # Later versions may say more, and one of them may share the store.
+                pass  # Later versions, which may share the store, may write other kinds.
         return None
 
     def _shared(self, sha256s: frozenset[str]) -> frozenset[str]:
@@ -153,22 +152,22 @@ class StoredSources:
 
     @property
     def threads(self) -> list[str]:
-        """Those that refer to any bytes."""
+        """The threads that refer to any bytes."""
         return list(self._threads)
 
     def bytes_cited_by(self, thread: str) -> frozenset[str]:
-        """The bytes that a thread refers to."""
+        """Return the hashes of the bytes that a thread refers to."""
         return self._threads.get(thread, frozenset())
 
     def threads_citing(self, source_id: str) -> dict[str, frozenset[str]]:
-        """The threads that refer to a source, by the sha256 of what it was when they did."""
+        """Return the threads that refer to a source, by the sha256 of the version they cite."""
         own = (sha256 for sha256, had in self.known.items() if source_id in had)
         return {sha256: frozenset(self._cites[sha256]) for sha256 in own if sha256 in self._cites}
 
     def version_of(self, sha256: str, name: str | None) -> tuple[StoredSource, StoredSource | None] | None:
-        """A source when it had these bytes, and what it is now, None if it was removed.
+        """Return a source as it was with these bytes, and as it is now, or None if it was removed.
 
-        Of several that had them it is one called `name`, and one that still has them, if there is any.
+        Among several such sources, prefers one called `name`, then one that still has these bytes.
         """
         had = [*self.known.get(sha256, {}).values()]
         versions = [(held, self.sources.get(held.id)) for held in had if held.name == name]
@@ -177,15 +176,15 @@ class StoredSources:
         return next(still, versions[-1] if versions else None)
 
     def has_bytes(self, sha256: str) -> bool:
-        """Whether a source has these bytes."""
+        """Return whether a source has these bytes."""
         return sha256 in self._held
 
     def needs(self, sha256: str) -> bool:
-        """Whether a source has these bytes, or a thread refers to them."""
+        """Return whether a source has these bytes, or a thread refers to them."""
         return sha256 in self._held or sha256 in self._cites
 
     def free_name(self, source_id: str, wanted: str) -> str:
-        """What a source can be called that no other is called."""
+        """Return a name for a source that no other source has."""
         name, number = wanted, 1
         while self._names.get(name.casefold(), source_id) != source_id:
             number += 1
@@ -196,7 +195,7 @@ class StoredSources:
     def _add(self, holding: StoredSource) -> str:
         self._remove(holding.id)
         self._note(holding.id, holding.added_at, holding.by, holding)
-        # Two servers may have given a name at the same time. The log says who was first.
+        # Two servers may have assigned the same name at once. The order in the log decides.
         holding = replace(holding, name=self.free_name(holding.id, holding.name))
         self.sources[holding.id] = holding
         self._names[holding.name.casefold()] = holding.id
@@ -227,24 +226,24 @@ def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
 
 
 def source_id_of(origin: Origin, key: str | bytes) -> str:
-    """The id of a source: whoever adds the same again finds it there."""
+    """Derive the id of a source, so that adding the same source again gives the same id."""
     raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
     return hashlib.sha256(b"%b:%b" % (origin.encode(), raw)).hexdigest()[:24]
 
 
 def now_iso() -> str:
-    """The time, as records have it."""
+    """Return the current time in the format of the records."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def clean_name(text: str) -> str:
-    """A name without anything that does not show, such as a control character or half a character."""
+    """Remove invisible characters from a name, such as control characters and lone surrogates."""
     shown = "".join(char if unicodedata.category(char)[0] != "C" else " " for char in text)
     return " ".join(unicodedata.normalize("NFC", shown).split())
 
 
 def safe_name(given: str) -> str:
-    """The name of a file that somebody sent, without folders it claims to be in. Raises `InputError`."""
+    """Return an uploaded file's name without folders. Raises `InputError`."""
     name = clean_name(_PARTS.split(given)[-1])
     if not name.strip(". "):
         raise InputError("a source needs a name", "name")

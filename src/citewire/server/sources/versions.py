@@ -1,4 +1,4 @@
-"""The versions of sources that verdicts were reached on: found again, and compared with what is on record."""
+"""Find the versions of sources that verdicts refer to, and compare them with the record."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ verdict, `reads_differently` if that of their text is not."""
 
 
 class CheckedVersion(Struct, frozen=True):
-    """What is left of the version of a source that was checked; `document` is there where it is intact."""
+    """What is left of a checked version of a source. It has a `document` if it is intact."""
 
     state: VersionState
     document: Document | None = None
 
 
 class KnownSources(Protocol):
-    """**Protocol:** which sources there are and were."""
+    """**Protocol:** looks up current and former sources."""
 
     async def version_of(
         self, sha256: str, name: str | None
     ) -> tuple[StoredSource, StoredSource | None] | None:
-        """The source `name` when it had these bytes, and what it is now; None where none ever had them."""
+        """Return the source `name` as it was with these bytes, and as it is now. None if none had them."""
         ...
 
     def reading_of(self, held: StoredSource) -> SourceReading | None:
-        """How this version was read, if it is the current one."""
+        """Return the reading of this version, if it is the current one."""
         ...
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
-        """See `proofs.Shelves`."""
+        """See `proof_api.VersionFinder`."""
         ...
 
 
@@ -58,11 +58,11 @@ class CheckedVersions:
 
     def __init__(self, sources: KnownSources, blobs: Blobs, engine: Engine) -> None:
         self._sources, self._blobs, self._engine = sources, blobs, engine
-        # Bytes that were read again because their text in the cache was not that on record.
+        # Bytes that were read again because their cached text differed from the record.
         self._read_again: set[str] = set()
 
     async def find(self, sha256: str, name: str | None, text_sha256: str | None) -> CheckedVersion:
-        """The version of the source `name` with these bytes and this text, both hashed again.
+        """Find the version of the source `name` with these bytes and this text. Both hashes are recomputed.
 
         Raises `StoreError`.
         """
@@ -83,29 +83,29 @@ class CheckedVersions:
         )
 
     async def draw(self, sha256: str, crop: Crop) -> bytes:
-        """See `proofs.Shelves`."""
+        """See `proof_api.VersionFinder`."""
         return await self._sources.draw(sha256, crop)
 
     async def _document(self, held: StoredSource, sha256: str, text_sha256: str | None) -> Document | None:
-        """The text of these bytes, if it is the one on record."""
+        """Return the document with these bytes, if its text is the one on record."""
         given = held.at_path(self._blobs.path(sha256))
         reading = self._sources.reading_of(held)
         document = await self._engine.load_cached(reading) if reading else None
         document = document or await self._engine.load(given)
         if not _is(document, sha256, text_sha256) and sha256 not in self._read_again:
-            # Either the cache is damaged, or a newer reader makes another text of the same bytes.
+            # Either the cache is damaged, or a newer reader extracts a different text from the same bytes.
             self._read_again.add(sha256)
             try:
                 document = await self._engine.load(given, anew=True)
             except (asyncio.CancelledError, TooManyReads):
-                # The caller left, or has too many sources waiting: it is read for whoever asks next.
+                # The caller left, or has too many sources waiting: the next request reads it again.
                 self._read_again.discard(sha256)
                 raise
         return document if _is(document, sha256, text_sha256) else None
 
 
 def _is(document: Document, sha256: str, text_sha256: str | None) -> bool:
-    """Whether a document is the one on record; older verdicts have no hash of the text."""
+    """Return whether a document is the one on record. Older verdicts have no hash of the text."""
     if document.sha256 != sha256:
         return False
     text = document.text.encode("utf-8", "surrogatepass")

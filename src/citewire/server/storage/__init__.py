@@ -1,1 +1,1 @@
-"""Where a server keeps its secrets and bytes: data folder, vault, blobs, Postgres."""
+"""Storage of secrets and bytes: data folder, vault, blobs, Postgres."""

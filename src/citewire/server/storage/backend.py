@@ -1,4 +1,4 @@
-"""What servers share that have the same Postgres database, and what each of them has for itself."""
+"""Open a server's storage: its own data folder, or a Postgres database shared with other servers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _T = TypeVar("_T")
 
 __all__ = ["StorageBackend", "lock_folder", "open_configured_vault", "open_log", "open_store"]
 
-# Seconds for which a server that starts waits for its database, and from one try to the next.
+# Seconds to wait for the database at startup, and seconds between two attempts.
 _PATIENCE, _AGAIN = 10.0, 0.5
 
 
 class StorageBackend(NamedTuple):
-    """Where a server keeps what it has: the log, the bytes by their room; and who else does so."""
+    """A server's storage: the log, the leases it shares with other servers, and the blobs by room."""
 
     store: ChannelStore
     leases: Leases
@@ -38,7 +38,7 @@ class StorageBackend(NamedTuple):
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Have a data folder for this process alone. Raises `StoreInUse`, and `StoreError` where it cannot be."""
+    """Lock a data folder for this process. Raises `StoreInUse`, and `StoreError` if it is not writable."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -55,7 +55,7 @@ def lock_folder(folder: Path) -> Generator[None]:
 
 
 async def open_store(dsn: str) -> PostgresStore:
-    """The store at this address, which may still be starting. Raises `SettingError` and `StoreError`."""
+    """Open the store at this address, and wait if it is starting. Raises `SettingError` and `StoreError`."""
     _need_extra()
     from citewire.channels.postgres import PostgresStore  # noqa: PLC0415  # needs the extra `postgres`
 
@@ -63,7 +63,7 @@ async def open_store(dsn: str) -> PostgresStore:
 
 
 async def open_log(dsn: str) -> Log:
-    """What can be read of the store at this address, and nothing is made there. Raises as `open_store`."""
+    """Open the store at this address for reading only. Creates nothing. Raises as `open_store` does."""
     _need_extra()
     from citewire.channels.postgres_database import Database, connect, schema_version, translate_errors  # noqa: PLC0415
     from citewire.channels.postgres_log import PostgresLog  # noqa: PLC0415
@@ -81,7 +81,7 @@ async def open_log(dsn: str) -> Log:
 
 
 async def open_configured_vault(settings: Settings) -> Vault:
-    """Where the keys and the secret are. Raises as `open_store`, and `KeyringError`."""
+    """Open the vault with the keys and the secret. Raises as `open_store` does, and `KeyringError`."""
     if settings.dsn is None:
         return FileVault(Path(settings.data))
     dsn = settings.dsn
@@ -92,7 +92,7 @@ async def open_configured_vault(settings: Settings) -> Vault:
 
 
 async def _reach(dsn: str) -> None:
-    """Have the tables there."""
+    """Create the tables if they do not exist."""
     _need_extra()
     from citewire.channels.postgres_database import prepare_schema  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ async def _reach(dsn: str) -> None:
 
 
 async def _patiently(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """What the work gives, tried again for a while as long as the database is away."""
+    """Run `work` and return its result. Retries for a while if the database is unreachable."""
     until = asyncio.get_running_loop().time() + _PATIENCE
     while True:
         try:

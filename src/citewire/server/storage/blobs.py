@@ -1,8 +1,8 @@
-"""The bytes of sources, each kept once, under their sha256.
+"""Storage for the bytes of sources, each stored once under its SHA-256.
 
-Bytes are written aside, and put in their place whole: what is there under a name is all of it, also after a
-crash. What is aside when the server starts was never finished, and goes. Where several servers share what
-they keep, see `PostgresBlobs`, the folder has copies.
+Bytes are written to a temporary file and then renamed, so a file under its final name is complete, also after
+a crash. Temporary files found at startup are unfinished and are deleted. If several servers share a database,
+see `PostgresBlobs`, the folder holds copies.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _T = TypeVar("_T")
 _ASIDE = ".aside-"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 NOT_KEPT = "the source is not kept any more"
-# Seconds after which a store that failed is asked again.
+# Seconds to wait before retrying a store that failed.
 _AGAIN = 1.0
-# Bytes that come in pieces are written so many at a time, which is worth the way to a thread.
+# Small pieces are collected until they are worth a switch to a thread.
 _PIECE = 1 << 20
 
 
 class BlobDraft:
-    """Bytes on their way in: written aside, hashed and counted as they come."""
+    """Incoming bytes, written to a temporary file, and hashed and counted on the way."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self.path = file, path
@@ -48,17 +48,17 @@ class BlobDraft:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written, once it is `done`."""
+        """The hash of everything written. Valid after `finish`."""
         return self._hash.hexdigest()
 
     async def write(self, data: bytes) -> None:
-        """Add to it. Raises `StoreError`."""
+        """Append bytes. Raises `StoreError`."""
         self._piece += data
         if len(self._piece) >= _PIECE:
             await self._flush()
 
     async def finish(self) -> None:
-        """See that all of it is on the disk. Raises `StoreError`."""
+        """Flush everything to disk. Raises `StoreError`."""
         await self._flush()
         await _in_thread(lambda: os.fsync(self._file.fileno()))
 
@@ -75,38 +75,38 @@ class BlobDraft:
 
 
 class Blobs:
-    """Bytes in `folder`, for its owner only: sources may be confidential."""
+    """Bytes in `folder`, readable only by its owner: sources may be confidential."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def open(self) -> None:
-        """Make the folder, and clean it of what was never finished. Raises `StoreError`."""
+        """Create the folder and delete unfinished files. Raises `StoreError`."""
         await _in_thread(self._open)
 
     def path(self, sha256: str) -> Path:
-        """Where these bytes are, once they are here."""
+        """Return the local path of these bytes, whether or not they are there."""
         if not _SHA256.fullmatch(sha256):
             raise ValueError(f"not a sha256: {sha256!r}")
         return self._folder / sha256[:2] / sha256
 
     @asynccontextmanager
     async def draft(self) -> AsyncGenerator[BlobDraft]:
-        """Room for bytes that come; unless they are kept, nothing is left of them. Raises `StoreError`."""
+        """Open a draft for incoming bytes. It is deleted unless `keep` is called. Raises `StoreError`."""
         made = partial(tempfile.NamedTemporaryFile, prefix=_ASIDE, dir=self._folder, delete=False)
         file = await _in_thread(made)
         try:
             with file:
                 yield BlobDraft(file, Path(file.name))
         finally:
-            # Where it was kept it has another name by now.
+            # After `keep` the file has another name.
             await _in_thread(lambda: Path(file.name).unlink(missing_ok=True))
 
     async def share(self, draft: BlobDraft) -> None:
-        """Have other servers have bytes that are `done`, which may take a while. Raises `StoreError`."""
+        """Upload finished bytes for other servers, which may take a while. Raises `StoreError`."""
 
     async def keep(self, draft: BlobDraft) -> None:
-        """Put bytes that are `done`, and shared, in their place, for good. Raises `StoreError`."""
+        """Store finished and shared bytes permanently under their hash. Raises `StoreError`."""
         path = self.path(draft.sha256)
 
         def put() -> None:
@@ -118,16 +118,16 @@ class Blobs:
         await _in_thread(put)
 
     async def fetch(self, sha256: str) -> Path | None:
-        """Where these bytes are, brought if need be; None where they are not kept. Raises `StoreError`."""
+        """Return the path of these bytes, downloaded if needed. None if not stored. Raises `StoreError`."""
         path = self.path(sha256)
         return path if await asyncio.to_thread(path.is_file) else None
 
     async def is_intact(self, sha256: str) -> bool:
-        """Whether the bytes that are here still have this sha256. Raises `StoreError`."""
+        """Whether the local bytes still have this SHA-256. Raises `StoreError`."""
         return await _in_thread(partial(_has_hash, self.path(sha256), sha256))
 
     async def ensure_local(self, sha256: str) -> None:
-        """Have these bytes here, once the store can give them. Raises `DocumentError`."""
+        """Download these bytes if needed. Retries while the store is unavailable. Raises `DocumentError`."""
         while True:
             try:
                 if await self.fetch(sha256):
@@ -139,30 +139,27 @@ class Blobs:
                 raise DocumentError(NOT_KEPT)
 
     async def touch(self, sha256s: Collection[str]) -> set[str]:
-        """Those of these bytes that are kept, and stay for a while: somebody is about to refer to them.
+        """Return those of these bytes that are stored, and protect them from deletion for a while.
 
-        Raises `StoreError`.
+        Call this before referring to them. Raises `StoreError`.
         """
         paths = {sha256: self.path(sha256) for sha256 in sha256s}
         return await asyncio.to_thread(lambda: {sha256 for sha256, path in paths.items() if path.is_file()})
 
     async def delete(self, sha256s: Collection[str]) -> set[str]:
-        """Forget these bytes, but for those that somebody has just touched, which it gives.
-
-        Raises `StoreError`.
-        """
+        """Delete these bytes, except recently touched ones, which are returned. Raises `StoreError`."""
         paths = [self.path(each) for each in sha256s]
         await _in_thread(lambda: [path.unlink(missing_ok=True) for path in paths])
         return set()
 
     async def drop_copies(self, is_needed: Callable[[str], bool]) -> None:
-        """Delete the bytes that are here and not needed here, whoever else has them. Raises `StoreError`."""
+        """Delete local bytes that are not needed here. Other servers keep theirs. Raises `StoreError`."""
         await _in_thread(
             lambda: [self.path(each).unlink(missing_ok=True) for each in self._names() if not is_needed(each)]
         )
 
     async def list_hashes(self) -> set[str]:
-        """All that is there, here or elsewhere. Raises `StoreError`."""
+        """Return the hashes of all stored bytes, local or shared. Raises `StoreError`."""
         return await asyncio.to_thread(lambda: set(self._names()))
 
     def _open(self) -> None:

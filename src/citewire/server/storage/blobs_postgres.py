@@ -1,4 +1,4 @@
-"""The bytes of sources of servers that share a Postgres database; each has copies of those it needs."""
+"""Bytes of sources in a shared Postgres database. Each server keeps copies of those it needs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from citewire.server.storage.blobs import BlobDraft, Blobs
 
 __all__ = ["PostgresBlobs"]
 
-# Bytes of a part, which the database handles as one value.
+# Size of a part in bytes. The database handles each part as one value.
 PART = 1 << 20
-# Seconds for which bytes stay after somebody has touched them. By then the log says who needs them.
+# Seconds for which touched bytes are protected from deletion. By then the log says who needs them.
 _GRACE = 600
-# How many are on their way at a time. Each takes a connection, and there are few.
+# Limit on concurrent transfers. Each takes one of few connections.
 _AT_ONCE = 2
 
 
 class PostgresBlobs(Blobs):
-    """The bytes of a `room` of the database, with copies in `folder`. What was shared is in the database.
+    """The bytes of one `room` of the database, with local copies in `folder`.
 
-    Nothing is deleted that was touched within a while, so servers need not know of each other's uploads.
+    Recently touched bytes are never deleted, so servers need not know of each other's uploads.
     """
 
     def __init__(self, folder: Path, db: Database, room: str) -> None:
@@ -46,7 +46,7 @@ class PostgresBlobs(Blobs):
         return path
 
     async def is_intact(self, sha256: str) -> bool:
-        """See `Blobs`. A copy that is damaged is brought again."""
+        """See `Blobs`. A damaged copy is downloaded again."""
         if await super().is_intact(sha256):
             return True
         await super().delete([sha256])
@@ -54,7 +54,7 @@ class PostgresBlobs(Blobs):
 
     async def touch(self, sha256s: Collection[str]) -> set[str]:
         """See `Blobs`."""
-        # In one order, or two who touch the same could wait for each other.
+        # Lock rows in a fixed order, or two concurrent calls could deadlock.
         rows = await self._db.fetch(
             "WITH found AS (SELECT sha256 FROM citewire.blob WHERE room = $1 AND sha256 = ANY($2)"
             " ORDER BY sha256 FOR UPDATE) UPDATE citewire.blob AS b SET touched = now() FROM found"
@@ -85,7 +85,7 @@ class PostgresBlobs(Blobs):
         return await super().list_hashes() | {row["sha256"] for row in rows}
 
     async def _send(self, draft: BlobDraft) -> None:
-        """Put the bytes into the database, all or none. Of two who send the same, one waits for the other."""
+        """Upload the bytes in one transaction. Of two concurrent uploads of the same bytes, one waits."""
         async with self._db.connection() as db, db.transaction():
             is_new = await db.fetchval(
                 "INSERT INTO citewire.blob (room, sha256, size) VALUES ($1, $2, $3)"
@@ -112,7 +112,7 @@ class PostgresBlobs(Blobs):
                     self._room, sha256, part,
                 )  # fmt: skip
                 if not parts:
-                    return None  # it was deleted just now
+                    return None  # deleted in the meantime
                 await draft.write(parts[0]["data"])
             await draft.finish()
             if draft.sha256 != sha256:

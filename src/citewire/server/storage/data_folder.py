@@ -1,8 +1,8 @@
-"""The data folder belongs to the user who runs the server: nobody else may read or write what is in it.
+"""Make the data folder private to the user who runs the server.
 
-The server makes its files with a umask of 077. What an earlier version, a copy or a backup has left open to
-others is closed at the start. Only names that the server itself makes are touched, and no link is followed.
-Where the folder has other files too, others may go on reading it and can no longer write to it.
+The server creates files with a umask of 077. At startup it removes other users' access that an earlier
+version, a copy or a backup left behind. It touches only names that the server itself creates and follows no
+links. If the folder also has other files, other users can still read the folder but no longer write to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["keep_private", "restrict_new_files"]
 _log = logging.getLogger("citewire.server")
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
 _DATABASES = ("log.sqlite", "search.sqlite")
-# Files and folders that the server makes.
+# Files and folders that the server creates.
 _OURS = frozenset(
     {
         "address",
@@ -36,25 +36,25 @@ _OURS = frozenset(
     }
     | {name + end for name in _DATABASES for end in ("", "-journal", "-shm", "-wal")}
 )
-# Files that the server makes and does not close: it refuses a secret that others could read, see `vault`.
+# Secrets that the server creates. Their mode is not corrected: a readable secret is refused, see `vault`.
 _SECRETS = frozenset({"audit.key", "secret"})
-# Files that the vault writes before they get their names: those of a server that was killed are left.
+# Prefixes of the vault's temporary files, left behind by a server that was killed.
 _UNFINISHED = (".audit.key-", ".keys.json-", ".secret-")
-# Names of files that a line of the log shows.
+# How many file names a log line shows.
 _SHOWN = 3
 
 
 def restrict_new_files() -> None:
-    """Let nobody but the owner read or write the files that this process and its children make."""
+    """Set the umask, so that only the owner can access files created by this process and its children."""
     os.umask(_OTHERS)
 
 
 def keep_private(folder: Path) -> None:
-    """Close to others what the server has in its data folder, and say so. Raises `StoreError`."""
+    """Remove other users' access to the server's files and log a warning. Raises `StoreError`."""
     if not folder.is_dir():
         return
     closed = [path for path, rights in _own(folder) if _close(path, rights)]
-    # A new folder that somebody has made for the server is nothing to tell of.
+    # A new, empty folder made for the server needs no warning.
     if closed and any(folder.iterdir()):
         names = ", ".join(str(path.relative_to(folder.parent)) for path in closed[:_SHOWN])
         more = ", …" if len(closed) > _SHOWN else ""
@@ -65,9 +65,9 @@ def keep_private(folder: Path) -> None:
 
 
 def _own(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The data folder and what the server has made there, each with the rights that others may not have.
+    """Yield the data folder and the server's files in it, each with the permissions to remove.
 
-    Raises `StoreError` for a folder that all users share, as `/tmp`: it is not ours to close.
+    Raises `StoreError` for a folder shared by all users, such as `/tmp`, which is not ours to restrict.
     """
     mode, names = folder.stat().st_mode, {entry.name for entry in os.scandir(folder)}
     ours = {name for name in names if name in _OURS or name.startswith(_UNFINISHED)}
@@ -81,13 +81,14 @@ def _own(folder: Path) -> Iterator[tuple[Path, int]]:
         path = folder / name
         yield path, _OTHERS
         if not path.is_symlink():
-            # Bottom up, so that a folder that cannot be entered is told of.
+            # Each folder is yielded before `os.walk` enters it, so that one that cannot be opened is
+            # reported.
             for home, folders, files in os.walk(path, followlinks=False):
                 yield from ((Path(home, each), _OTHERS) for each in (*folders, *files))
 
 
 def _close(path: Path, rights: int) -> bool:
-    """Take these rights on a file or folder from others; whether they had any. Links are left alone."""
+    """Remove permissions from a file or folder and return whether it had any. Links are left alone."""
     with suppress(FileNotFoundError):
         found = path.lstat()
         if not found.st_mode & rights or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):

@@ -1,7 +1,7 @@
-"""A channel of the server's own, as what it comes to: here, and on every server that shares the store.
+"""Fold one of the server's own channels into memory, on every server that shares the store.
 
-What one server writes to it the others take in as well, in the same order. So what is known is always the
-fold of the log, and never what one of them remembers.
+Rows written by one server reach all others in the same order. The state in memory is therefore always the
+fold of the log, and never what one server remembers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["ChannelFollower"]
 
 _log = logging.getLogger("citewire.server")
 _PAGE = 1000
-# Seconds after which a store that failed is asked again.
+# Seconds to wait before retrying a store that failed.
 _AGAIN = 1.0
 
 
 class ChannelFollower:
-    """Has `apply` take in every row of a channel, once and in order, and tells when that is `done` for now.
+    """Calls `apply` for every row of a channel, once and in order, and `done` after each batch.
 
-    Where the log is another one, as when an older copy of the store was put back, all is to be forgotten,
-    and the rows come anew: `begin`.
+    If the log was replaced, for example by an older backup, it calls `begin` to reset the state and replays
+    all rows.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class ChannelFollower:
         self._turn = asyncio.Lock()
 
     async def catch_up(self) -> None:
-        """Have all that the log says by now. Raises `StoreError`."""
+        """Apply all rows written so far. Raises `StoreError`."""
         async with self._turn:
             await self._catch_up()
 
     async def write(self, rows: Collection[tuple[str, Struct]]) -> None:
-        """Append rows, each a kind and its data, and have them. Raises `StoreError`."""
+        """Append rows, each a kind and its data, and apply them. Raises `StoreError`."""
         entries = [Entry(uuid4().hex, kind, codec.encode(data)) for kind, data in rows]
         if entries:
             await self._take(await self._hub.append(self._channel, entries))
 
     async def run(self) -> None:
-        """Take in what others write, as it comes, until the hub is closed."""
+        """Apply rows written by other servers as they arrive, until the hub is closed."""
         while True:
             try:
                 async with aclosing(self._hub.follow(self._channel, self._read)) as batches:
@@ -66,14 +66,14 @@ class ChannelFollower:
                         await self._take(rows)
                 return
             except CursorLost:
-                with suppress(StoreError):  # then it is lost once more
+                with suppress(StoreError):  # retried in the next round
                     await self.catch_up()
             except StoreError as exc:
                 _log.warning("the log of %s cannot be read now: %s", self._channel, exc)
                 await asyncio.sleep(_AGAIN)
 
     async def _take(self, rows: Sequence[Row]) -> None:
-        """Take in these rows, after what others may have written before them."""
+        """Apply these rows, after any rows that others wrote before them."""
         async with self._turn:
             first, read = rows[0], self._read or Cursor(rows[0].epoch, 0)
             if first.epoch != read.epoch or first.n > read.n + 1:

@@ -1,7 +1,7 @@
-"""An embedded installation, copied into an empty Postgres database with all that it has.
+"""Copy an embedded installation, with everything it stores, into an empty Postgres database.
 
-It is one transaction: whoever looks meanwhile finds nothing, and a copy that was interrupted never was. What
-was copied is read back before it is committed.
+The copy is one transaction: nothing is visible until it commits, and an interrupted copy leaves nothing. The
+data is read back and compared before the commit.
 """
 
 # ruff: noqa: S608 - statements are put together from our own parts only
@@ -34,7 +34,7 @@ _Told: TypeAlias = Callable[[str, Mapping[str, int]], None]
 
 
 class _Table(NamedTuple):
-    """Its columns, of which `large` is compared by its sha256."""
+    """The columns of a table. The column `large` is compared by its SHA-256."""
 
     columns: tuple[str, ...]
     large: str = ""
@@ -44,7 +44,7 @@ def _table(columns: str, large: str = "") -> _Table:
     return _Table(tuple(columns.split()), large)
 
 
-# In an order in which they can be filled.
+# In an order that satisfies the foreign keys.
 _TABLES = {
     "channel": _table("no name epoch was n tick hash floor floor_tick floor_hash"),
     "log": _table("channel n tick id kind data before", "data"),
@@ -58,13 +58,13 @@ _TABLES = {
 _ROOMS = ("sources", "attachments")
 _KEPT = ("audit.key", "keys.json", "secret")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What is held at once, whichever comes first; one row more may be large.
+# Limits of one batch in memory, whichever is reached first. The last row may exceed them.
 _ROWS, _BYTES = 10_000, 8 << 20
-# Rows without what is large, to be read back at once.
+# How many rows, without their large column, are read back at once.
 _BACK = 2_000
-# Milliseconds to wait for whoever uses the database.
+# Milliseconds to wait for other users of the database.
 _PATIENCE = 5_000
-# A node that starts meanwhile waits here, before it would make keys of its own.
+# A node that starts meanwhile waits for this lock before it creates keys of its own.
 _ALONE = f"""
 SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = {_PATIENCE};
 LOCK TABLE citewire.vault, citewire.blob, citewire.channel, citewire.erased IN ACCESS EXCLUSIVE MODE
@@ -77,7 +77,7 @@ FROM citewire.{0}
 
 
 class _Tally:
-    """How many rows there are by table, and the sum of their hashes, in whatever order they come."""
+    """Counts rows by table and sums their hashes, independent of order."""
 
     def __init__(self) -> None:
         self.rows = Counter[str]()
@@ -92,9 +92,9 @@ class _Tally:
 
 
 class CopyResult(NamedTuple):
-    """What is in the database, by table; `is_new` unless it was all there before.
+    """The rows in the database by table. `is_new` is False if they were all there before.
 
-    Keys without the secret that they were made with need it from the environment.
+    If keys were copied without the secret they were made with, the environment must provide it.
     """
 
     rows: Mapping[str, int]
@@ -103,12 +103,12 @@ class CopyResult(NamedTuple):
 
 
 async def copy_to_postgres(log: Path, data: Path, dsn: str, told: _Told) -> CopyResult:
-    """Copy the log in one folder, and the bytes and keys in another, which may be the same.
+    """Copy the log in one folder, and the bytes and keys in another, which may be the same folder.
 
-    `told` hears what is done to how many rows of which table. Raises `StoreError`, `StoreInUse` while a
-    server has the folder or the database, and `KeyringError`; then nothing was copied.
+    `told` is called with the action and the row counts by table. Raises `StoreError`, `StoreInUse` while a
+    server uses the folder or the database, and `KeyringError`. On an error nothing was copied.
     """
-    await SqliteLog.open(log).close()  # where there is no log, none is to be made
+    await SqliteLog.open(log).close()  # raises if there is no log, instead of creating one
     store = SqliteStore(log)
     try:
         await prepare_schema(dsn)
@@ -176,7 +176,7 @@ def _everything(log: Path, data: Path) -> Iterator[TableRow]:
 
 
 def _bytes(room: str, path: Path) -> Iterator[TableRow]:
-    """A file that is called after its sha256, in parts."""
+    """Yield a file named after its SHA-256 as a blob row and its parts."""
     name, whole = path.name, sha256()
     yield "blob", (room, name, path.stat().st_size)
     with path.open("rb") as file:
@@ -188,7 +188,7 @@ def _bytes(room: str, path: Path) -> Iterator[TableRow]:
 
 
 def _batches(items: Iterable[TableRow], tally: _Tally) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
-    """Rows by table, as many as are held at once."""
+    """Yield rows by table, in batches that fit in memory."""
     batch = {name: list[tuple[Any, ...]]() for name in _TABLES}
     rows = size = 0
     for name, values in items:
@@ -221,7 +221,7 @@ async def _send(db: asyncpg.Connection[Any], batch: dict[str, list[tuple[Any, ..
 
 
 async def _found(db: asyncpg.Connection[Any], told: _Told) -> _Tally:
-    """What the database has."""
+    """Read back all rows of the database."""
     found = _Tally()
     for name, (columns, large) in _TABLES.items():
         shown = ", ".join(f"sha256({each})" if each == large else each for each in columns)

@@ -1,6 +1,6 @@
-"""Where the keys and the secret of a server are kept: the port, and files in the data folder.
+"""Storage for the server's keys and secret: the port, and an implementation with files in the data folder.
 
-What is kept under a name is written whole or not at all, and read by nobody but the server's owner.
+Each value is written completely or not at all, and only the server's owner can read it.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ VaultVersion: TypeAlias = tuple[object, ...] | None
 
 
 class KeyringError(CitewireError):
-    """The keys cannot be read, written, or used as they are: something for whoever runs the server."""
+    """The keys cannot be read, written or used as they are. The operator of the server must act."""
 
     code = "bad_keyring"
 
 
 class Vault(Protocol):
-    """**Protocol:** a few small things by name. Any number of threads and processes use it together.
+    """**Protocol:** stores a few small values by name. Safe for any number of threads and processes.
 
-    Everything raises `KeyringError` where it cannot be done.
+    All methods raise `KeyringError` on failure.
     """
 
     def read(self, name: str, *, secret: bool = False) -> bytes | None:
-        """What is kept, None where there is nothing. A `secret` that others could read is refused."""
+        """Return a value, or None if there is none. Refuses a `secret` that other users could read."""
         ...
 
     def version(self, name: str) -> VaultVersion:
-        """What changes whenever something else is written; None where there is nothing. It is cheap."""
+        """Return a mark that changes with every write, or None without a value. Cheap to call."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep `data`, for one who is `alone`; it is there once that ends."""
+        """Store a value. Call it while holding `lock`; the value is visible once the lock is released."""
         ...
 
     def lock(self) -> AbstractContextManager[None]:
-        """While this is held nobody else holds it, and what is read is what was written last."""
+        """Hold an exclusive lock. While it is held, `read` returns what was written last."""
         ...
 
     def location(self, name: str = "") -> str:
-        """For people: where it is, or everything."""
+        """Return where a value, or the whole vault, is stored, for messages."""
         ...
 
 
 class FileVault:
-    """A `Vault` in a folder, which is made when something is to be written."""
+    """A `Vault` in a folder, which is created on the first write."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class FileVault:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def write(self, name: str, data: bytes) -> None:
-        """See `Vault`: with mode 0600; whoever reads meanwhile sees all of it or nothing of it."""
+        """See `Vault`. The file has mode 0600 and is replaced atomically."""
         path = self._folder / name
         try:
             handle, aside = tempfile.mkstemp(dir=self._folder, prefix=f".{name}-")
@@ -123,7 +123,7 @@ class FileVault:
 
 
 def _sync(folder: Path) -> None:
-    """Make the new name last, not only what it names."""
+    """Sync the folder, so that the new name is durable and not only the content."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

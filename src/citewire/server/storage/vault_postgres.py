@@ -1,4 +1,4 @@
-"""The keys and the secret of servers that share a Postgres database."""
+"""Storage for the keys and the secret in a shared Postgres database."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresVault"]
 
-# Seconds that it may take to connect, and from one look to the next: a key that was revoked works so long.
+# Seconds to connect, and seconds between two polls: a revoked key still works for that long.
 _PATIENCE, _EVERY = 5, 0.5
-# Any number that nobody else locks: 'cwvault' in ASCII.
+# Advisory lock number that nobody else uses: 'cwvault' in ASCII.
 _LOCK = 0x6377_7661_756C_74
-# Nobody waits for ever, and what was written is on the disk, whatever the settings of the database are.
+# Limit lock waits, and commit to disk whatever the settings of the database are.
 _CAREFUL: LiteralString = (
     "SELECT set_config('lock_timeout', '20s', true),"
     " set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)"
@@ -35,10 +35,10 @@ _PUT: LiteralString = (
 
 
 class PostgresVault:
-    """A `Vault` in the database at `dsn`, whose tables are there.
+    """A `Vault` in the database at `dsn`, whose tables must exist.
 
-    Between `alone` and `alone` it goes by what it read last, and needs no database: `follow` keeps that up
-    to date in a server.
+    Outside `lock` it serves the values it read last and needs no connection. In a server, `follow` refreshes
+    them.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -50,7 +50,7 @@ class PostgresVault:
             pass
 
     def read(self, name: str, *, secret: bool = False) -> bytes | None:
-        """See `Vault`: who can read the database at all can read everything in it."""
+        """See `Vault`. `secret` is ignored: anybody who can read the database can read everything in it."""
         del secret
         found = self._kept.get(name)
         return found[1] if found else None
@@ -82,7 +82,7 @@ class PostgresVault:
                 connection.commit()
                 self._kept = written
         except psycopg.Error as exc:
-            # What the library itself says may quote the address, and a password in it.
+            # The library's own message may quote the address, including its password.
             why = exc.diag.message_primary or type(exc).__name__
             raise StoreError("the keys in the database cannot be had", detail=why) from None
 
@@ -91,7 +91,7 @@ class PostgresVault:
         return f"{name} of the database" if name else "the database"
 
     async def follow(self, db: Database) -> None:
-        """Have what others write, again and again. While the database is away, what was known holds."""
+        """Poll for values written by others. While the database is unreachable, the last values are used."""
         while True:
             await asyncio.sleep(_EVERY)
             with suppress(StoreError):
@@ -100,7 +100,7 @@ class PostgresVault:
                 if {each["name"]: each["version"] for each in versions} == _versions(before):
                     continue
                 rows = await db.fetch(_ALL)
-                # Unless something was written here meanwhile, which is newer.
+                # Skip if something was written here meanwhile, which is newer.
                 if self._kept is before:
                     self._kept = {each["name"]: (each["version"], each["data"]) for each in rows}
 

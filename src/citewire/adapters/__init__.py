@@ -1,4 +1,4 @@
-"""The citation objects of agent frameworks, from an `Answer` and back.
+"""Convert the citation objects of agent frameworks to an `Answer` and back.
 
-Each module has `read` and `write`, and needs the framework that it is named after.
+Each module has `read` and `write`, and needs the framework it is named after.
 """

@@ -1,7 +1,7 @@
-"""LangChain's `AIMessage`, whose text blocks have `citation` annotations.
+"""Adapter for LangChain's `AIMessage`, whose text blocks have `citation` annotations.
 
-The blocks are the dialect `langchain`; this is about the message around them. A message from a provider has
-that provider's blocks, and LangChain translates them into standard ones, which is what is read here.
+The blocks are the dialect `langchain`; this module handles the message around them. A provider's message has
+that provider's blocks; LangChain translates them into standard ones, which are read here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _GOOGLE = "google_genai"
 
 
 def read(message: AIMessage, *, unit: Unit | None = None) -> Answer:
-    """The text of `message` and what it cites; `unit` is what its offsets count, if not code points.
+    """Read the text of `message` and its citations; `unit` is the unit of its offsets, if not code points.
 
-    Raises `ShapeError` for anything but such a message.
+    Raises `ShapeError` if it is not an `AIMessage`.
     """
     if not isinstance(message, AIMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ShapeError(f"a {type(message).__name__} is no AIMessage")
@@ -50,8 +50,8 @@ def read(message: AIMessage, *, unit: Unit | None = None) -> Answer:
 
 
 def _of_google(block: Json) -> Json:
-    """A block as it was meant: LangChain copies what Google says, which counts bytes, leaves zeros out, and
-    repeats the words of the answer where those of the source belong."""
+    """Correct a block from Google: LangChain copies Google's fields, which count bytes, omit zeros, and
+    repeat the words of the answer in place of those of the source."""
     text, cited = block.get("text"), block.get("annotations")
     if not isinstance(text, str) or not is_list(cited):
         return block
@@ -70,9 +70,9 @@ def _meant(annotation: Any, text: bytes) -> Any:
 
 
 def write(answer: Answer) -> Written:
-    """`answer` as an `AIMessage` of standard blocks, with what they have no place for in `losses`.
+    """Write `answer` as an `AIMessage` of standard blocks; unsupported fields are in `losses`.
 
-    An unchanged answer gives back the message it was read from; of a changed one all but the content stays.
+    An unchanged answer returns the message it was read from; of a changed one all but the content stays.
     Raises `ShapeError` as `citewire.write` does.
     """
     written = write_payload(answer, _DIALECT)
@@ -84,7 +84,7 @@ def write(answer: Answer) -> Written:
     content = fields["content"]
     if message is None:
         message = AIMessage(content="", id=fields.get("id"))
-    # Without it, LangChain would take the blocks for those of the provider.
+    # Without it, LangChain would take the blocks for the provider's.
     metadata = {**message.response_metadata, "output_version": "v1"}
     update = {"content": content, "id": fields.get("id"), "response_metadata": metadata}
     return replace(written, payload=message.model_copy(update=update))

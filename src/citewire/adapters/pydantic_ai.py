@@ -1,7 +1,7 @@
-"""pydantic-ai's `ModelResponse`, whose `TextPart`s have `Citation`s with an anchor and sources.
+"""Adapter for pydantic-ai's `ModelResponse`, whose `TextPart`s have `Citation`s with an anchor and sources.
 
-An anchor is either the words that are supported (`claim`) or a marker in the text, never both. Parts that
-touch are one text, as they are in `ModelResponse.text`.
+An anchor is either the supported words (`claim`) or a marker in the text, never both. Adjacent text parts are
+one text, as in `ModelResponse.text`.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _Texts = tuple[TextPart, ...]
 
 
 def read(response: ModelResponse) -> Answer:
-    """The text of `response` and what it cites, such as of `result.response`.
+    """Read the text of `response`, such as `result.response`, and its citations.
 
-    A citation that points outside its text is left out, with a problem. Raises `ShapeError` for anything
-    but a response.
+    A citation that points outside its text is left out, with a problem. Raises `ShapeError` if it is not a
+    response.
     """
     if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ShapeError(f"a {type(response).__name__} is no ModelResponse")
@@ -81,7 +81,7 @@ def read(response: ModelResponse) -> Answer:
 
 
 def _runs(parts: Sequence[ModelResponsePart]) -> Iterator[_Texts]:
-    """The text parts, those that touch together."""
+    """Yield the text parts, with adjacent ones together."""
     for _, run in groupby(parts, lambda part: isinstance(part, TextPart)):
         if texts := tuple(part for part in run if isinstance(part, TextPart)):
             yield texts
@@ -111,7 +111,7 @@ def _citation(
 
 
 def _refs(source: CitationSource, sources: SourceRegistry) -> Iterator[SourceRef]:
-    """One for each excerpt, and one where there is none."""
+    """Yield one reference per excerpt, or one if there is none."""
     match source:
         case ai.WebCitationSource():
             name = sources.add("web", source.url, source.title)
@@ -121,9 +121,9 @@ def _refs(source: CitationSource, sources: SourceRegistry) -> Iterator[SourceRef
 
 
 def write(answer: Answer) -> Written:
-    """`answer` as a `ModelResponse`, with what that has no place for in `losses`.
+    """Write `answer` as a `ModelResponse`; unsupported fields are in `losses`.
 
-    What was read from a response and reads the same stays as it came, all other parts in their places.
+    Parts that were read from a response and read the same stay unchanged, and all other parts stay in place.
     Raises `ShapeError` as `citewire.write` does.
     """
     check_answer(answer)
@@ -133,7 +133,7 @@ def write(answer: Answer) -> Written:
     if answer.citations:
         fitting.require_text()
     if len(answer.parts) not in (0, 1, len(list(_runs(response.parts)))):
-        fitting.join_parts()  # Texts that touch are read as one.
+        fitting.join_parts()  # Adjacent texts are read as one.
     fitting.require_refs()
     fitting.remove_markers(stays=lambda citation, marker: bool(marker) and not citation.claim)
     fitting.derive_claims(lambda citation: not citation.marker)
@@ -148,7 +148,7 @@ def write(answer: Answer) -> Written:
 
 
 def _with_some_length(citation: Citation, fitting: Adaptation) -> Citation:
-    """An anchor is never empty, which a marker is once another that it overlapped was taken out."""
+    """Drop empty anchors. A marker becomes empty when another that it overlapped was removed."""
     empty: dict[str, None] = {}
     for field, span in (("claim", citation.claim), ("marker", citation.marker)):
         if span and span.start == span.end:
@@ -158,7 +158,7 @@ def _with_some_length(citation: Citation, fitting: Adaptation) -> Citation:
 
 
 def _fit_sources(fitting: Adaptation) -> None:
-    """A page has an address, a document an id or a title; neither has both."""
+    """Make sources fit: a page has a URL, a document an id or a title; neither has both."""
     for source in fitting.cited_sources():
         if source.url is not None and source.file_id is not None:
             fitting.record_loss("source.file_id", "a web source has an address only", source=source.id)
@@ -178,7 +178,7 @@ def _origin(citation: Citation) -> SpanOrigin:
 
 
 def _by_part(answer: Answer) -> list[list[Citation]]:
-    """The citations of each part; one without a place is where it was, or in the last."""
+    """Return the citations of each part; one without a place stays where it was, or goes to the last."""
     groups: list[list[Citation]] = [[] for _ in answer.parts]
     for citation in answer.citations:
         span, native = citation.claim or citation.marker, native_for(citation.native, NAME)
@@ -200,7 +200,7 @@ def _texts(part: Part, citations: Sequence[Citation], fitting: Adaptation) -> _T
     if others:
         fitting.record_loss("parts", f"{len(old)} text parts become one, without what else they said")
         return (new,)
-    # What the provider said of its citations is no longer about these.
+    # The provider's details on its citations no longer apply.
     details = {key: value for key, value in (first.provider_details or {}).items() if key != "citations"}
     return (changed(first, content=new.content, citations=new.citations, provider_details=details or None),)
 
@@ -231,7 +231,7 @@ def _anchor(citation: Citation) -> ai.CitationAnchor | None:
 
 
 def _with_texts(response: ModelResponse, texts: list[_Texts]) -> ModelResponse:
-    """The response with other texts: each run of its text parts replaced by the next ones."""
+    """Return the response with each run of its text parts replaced by the next of `texts`."""
     left = iter(texts)
     parts: list[ModelResponsePart] = []
     for is_text, run in groupby(response.parts, lambda part: isinstance(part, TextPart)):

@@ -1,4 +1,4 @@
-"""Sources as text, with the place of every character: `load` a path, bytes or a URL."""
+"""Read sources as text, with the place of every character: `load` a path, bytes or a URL."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What was made of a document, kept on disk by the sha256 of its bytes, so that it is read once.
+"""Disk cache of documents and their search indexes, keyed by the sha256 of the bytes, so each is read once.
 
-An entry is a folder with its metadata as msgpack and its arrays as `.npy` files, which are mapped, not read.
-It is made aside and renamed, so whoever looks sees all of it or nothing, and of several who make the same
-one the first wins. An entry that does not hold what it should counts as missing, and so does everything
-where nothing can be written: a cache makes things faster, and never makes them fail.
+An entry is a folder with its metadata as msgpack and its arrays as `.npy` files, which are memory-mapped. It
+is written to a temporary folder and renamed, so readers see all of it or nothing, and of several writers of
+the same entry the first wins. A corrupt entry counts as missing, and so does every entry if the folder is not
+writable: a cache makes things faster, and never makes them fail.
 
-What is made of a document, such as its search index, is an entry within the entry of the document. It goes
-with the document, and cannot be written any more once the document is dropped.
+Data derived from a document, such as its search index, is an entry within the document's entry. It is deleted
+with the document, and cannot be written once the document is dropped.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from citewire.documents.document import Document
 
 __all__ = ["Cache", "NO_LIMIT", "PackedArrays", "READER_VERSION", "default_folder"]
 
-# Goes up when a reader makes something else of the same bytes: what the old one made is no longer found.
+# Increase this when a reader returns something else for the same bytes: older entries are then ignored.
 READER_VERSION = 4
 
 DEFAULT_LIMIT, NO_LIMIT = 4 << 30, 1 << 62
-# The share of the limit that one process writes before it looks again what others have written.
+# The share of the limit that one process writes before it measures again what others have written.
 _LOOK_AFTER = 1 / 16
-# Seconds after which what is still aside was left there by a writer that was killed, and for which what was
-# used may be in use: others open it by its key.
+# Seconds after which a temporary folder counts as left by a killed writer, and for which a used entry may
+# still be in use: other processes open it by its key.
 _STALE = 3600
 
 _KEY = re.compile(r"[0-9a-f]{64}(?:-[a-z0-9_.-]{1,64})?(?:/[a-z0-9-]{1,32})?")
@@ -48,7 +48,7 @@ prepare_types(Document)
 
 
 class PackedArrays(NamedTuple):
-    """Metadata as msgpack, and the arrays that it numbers."""
+    """Metadata as msgpack, and the arrays that it refers to by number."""
 
     meta: bytes
     arrays: Sequence[NDArray[Any]]
@@ -64,7 +64,7 @@ class PackedArrays(NamedTuple):
         return cls(msgpack.encode(document, enc_hook=number), arrays)
 
     def to_document(self) -> Document:
-        """The document again. Raises `ValueError` where it is none."""
+        """Return the document. Raises `ValueError` if it is not one."""
 
         def array(_: type, at: int) -> NDArray[Any]:
             return self.arrays[at]
@@ -80,17 +80,17 @@ class PackedArrays(NamedTuple):
 
 
 def default_folder() -> Path:
-    """Where the caches of this user are, see the XDG base directory specification."""
+    """Return the user's cache folder, see the XDG base directory specification."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return (base if base.is_absolute() else Path.home() / ".cache") / "citewire"
 
 
 class Cache:
-    """Entries in `folder`, of about `limit` bytes in all: those not used for longest go first.
+    """A cache in `folder` of about `limit` bytes; the least recently used entries are dropped first.
 
-    A key is a sha256 in hex and, after a hyphen, what else the entry depends on; of what was made of a
-    document, the key of the document, a slash and a name. Any number of threads and processes may use one
-    folder. With `make=False` it is somebody else's to make and to remove, and never made again here.
+    A key is a sha256 in hex and, after a hyphen, the options the entry depends on. A derived entry has the
+    document's key, a slash and a name. Many threads and processes may share one folder. With `make=False` the
+    folder is managed elsewhere, and never created here.
     """
 
     def __init__(self, folder: Path | None = None, *, limit: int = DEFAULT_LIMIT, make: bool = True) -> None:
@@ -100,11 +100,11 @@ class Cache:
 
     @property
     def version_folder(self) -> Path:
-        """The folder in which the entries of this version are."""
+        """The folder with the entries of this version."""
         return self.folder / f"v{READER_VERSION}"
 
     def is_usable(self) -> bool:
-        """Whether anything can be written there."""
+        """Return whether the folder is writable."""
         try:
             with self._aside():
                 return True
@@ -112,7 +112,7 @@ class Cache:
             return False
 
     def get(self, key: str) -> Document | None:
-        """The document that was put there, its arrays mapped from disk."""
+        """Return a cached document, its arrays memory-mapped, or None."""
         packed = self.read(key)
         try:
             return None if packed is None else packed.to_document()
@@ -121,35 +121,35 @@ class Cache:
             return None
 
     def has(self, key: str) -> bool:
-        """Whether there is an entry of this key."""
+        """Return whether there is an entry with this key."""
         return (self._entry(key) / _META).exists()
 
     def discard(self, sha256: str) -> None:
-        """Forget all that was made of these bytes."""
+        """Delete all entries of these bytes."""
         for entry in self.version_folder.glob(f"{sha256}*"):
             self._drop(entry)
 
     def prune(self, is_needed: Callable[[str], bool]) -> None:
-        """Forget what was made of bytes that nobody needs, by their sha256, and what older versions made."""
+        """Delete entries of bytes that are not needed, by their sha256, and those of older versions."""
         for entry in self.folder.glob("v*/*"):
             is_current = entry.parent == self.version_folder
             if not entry.name.startswith(_ASIDE) and not (is_current and is_needed(entry.name[:_SHA256])):
                 self._drop(entry)
 
     def remove_unfinished(self) -> None:
-        """Remove what a writer that was killed has left. Only for who has the folder alone, at the start."""
+        """Delete what a killed writer has left. Only for the sole user of the folder, at the start."""
         for entry in self.folder.glob(f"v*/{_ASIDE}*"):
             shutil.rmtree(entry, ignore_errors=True)
 
     def drop(self, key: str) -> None:
-        """Forget what is there."""
+        """Delete an entry."""
         self._drop(self._entry(key))
 
     def put(self, key: str, document: Document) -> None:
         self.write(key, PackedArrays.from_document(document))
 
     def read(self, key: str) -> PackedArrays | None:
-        """As `get`, for whatever else consists of arrays, such as an index."""
+        """Like `get`, for other data that consists of arrays, such as an index."""
         entry = self._entry(key)
         try:
             count, meta = msgpack.decode((entry / _META).read_bytes(), type=tuple[int, bytes])
@@ -167,7 +167,7 @@ class Cache:
         size = len(packed.meta) + sum(array.nbytes for array in packed.arrays)
         if size > self.limit:
             return
-        # Not there, not ours, full, or somebody was faster.
+        # The folder is missing, not writable or full, or another writer was faster.
         with suppress(OSError), self._aside(entry.parent) as aside:
             (aside / _META).write_bytes(msgpack.encode((len(packed.arrays), packed.meta)))
             for n, array in enumerate(packed.arrays):
@@ -187,7 +187,7 @@ class Cache:
     def _aside(self, home: Path | None = None) -> Generator[Path]:
         home = home or self.version_folder
         if self._make and home == self.version_folder:
-            # For the user only: sources may be confidential.
+            # Accessible to this user only: sources may be confidential.
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=home))
         try:
@@ -202,7 +202,7 @@ class Cache:
             entry.rename(aside / "dropped")
 
     def _make_room(self) -> None:
-        """Entries of older versions are among those not used for longest."""
+        """Drop the least recently used entries, those of older versions among them."""
         entries = sorted(self._entries(), reverse=True)
         total, stale = 0, time.time() - _STALE
         for used, size, entry in entries:
@@ -216,7 +216,7 @@ class Cache:
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         for entry in self.folder.glob("v*/*"):
-            # Others may drop it meanwhile.
+            # Other processes may drop it meanwhile.
             with suppress(OSError):
                 size = sum(file.stat().st_size for file in entry.rglob("*"))
                 yield entry.stat().st_mtime, size, entry

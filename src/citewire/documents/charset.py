@@ -1,7 +1,7 @@
-"""The encoding of a text that does not say it, by what its bytes mean in each of those in use.
+"""Guess the encoding of a text that does not declare it, by decoding it with each common one.
 
-UTF-8 proves itself. The others are tried on a piece of the text: letters that belong together must come out
-together, and East Asian text must be of the characters that are frequent.
+Valid UTF-8 is proof enough. The others are tried on a sample: letters of one script must be adjacent, and
+East Asian text must consist of frequent characters.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import cache
 
 __all__ = ["guess_charset"]
 
-# As far as git looks for a NUL to tell a binary file; even, for UTF-16.
+# As far as git looks for a NUL to detect a binary file; even, for UTF-16.
 _HEAD = 8000
 _SAMPLE = 1 << 16
-# Of what is not ASCII in the right encoding, almost all is frequent; by chance, a fifth.
+# In the right encoding, almost all non-ASCII characters are frequent ones; by chance, a fifth.
 _ENOUGH = 0.6
-# Characters, or bytes that are not ASCII: fewer may mean anything.
+# Characters, or non-ASCII bytes: fewer prove nothing.
 _FEW = 6
 _WIDE = ("utf-16-be", "utf-16-le")
 
 _SIGNS = "\xa0§©«®°±²³·»½–—‘’‚“”„•…€№"
-# Of those that fit alike the first is taken: it has fewer letters, or more readers.
+# If several fit equally well the first is taken: it has fewer letters, or more users.
 _LETTERS = {
     "cp1252": "À-ÖØ-öø-ÿŒœŠšŽžŸ",
     "cp1255": "א-ת",
@@ -31,7 +31,7 @@ _LETTERS = {
     "koi8-r": "А-яЁё",
     "cp1256": "ء-يپچڤگ",
 }
-# Two bytes each: the first bytes of kana, hangul and frequent ideographs, and of their punctuation.
+# Two bytes each: the lead bytes of kana, hangul and frequent ideographs, and of their punctuation.
 _LEADS: dict[str, Iterable[int]] = {
     "cp932": (0x81, 0x82, 0x83, *range(0x88, 0x98)),
     "cp949": (0xA1, 0xA3, *range(0xB0, 0xC9)),
@@ -42,13 +42,13 @@ _LEADS: dict[str, Iterable[int]] = {
 
 
 def guess_charset(data: bytes) -> str:
-    """The codec that fits best; that of Western Europe if none does."""
+    """Return the codec that fits best; that of Western Europe if none does."""
     head = data[:_HEAD]
     high, low = head[::2].count(0), head[1::2].count(0)
-    # Spaces and line ends, with a NUL for half of each, are this frequent in languages that have them.
+    # Spaces and line ends, which have one NUL byte each, are this frequent in languages that use them.
     if max(high, low) * 32 > len(head) // 2 and min(high, low) * 16 < max(high, low):
         likely, other = _WIDE if high > low else _WIDE[::-1]
-        # The most frequent ideograph, U+4E00, looks like a letter the other way round.
+        # With its bytes swapped, the most frequent ideograph, U+4E00, looks like a letter.
         return other if _score(head, other) >= _ENOUGH else likely
     try:
         data.decode("utf-8")
@@ -58,14 +58,14 @@ def guess_charset(data: bytes) -> str:
 
 
 def _is_damaged(data: bytes) -> bool:
-    """Letters of other encodings hardly ever form UTF-8 by chance: where most do, a few bytes are damaged."""
+    """Return whether most non-ASCII is valid UTF-8, which other encodings hardly ever form by chance."""
     text = data.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return len(text) - len(text.encode("ascii", "ignore")) - broken > broken
 
 
 def _best(data: bytes, at: int) -> str:
-    # From the start of a line, where a character starts, and an even place, where one of UTF-16 does.
+    # Start at a line, where a character starts, and at an even offset, where one of UTF-16 does.
     start = (data.rfind(b"\n", 0, at) + 1) & ~1
     sample = data[start : start + _SAMPLE]
     few = len(sample) - len(sample.translate(None, bytes(range(0x80, 0x100)))) < _FEW
@@ -78,13 +78,13 @@ def _best(data: bytes, at: int) -> str:
 
 
 def _score(sample: bytes, codec: str) -> float:
-    """The share of what is not ASCII that makes sense."""
+    """Return the share of non-ASCII characters that make sense."""
     text = sample.decode(codec, "replace")
     foreign = len(text) - len(text.encode("ascii", "ignore"))
     if codec not in _LETTERS:
         return sum(map(text.count, set(text) & _frequent(codec))) / max(1, foreign)
     letter = f"[{_LETTERS[codec]}]"
-    # Among letters of its own; in the West, a few among those of ASCII.
+    # Next to letters of the same script; in Western text, a few between ASCII letters.
     runs = "{1,2}" if codec == "cp1252" else "{2,}"
     good = re.findall(rf"(?<!{letter}){letter}{runs}(?!{letter})|[{_SIGNS}]", text)
     odd = [pair for pair in re.findall(rf"[^\W\d_]{letter}", text) if pair[0].islower() and pair[1].isupper()]

@@ -1,7 +1,7 @@
-"""A source as text, and where each character of it stands.
+"""A source as text, and the place of each character.
 
 Offsets are code points of `Document.text`, half-open, as everywhere. A page, a line, an element and an aside
-are ranges of that text; boxes are one row for each character. Readers make documents; nothing here reads.
+are ranges of that text; boxes have one row per character. Readers make documents; nothing here reads.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Boxes = NDArray[np.float32]
 
 
 class Page(Struct, frozen=True, gc=False):
-    """A page, slide or sheet: a range of the text, and the size of what a reader sees, in points.
+    """A page, slide or sheet: a range of the text, and the size of its visible part, in points.
 
-    `ocr` says that its text was read from a picture. `start` to `end` includes the line break at its end.
+    `ocr` says that its text was read from a picture. `start` to `end` includes the final line break.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Page(Struct, frozen=True, gc=False):
 
 
 class Element(Struct, frozen=True, gc=False):
-    """A range of the text and what it is in the source: a path in HTML, `paragraph 12`, `Sheet1!B3`."""
+    """A range of the text, and its path in the source: a path in HTML, `paragraph 12`, `Sheet1!B3`."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Element(Struct, frozen=True, gc=False):
 
 
 class Aside(Struct, frozen=True, gc=False):
-    """A range of the text that is not part of what it stands in: a running header, hidden or deleted text."""
+    """A range that is not part of the text around it: a running header, hidden or deleted text."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class Aside(Struct, frozen=True, gc=False):
 
 
 class Box(Struct, frozen=True, gc=False):
-    """A rectangle on a page as it is shown, in points from its top left corner."""
+    """A rectangle on a page as displayed, in points from its top left corner."""
 
     page: int
     left: float
@@ -66,7 +66,7 @@ class Box(Struct, frozen=True, gc=False):
 
 
 class TextPlace(Struct, frozen=True, gc=False):
-    """Where a range of the text stands on one page."""
+    """The part of a text range that is on one page."""
 
     page: int
     start: int
@@ -76,12 +76,12 @@ class TextPlace(Struct, frozen=True, gc=False):
 
 
 class Document(Struct, frozen=True, eq=False):
-    """A source that was read.
+    """A source as text.
 
     `pages` cover the text without gaps, in order; there is at least one. `lines` are the offsets at which
-    lines start. `boxes` is (characters, 4): left, top, right and bottom on the page as it is shown, NaN for
-    what has no ink; None where the source has no boxes. `confidence` (0 to 100) is for text from pictures.
-    `elements` and `asides` are sorted by start; elements do not overlap, asides may.
+    lines start. `boxes` is (characters, 4): left, top, right and bottom on the page as displayed, NaN for
+    blanks; None if the source has no boxes. `confidence` (0 to 100) is for text from pictures. `elements` and
+    `asides` are sorted by start; elements do not overlap, asides may.
     """
 
     sha256: str
@@ -99,22 +99,22 @@ class Document(Struct, frozen=True, eq=False):
     problems: tuple[Problem, ...] = ()
 
     def page_at(self, offset: int) -> Page:
-        """The page on which a character stands."""
+        """Return the page of a character."""
         return self.pages[max(0, bisect_right(self.pages, offset, key=lambda page: page.start) - 1)]
 
     def line_at(self, offset: int) -> int:
-        """The number of the line on its page, from 1."""
+        """Return the line number of a character on its page, from 1."""
         page = self.page_at(offset)
         first, here = np.searchsorted(self.lines, (page.start, offset), side="right")
         return int(here - first) + 1
 
     def element_at(self, offset: int) -> Element | None:
-        """The element that holds a character."""
+        """Return the element that contains a character."""
         at = bisect_right(self.elements, offset, key=lambda element: element.start) - 1
         return self.elements[at] if at >= 0 and offset < self.elements[at].end else None
 
     def places(self, start: int, end: int) -> tuple[TextPlace, ...]:
-        """Where a range stands, page by page; a rectangle for each line of it where boxes are known."""
+        """Return the places of a range, page by page, with one rectangle per line if boxes are known."""
         return tuple(self._places(start, end))
 
     def _places(self, start: int, end: int) -> Iterator[TextPlace]:

@@ -1,7 +1,7 @@
-"""Pictures of a page of a PDF or an image, or of where a quote stands on it, with the quote highlighted.
+"""Draw a page of a PDF or an image, or the part with a quote, with the quote highlighted.
 
-pdfium is not thread-safe and a hostile file may crash or hang it, so `draw` is for a process that may die;
-everyone else calls `draw_in_child`, or `draw_all_in_child`, which starts one process for many pictures.
+pdfium is not thread-safe and a hostile file may crash or hang it, so `draw` is for a process that may die.
+Other callers use `draw_in_child`, or `draw_all_in_child`, which starts one process for many pictures.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ ImageFormat = Literal["png", "jpeg", "webp", "avif"]
 Rectangle = tuple[float, float, float, float]
 
 DRAW_TIMEOUT, DRAW_MEMORY = 30.0, 1 << 30
-# Sharp enough for small print on any screen (576 dots per inch); what asks for more is a mistake.
+# Sharp enough for small print on any screen (576 dots per inch); a larger request is a mistake.
 MOST_SCALE = 8.0
-# Past this a picture is drawn smaller: no screen shows more, and WebP ends at 16,383 to a side.
+# Larger pictures are scaled down: no screen shows more, and WebP is limited to 16,383 per side.
 MOST_PIXELS, MOST_SIDE = 16_000_000, 8_192
-# pdfium counts pixels of the whole page in 32 bits, also for a crop. PDF itself ends at 14,400 points.
+# pdfium counts pixels of the whole page in 32 bits, also for a crop. PDF itself allows 14,400 points.
 _LARGEST_PAGE = 1_000_000.0
-# Light enough that print keeps its contrast, also in grey.
+# Light enough for print to keep its contrast, also in grey.
 _YELLOW = (255, 235, 100)
-# More effort makes files smaller by a few percent and takes twice as long.
+# More effort makes files a few percent smaller and takes twice as long.
 _SAVE: dict[ImageFormat, dict[str, Any]] = {
     "png": {"compress_level": 6},
     "jpeg": {"quality": 85, "subsampling": 0},
@@ -62,17 +62,17 @@ _SAVE: dict[ImageFormat, dict[str, Any]] = {
     "avif": {"quality": 60, "speed": 8, "max_threads": 1},
 }
 _OUTSIDE = "the boxes are outside of what the page shows"
-# Bytes that a result may take around its pictures, for each of them.
+# Bytes of encoding overhead per picture in a result.
 _OVERHEAD = 1 << 12
 _COMMAND = ("-P", "-c", "from citewire.documents.draw import serve; serve()")
 
 
-# Points around a quote: lines whole on most pages, and two more lines above and below.
+# Points around a quote: whole lines on most pages, and two more lines above and below.
 QUOTE_MARGIN = (150.0, 36.0)
 
 
 class CropOptions(TypedDict, total=False):
-    """What `Crop` says of them."""
+    """The options of `Crop`."""
 
     scale: float
     whole: bool
@@ -81,9 +81,9 @@ class CropOptions(TypedDict, total=False):
 
 
 class Crop(Struct, frozen=True, gc=False):
-    """What to draw: the boxes on a page, in points from the top left of the page as it is shown.
+    """What to draw: boxes on a page, in points from the top left of the page as displayed.
 
-    Around them stays a margin, sideways and above and below. Without boxes the whole page is drawn.
+    `margin` is added horizontally and vertically. Without boxes the whole page is drawn.
     """
 
     page: int
@@ -98,7 +98,7 @@ class Crop(Struct, frozen=True, gc=False):
         return cls(page, tuple((left, top, right, bottom) for left, top, right, bottom in boxes), **options)
 
     def frame(self, width: float, height: float) -> CropFrame | None:
-        """What it shows of a page of this size; None where all of its boxes are outside."""
+        """Return the part of a page of this size that is drawn; None if all boxes are outside."""
         boxes = [box for box in (_within(box, width, height) for box in self.boxes) if box]
         if self.boxes and not boxes:
             return None
@@ -114,7 +114,7 @@ class Crop(Struct, frozen=True, gc=False):
 
 
 class CropFrame(NamedTuple):
-    """The part of a page that a picture shows, in points, its scale, and the boxes that are on the page."""
+    """The part of a page that a picture shows, in points, its scale, and the boxes on the page."""
 
     left: float
     top: float
@@ -153,14 +153,14 @@ prepare_types(_DrawResult)
 
 
 def is_drawable(data: bytes) -> bool:
-    """Whether the bytes are something that can be drawn."""
+    """Return whether the bytes are a PDF or an image."""
     return b"%PDF-" in data[:1024] or is_image(data)
 
 
 def draw(
     data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), **options: Unpack[CropOptions]
 ) -> bytes:
-    """The picture that `Crop(page, boxes, **options)` asks for. Raises `DocumentError`."""
+    """Draw the picture that `Crop(page, boxes, **options)` describes. Raises `DocumentError`."""
     with _opened(data) as file:
         return _drawn(file, Crop.of(page, boxes, options))
 
@@ -169,7 +169,7 @@ def draw_in_child(
     data: bytes, page: int, boxes: Iterable[Sequence[float]] = (), *,
     timeout: float = DRAW_TIMEOUT, memory: int = DRAW_MEMORY, **options: Unpack[CropOptions],
 ) -> bytes:  # fmt: skip
-    """What `draw` gives, from a process of its own. Raises `DocumentError`."""
+    """Like `draw`, in a child process. Raises `DocumentError`."""
     [image] = draw_all_in_child(data, [Crop.of(page, boxes, options)], timeout=timeout, memory=memory)
     if isinstance(image, DocumentError):
         raise image
@@ -181,11 +181,11 @@ def draw_all_in_child(
     most_result: int = MOST_RESULT,
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
 ) -> list[bytes | DocumentError]:  # fmt: skip
-    """Pictures of one file, in order, an error in the place of each that cannot be drawn.
+    """Draw pictures of one file, in order; a picture that cannot be drawn is an error in the list.
 
-    Those that would take more than `most_result` bytes with the ones before are not drawn either. Raises
-    ReaderFailed or ReaderTimeout where its process dies or takes too long. Whoever wants to end it sooner
-    kills the process given to `started`.
+    Pictures that would exceed `most_result` bytes together with earlier ones are not drawn either. Raises
+    `ReaderFailed` or `ReaderTimeout` if the process dies or takes too long. To stop earlier, kill the process
+    passed to `started`.
     """
     crops = tuple(crops)
     job = msgpack.encode(_Job(data, crops, math.ceil(timeout), memory, most_result))
@@ -214,9 +214,9 @@ def draw_all_in_child(
 
 
 def serve() -> None:
-    """The child: one job, and out."""
+    """Run the child: do one job and exit."""
     out = os.dup(1)
-    # What a library prints must not end up in the result.
+    # Output that a library prints must not mix with the result.
     os.dup2(2, 1)
     job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
     limit_process(job.seconds, job.memory)
@@ -228,12 +228,12 @@ def serve() -> None:
         made = [_DrawResult(error=(exc.code, exc.message, exc.detail))] * len(job.crops)
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
-    # Past whatever libraries do at exit: the result is out.
+    # Skip the exit handlers of libraries: the result is sent.
     os._exit(0)
 
 
 def _within_limit(drawn: Iterable[_DrawResult], most: int) -> Iterator[_DrawResult]:
-    """The pictures, with an error in the place of each for which there is no room."""
+    """Yield the pictures, with an error in place of each that exceeds the limit."""
     for one in drawn:
         if len(one.image) > most:
             yield _DrawResult(error=(ReaderFailed.code, "the pictures of this file take too many bytes", ""))
@@ -256,7 +256,7 @@ def _opened(data: bytes) -> Generator[Any]:
     if is_image(data):
         yield data
         return
-    # Importing it starts pdfium, which must not happen where only `draw_in_child` is called.
+    # The import starts pdfium, which must not happen in a process that only calls `draw_in_child`.
     import pypdfium2  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     pdfium: Any = pypdfium2
@@ -273,7 +273,7 @@ def _opened(data: bytes) -> Generator[Any]:
 
 
 def _page(file: Any, number: int) -> Any:
-    """A page with what its forms and notes show drawn into it, as it was for the text."""
+    """Load a page with its form fields and notes drawn into it, as for the text."""
     from pypdfium2 import raw  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]
 
     pdfium: Any = raw
@@ -284,7 +284,7 @@ def _page(file: Any, number: int) -> Any:
         if pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
             page.close()
             page = file[number - 1]
-    # Of which pdfium's errors are a kind.
+    # pdfium's errors are a subclass.
     except RuntimeError as exc:
         raise DocumentError(f"page {number} is damaged") from exc
     return page
@@ -304,14 +304,14 @@ def _drawn(file: Any, crop: Crop) -> bytes:
         raise DocumentError(_OUTSIDE)
     left, top, right, bottom, scale, boxes = frame
     cuts = [math.floor(cut * scale) for cut in (left, height - bottom, width - right, top)]
-    # It rounds up what it is given; this gives it whole pixels, whatever floats do.
+    # pdfium rounds up; this yields whole pixels in spite of float errors.
     bitmap = page.render(scale=scale, crop=[max(0.0, cut - 0.5) / scale for cut in cuts])
     shifted = [[side * scale - cuts[(0, 3)[at % 2]] for at, side in enumerate(box)] for box in boxes]
     return encode_image(_highlighted(bitmap.to_pil().convert("RGB"), shifted), crop.format)
 
 
 def _drawn_image(data: bytes, crop: Crop) -> bytes:
-    """Of an image: its pixels are its points, and there is nothing to see between them."""
+    """Draw an image. A point is a pixel, so it is never enlarged."""
     from PIL.Image import Resampling  # noqa: PLC0415  # for the child only, as pdfium is
 
     from citewire.documents.image import load_page_image  # noqa: PLC0415  # the same
@@ -330,14 +330,14 @@ def _drawn_image(data: bytes, crop: Crop) -> bytes:
 
 
 def _within(box: Rectangle, width: float, height: float) -> Rectangle | None:
-    """The part of a box that is on the page."""
+    """Return the part of a box that is on the page, or None."""
     left, top, right, bottom = max(box[0], 0.0), max(box[1], 0.0), min(box[2], width), min(box[3], height)
-    # With the numbers in this order, what is not a number stays one, and is not less than anything.
+    # With the arguments in this order NaN stays NaN, and compares false.
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
 def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
-    """The image, yellow in the boxes as with a pen: white becomes yellow, black stays black."""
+    """Highlight boxes like a marker pen: white becomes yellow, black stays black."""
     from PIL import Image, ImageChops, ImageDraw  # noqa: PLC0415  # for the child only, as pdfium is
 
     if not boxes:
@@ -345,7 +345,7 @@ def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
     layer = Image.new("RGB", image.size, "white")
     pen = ImageDraw.Draw(layer)
     for left, top, right, bottom in boxes:
-        # The far corner is part of the rectangle.
+        # The bottom right pixel is part of the rectangle.
         pen.rectangle(
             (math.floor(left), math.floor(top), math.ceil(right) - 1, math.ceil(bottom) - 1), _YELLOW
         )
@@ -353,7 +353,7 @@ def _highlighted(image: Any, boxes: list[list[float]]) -> Any:
 
 
 def encode_image(image: Any, format: ImageFormat) -> bytes:  # noqa: A002  # the name of the option
-    """A picture of Pillow's as bytes."""
+    """Encode a Pillow image."""
     out = io.BytesIO()
     image.save(out, format, **_SAVE[format])
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""What is wrong with a source as a whole. What is wrong with a part of it is a `Problem` of the document."""
+"""Errors for a source as a whole. A problem with a part of a source is a `Problem` of the document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["DocumentError", "EncryptedDocument"]
 
 
 class DocumentError(InputError):
-    """A source that cannot be read at all."""
+    """A source cannot be read at all."""
 
     code = "bad_document"
 
 
 class EncryptedDocument(DocumentError):
-    """A source that needs a password."""
+    """A source needs a password."""
 
     code = "encrypted"

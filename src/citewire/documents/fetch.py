@@ -1,15 +1,15 @@
-"""A page or file from the public web, and nothing from anywhere else.
+"""Fetch a page or file from the public web, and from nowhere else.
 
-The URL was written by a model, or by whoever prompted it, and must not lead to what only this machine can
-reach. So a name is resolved once, every address it has must be public, and the connection goes to the very
-address that was looked at: a name server that answers differently the next time (DNS rebinding) is not asked
-again. Redirects are checked in the same way. Errors do not tell addresses: those may be secrets.
+The URL was written by a model, or by a user who prompted it, and must not lead to hosts that only this
+machine can reach. So a name is resolved once, all its addresses must be public, and the connection goes to
+the checked address: a name server that later answers differently (DNS rebinding) is not asked again.
+Redirects are checked in the same way. Error messages contain no addresses, which may be secret.
 
     DocumentError
     └── FetchError           no usable response; the others are kinds of it
         ├── BadUrl           not http or https, with a password, with a host that can be read in two ways
         ├── AddressRefused   an address that is not public, or a port that is not for the web
-        ├── TooLarge         more bytes than allowed, as sent or unpacked
+        ├── FetchTooLarge    more bytes than allowed, as sent or decompressed
         └── FetchTimeout     not finished in time, name lookup and redirects included
 """
 
@@ -48,25 +48,25 @@ IpAddress: TypeAlias = IPv4Address | IPv6Address
 FETCH_LIMIT = 64 << 20
 FETCH_DEADLINE = 30.0
 _REDIRECTS = 5
-# Of the addresses of a name, how many are tried; each gets its share of the time that is left.
+# Most addresses of a host that are tried; each gets its share of the remaining time.
 _ATTEMPTS = 4
 
 _PORTS = {"http": 80, "https": 443}
 _MOVED = frozenset({301, 302, 303, 307, 308})
-# Identity: nothing to unpack, from whoever heeds it.
+# Identity: nothing to decompress, if the server complies.
 _SENT = [
     (b"accept-encoding", b"identity"), (b"connection", b"close"), (b"user-agent", b"citewire"),
 ]  # fmt: skip
 
-# Only 2000::/3 is public at all, which leaves out ::/96, ::ffff:0:0/96 and 64:ff9b::/96, where IPv4 hides.
+# Only 2000::/3 is public at all, which excludes ::/96, ::ffff:0:0/96 and 64:ff9b::/96, which embed IPv4.
 _UNICAST = ip_network("2000::/3")
-# Not public, though `is_global` may say so: Teredo and its like, 6to4 and its relays, documentation, drafts,
-# and an address at which Azure serves its virtual machines.
+# Not public, although `is_global` may say otherwise: Teredo and similar, 6to4 and its relays, documentation,
+# drafts, and an address at which Azure serves its virtual machines.
 _OTHERS = ("2001::/23", "2002::/16", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")
 _SPECIAL = tuple(map(ip_network, _OTHERS))
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-# 127.1, 0x7f000001, 017700000001: what some resolvers take for an IPv4 address.
+# 127.1, 0x7f000001, 017700000001: some resolvers read these as IPv4 addresses.
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 
 
@@ -83,7 +83,7 @@ class AddressRefused(FetchError):
 
 
 class FetchTooLarge(FetchError):
-    code = "too_large"
+    code = "fetch_too_large"
 
 
 class FetchTimeout(FetchError):
@@ -91,7 +91,7 @@ class FetchTimeout(FetchError):
 
 
 class FetchResult(Struct, frozen=True):
-    """What came: its bytes, the URL it came from in the end, and what the server calls it."""
+    """A response: its bytes, its final URL, and its content type."""
 
     data: bytes
     url: str
@@ -99,12 +99,12 @@ class FetchResult(Struct, frozen=True):
 
 
 def resolve(host: str) -> Iterable[str]:
-    """All addresses of a name, as this machine knows them. Raises `OSError`."""
+    """Return all addresses of a host name from the system's resolver. Raises `OSError`."""
     return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """How to get out. `allow` lets an address and port pass that are refused otherwise; it is for tests."""
+    """How to connect. `allow` permits an address and port that are otherwise refused; it is for tests."""
 
     resolve: Callable[[str], Iterable[str]] = resolve
     allow: Callable[[IpAddress, int], bool] = lambda _address, _port: False
@@ -117,7 +117,7 @@ _WEB = Route()
 def fetch(
     url: str, *, limit: int = FETCH_LIMIT, deadline: float = FETCH_DEADLINE, route: Route = _WEB
 ) -> FetchResult:
-    """What a GET of `url` gives, up to `limit` bytes and within `deadline` seconds. Raises `FetchError`."""
+    """GET `url`, up to `limit` bytes and within `deadline` seconds. Raises `FetchError`."""
     clock = _Deadline(deadline)
     target = _checked(url)
     for _ in range(_REDIRECTS + 1):
@@ -136,7 +136,7 @@ def _checked(url: str, base: httpx2.URL | None = None) -> httpx2.URL:
         raise BadUrl("not a URL") from exc
     if parsed.scheme not in _PORTS:
         raise BadUrl("only http and https URLs are fetched")
-    # Browsers take a backslash for a slash, so there are two opinions on where the host ends.
+    # Browsers read a backslash as a slash, so the end of the host is ambiguous.
     if parsed.userinfo or "\\" in url:
         raise BadUrl("a URL with a user name, password or backslash is not fetched")
     labels = host.removesuffix(".").split(".")
@@ -160,7 +160,7 @@ def _is_public(address: IpAddress) -> bool:
 
 
 def _addresses(host: str, port: int, clock: _Deadline, route: Route) -> list[IpAddress]:
-    """Every address of the host. Raises `AddressRefused` if one of them is not to be reached."""
+    """Return every address of the host. Raises `AddressRefused` if one of them is not allowed."""
     literal = _literal(host)
     try:
         found = [literal] if literal else list(map(ip_address, _resolved(host, clock, route)))
@@ -175,7 +175,7 @@ def _addresses(host: str, port: int, clock: _Deadline, route: Route) -> list[IpA
 
 
 def _resolved(host: str, clock: _Deadline, route: Route) -> Iterable[str]:
-    # A lookup cannot be interrupted, only left behind: it ends when the resolver gives up.
+    # A lookup cannot be interrupted, only abandoned: it ends when the resolver gives up.
     answer: Future[list[str]] = Future()
 
     def ask() -> None:
@@ -189,10 +189,10 @@ def _resolved(host: str, clock: _Deadline, route: Route) -> Iterable[str]:
 
 
 def _get(url: httpx2.URL, limit: int, clock: _Deadline, route: Route) -> FetchResult | httpx2.URL:
-    """What is there, or where it has moved to."""
+    """Return the response, or the URL it redirects to."""
     port = _PORTS[url.scheme] if url.port is None else url.port
     backend = _PinnedBackend(_addresses(url.raw_host.decode("ascii"), port, clock, route), clock)
-    # The name, not the address, is what the certificate must be for.
+    # The certificate must match the name, not the address.
     asked = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=port, target=url.raw_path)
     tls = (route.tls or httpx2.create_ssl_context()) if url.scheme == "https" else None
     headers = [(b"host", url.netloc), *_SENT]
@@ -217,7 +217,7 @@ def _get(url: httpx2.URL, limit: int, clock: _Deadline, route: Route) -> FetchRe
 
 
 def _body(response: httpcore2.Response, coding: str, limit: int) -> bytes:
-    """The bytes, unpacked. Both counts are capped: a packed stream without end may hold next to nothing."""
+    """Return the decompressed body. Both sizes are limited: an endless stream may hold almost nothing."""
     if coding not in {"identity", "gzip", "x-gzip", "deflate"}:
         raise FetchError("packed in a way that was not asked for")
     unpacking = None if coding == "identity" else zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
@@ -243,7 +243,7 @@ class _Deadline:
 
 
 class _PinnedBackend(httpcore2.SyncBackend):
-    """Connects to addresses that were checked, whatever the host is called."""
+    """Connects to the checked addresses, whatever the host name."""
 
     def __init__(self, addresses: list[IpAddress], clock: _Deadline) -> None:
         self._addresses = [str(address) for address in addresses[:_ATTEMPTS]]
@@ -261,7 +261,7 @@ class _PinnedBackend(httpcore2.SyncBackend):
 
 
 class _TimedStream(httpcore2.NetworkStream):
-    """A connection on which each wait is for the time left: a byte now and then does not buy more."""
+    """A connection that waits no longer than the time left: a slow trickle of bytes does not extend it."""
 
     def __init__(self, stream: httpcore2.NetworkStream, clock: _Deadline) -> None:
         self._stream = stream

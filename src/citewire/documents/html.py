@@ -1,6 +1,6 @@
-"""HTML: the text of a page as a browser shows it, and the element that every piece of it stands in.
+"""HTML reader: the text of a page as a browser shows it, and the element of every piece.
 
-Nothing is judged: menus, captions and footers are text as well, and what the page hides is only marked.
+Nothing is filtered: menus, captions and footers are text as well, and hidden text is only marked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from citewire.documents.text import (
 
 __all__ = ["read_html"]
 
-# Not shown by a browser that runs scripts. The title has a place of its own; nothing else in a head is text.
+# Not shown by a browser that runs scripts. The title is stored separately; nothing else in a head is text.
 _LEFT_OUT = {"head", "script", "style", "template", "noscript", "iframe", "noembed", "noframes"}
 _PRE = {"pre", "textarea", "listing", "xmp"}
 _BLOCKS = (
@@ -40,55 +40,54 @@ _BLOCKS = (
     "tfoot", "textarea", "thead", "ul", "xmp",
 )  # fmt: skip
 _GAPS = {**dict.fromkeys(_BLOCKS, GAP_LINE), "td": GAP_CELL, "th": GAP_CELL, "tr": GAP_ROW}
-# They hold no other element, or end where the next one starts: a page may have any number of them unclosed.
+# They contain no other element, or end where the next one starts: a page may have any number unclosed.
 _SHALLOW = {
     "area", "base", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html",
     "img", "input", "li", "link", "meta", "optgroup", "option", "p", "param", "rb", "rp", "rt", "rtc",
     "source", "tbody", "td", "tfoot", "th", "thead", "tr", "track", "wbr",
 }  # fmt: skip
-# The parser looks through all open elements at each block, so 100,000 of them take it 15 s. Chrome stops
-# nesting here too.
+# The parser scans all open elements at each block: 100,000 of them take 15 s. Chrome has the same limit.
 _DEEPEST = 512
-# Characters of the name of an element in a path.
+# Most characters of an element's name in a path.
 _LONGEST_NAME = 64
-# Characters of a path, and of all paths for each character of a page that is not short. An element whose path
-# would be longer has that of an ancestor: shorter lengths are tried until all paths together fit.
+# Most characters of a path, and of all paths per character of a page that is not short. An element whose path
+# would be longer gets that of an ancestor: shorter limits are tried until all paths together fit.
 _LONGEST_PATHS = (512, 256, 128, 64)
 _PATHS_PER_CHARACTER, _SHORT_PAGE = 16, 1 << 16
 
 _SPACES = re.compile(r"[ \t\n\f\r]{2,}|[\t\n\f\r]")
-# An attribute, as browsers cut it: possessive, so that no text has a second reading.
+# An attribute, as browsers parse it: possessive, so that no text has a second match.
 _VALUE = r"""(?:\s*+=\s*+(?:"[^"]*+"?|'[^']*+'?|[^\s>"'][^\s>]*+)?+)?+"""
 _ATTRIBUTE = rf"[\s/]*+[^\s/>][^\s/>=]*+{_VALUE}"
-# The group has an attribute that says what is hidden; no other one is looked at here.
+# The group matches an attribute that may hide the element; the others are ignored here.
 _TELLING = re.compile(
     rf"[\s/]*+(?:((?:id|class|style|hidden)(?=[\s/>=]|\Z){_VALUE})|[^\s/>][^\s/>=]*+{_VALUE})", re.IGNORECASE
 )
-# A comment, an element whose text has no tags, or a tag with its attributes. What has no end goes to the end
-# of the page, so that a page is gone through once.
+# A comment, an element whose text has no tags, or a tag with its attributes. An unclosed one extends to the
+# end of the page, so that a page is scanned once.
 _TAG = re.compile(
     rf"<!--.*?(?:-->|\Z)|<(?P<raw>script|style|textarea|title|xmp|iframe|noembed|noframes|noscript)\b"
     rf".*?(?:</(?P=raw)\b|\Z)|<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?P<attributes>(?:{_ATTRIBUTE})*+)",
     re.DOTALL | re.IGNORECASE,
 )
-# Attributes of a page from which on only those that tell something are left: the parser compares each with
-# all others of its element, and its name with many of the page. 50,000 in one element take it 14 s.
+# With more attributes on a page, only those that may hide something stay: the parser compares each with
+# all others of its element, and its name with many of the page. 50,000 in one element take 14 s.
 _MANY_ATTRIBUTES = 10_000
-# The parser opens these again in each paragraph after they were left open, all of them.
+# If these are left open, the parser reopens all of them in each following paragraph.
 _FORMATTING = {
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 }  # fmt: skip
 _MOST_FORMATTING = 16
 _META = re.compile(rb"""<meta\b[^>]*?\bcharset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
-# Where browsers stop looking for it, and some room for a long comment before it.
+# As far as browsers look for it, and some space for a long comment before it.
 _META_WITHIN = 4096
 
-# What browsers take a name for where Python takes it literally (encoding.spec.whatwg.org).
+# Encodings that browsers use for a label that Python takes literally (encoding.spec.whatwg.org).
 _CODECS = {
     "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "tis-620": "cp874", "gb2312": "gb18030",
     "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949",
 }  # fmt: skip
-# UTF-8 is tried anyway, and many pages claim it wrongly; no page is in any of the others.
+# UTF-8 is tried anyway, and many pages declare it wrongly; no page uses any of the others.
 _NOT_BELIEVED = {"utf-8", "utf-7", "idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
 
 
@@ -96,7 +95,7 @@ _DIGITS: dict[str, dict[int, int]] = {"sup": SUPERSCRIPTS, "sub": SUBSCRIPTS}
 
 
 class _Node(Struct, frozen=True, gc=False):
-    """An element, as its path needs it: `nth` of its name in its parent."""
+    """An element, as its path needs it: the `nth` of its name in its parent."""
 
     parent: int
     tag: str
@@ -104,9 +103,9 @@ class _Node(Struct, frozen=True, gc=False):
 
 
 class _OpenElement(NamedTuple):
-    """An element whose end has not come: the node after it, and how its text is to be taken.
+    """An open element: the node after it, and how to treat its text.
 
-    `children` is, for each name, the number of children so far and the first of them.
+    `children` has, for each name, the number of children so far and the first of them.
     """
 
     id: int
@@ -121,7 +120,7 @@ class _OpenElement(NamedTuple):
 def read_html(
     data: bytes, *, sha256: str, name: str | None = None, url: str | None = None, charset: str | None = None
 ) -> Document:
-    """The page in `data`; `charset` is what the server said. Whatever the bytes are, there is a document."""
+    """Read the page in `data`; `charset` is what the server declared. Any bytes give a document."""
     html = _flattened(_decoded(data, charset))
     parser = LexborHTMLParser(html, scripting=True)
     sheets = (style.text() for style in parser.css("style") if not style.attributes.get("media"))
@@ -146,7 +145,7 @@ def _decoded(data: bytes, charset: str | None) -> str:
     codec = _codec(charset) if charset else None
     if codec is None and (meta := _META.search(data, 0, _META_WITHIN)):
         codec = _codec(meta[1].decode("ascii", "replace"))
-        # Where a <meta> can be read the page is not UTF-16, whatever it says.
+        # If a <meta> can be read the page is not UTF-16, whatever it declares.
         codec = None if codec and codec.startswith(("utf-16", "utf-32")) else codec
     return decode(data, codec)
 
@@ -160,10 +159,9 @@ def _codec(label: str) -> str | None:
 
 
 def _flattened(html: str) -> str:
-    """The same page without what the parser would take for ever for: tags that are too deep, and attributes
-    that are too many.
+    """Remove what makes the parser extremely slow: tags nested too deep, and too many attributes.
 
-    Of a tag that is too deep only the name is replaced, by that of a line break, or of nothing if inline:
+    Of a tag nested too deep only the name is replaced, by that of a line break, or of nothing if inline:
     `<br` and `<wbr` may have any attributes, and have no content.
     """
     many = html.count("=") > _MANY_ATTRIBUTES
@@ -184,7 +182,7 @@ def _flattened(html: str) -> str:
 
 
 def _telling(attributes: str) -> str:
-    """The attributes that say whether an element is hidden; of each name the first, as browsers do."""
+    """Return the attributes that may hide an element; of each name the first, as in browsers."""
     found: dict[str, str] = {}
     for attribute in filter(None, _TELLING.findall(attributes)):
         found.setdefault(attribute[:2].lower(), attribute)
@@ -192,7 +190,7 @@ def _telling(attributes: str) -> str:
 
 
 class _OpenTags:
-    """The elements that are open at a place of a page, by their tags."""
+    """The open elements at a position of a page, by their tags."""
 
     def __init__(self) -> None:
         self._stack: list[str] = []
@@ -200,7 +198,7 @@ class _OpenTags:
         self._formatting = 0
 
     def take(self, name: str, is_end: bool) -> str:
-        """The name of the next tag, or that of an element without content where it is too deep."""
+        """Return the name of the next tag, or of an element without content if it is nested too deep."""
         if name in _SHALLOW or (is_end and not self._counts[name]):
             return name
         depth, formatting = len(self._stack), self._formatting
@@ -215,7 +213,7 @@ class _OpenTags:
         return "br" if name in _GAPS else "wbr"
 
     def _close(self, name: str) -> tuple[int, int]:
-        """Close the innermost `name` and all in it; how deep it was, and in how many that format."""
+        """Close the innermost `name` and its content; return its depth, total and in formatting elements."""
         last = ""
         while last != name:
             last = self._stack.pop()
@@ -234,12 +232,12 @@ class _Walk:
         self._hidden_by: int | None = None
         self._nodes: list[_Node] = []
         self._runs: list[tuple[int, int, int]] = []
-        # The first child of its name is numbered only where there is a second.
+        # The first child of a name is numbered only if there is a second.
         self._numbered: set[int] = set()
         self._walk(root)
 
     def elements(self, most: int) -> tuple[Element, ...]:
-        """The elements that have text, with paths of at most about `most` characters in all."""
+        """Return the elements that have text, with paths of at most about `most` characters in total."""
         paths: list[str] = []
         for longest in _LONGEST_PATHS:
             paths = self._paths(longest)
@@ -248,7 +246,7 @@ class _Walk:
         return tuple(Element(start, end, paths[node]) for start, end, node in self._runs)
 
     def _paths(self, longest: int) -> list[str]:
-        """The path of each node, or of its closest ancestor whose path is not longer than this."""
+        """Return the path of each node, or of its closest ancestor whose path is not longer than this."""
         paths: list[str] = []
         cut: set[int] = set()
         for at, node in enumerate(self._nodes):
@@ -292,7 +290,7 @@ class _Walk:
         hidden = parent.hidden
         if hidden is None:
             attributes = node.attributes
-            # What a search in the page finds is shown then. Closed details are not hidden either.
+            # `until-found` content is shown when a search finds it. Closed details are not hidden either.
             away = attributes.get("hidden", "until-found") != "until-found"
             hidden = at if away or self._styles.hides_element(tag, attributes) else None
         digits = _DIGITS.get(tag, parent.digits)
@@ -316,7 +314,7 @@ class _Walk:
             self.draft.separate(GAP_SPACE)
 
     def _hide(self, start: int, end: int, by: int) -> None:
-        """Mark text that one element hides as one range, what stands between its parts included."""
+        """Mark text hidden by one element as one range, including the text between its parts."""
         if self._hidden_by == by:
             start = self.hidden.pop()[0]
         self._hidden_by = by

@@ -1,7 +1,7 @@
-"""Pictures as text, as far as there are words in them: PNG, JPEG, TIFF with all its pages, and others.
+"""Image reader: the words in PNG, JPEG, TIFF with all its pages, and others.
 
-Boxes and sizes are in pixels of the picture as it is shown, one to the point: what a picture says about its
-resolution is often wrong.
+Boxes and sizes are in pixels of the picture as displayed, one per point: the resolution that a picture
+declares is often wrong.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from citewire.model import Problem
 
 __all__ = ["load_page_image", "read_image"]
 
-# A page of A3 at 600 dots per inch has 70 million. Pillow warns at 89 million, and gives up at twice that.
+# A page of A3 at 600 dots per inch has 70 million. Pillow warns at 89 million, and fails at twice that.
 MOST_PIXELS = 100_000_000
-# Small print of screens is too small for tesseract: a picture gets this many pixels to a side, or this scale.
+# Small print of screenshots is too small for tesseract: pictures are enlarged to this side, or by this scale.
 _SHARP, _MOST_SCALE = 2000, 3
 _FORMATS = ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP", "JPEG2000", "AVIF")
-# What Pillow raises for pictures that are damaged, depending on where.
+# Exceptions that Pillow raises for damaged pictures, depending on where they are damaged.
 _DAMAGE = (
     OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, ArithmeticError, struct.error,
 )  # fmt: skip
@@ -42,12 +42,12 @@ class _ImagePage(NamedTuple):
 def read_image(
     data: bytes, *, sha256: str, name: str | None = None, ocr: str | None = None, turn: OcrTurn | None = None
 ) -> Document:
-    """What the picture says, in the languages `ocr`; without them, a document without words and a problem
-    that says so. Raises DocumentError."""
+    """Read a picture in the languages `ocr`; without them, return a document without words and a problem
+    that says so. Raises `DocumentError`."""
     problems: list[Problem] = []
     reader = OcrReader(ocr, problems, turn)
     with warnings.catch_warnings():
-        # Of large pictures, which are measured here; and of oddities in metadata.
+        # Ignore warnings about large pictures, whose size is checked here, and about odd metadata.
         warnings.simplefilter("ignore")
         image, count = _opened(data)
         sheets = [_sheet(image, index, reader, problems) for index in range(min(count, MOST_PICTURES))]
@@ -72,7 +72,7 @@ def read_image(
 
 
 def load_page_image(data: bytes, page: int) -> Image.Image:
-    """A page as people see it. Raises `DocumentError`."""
+    """Return a page as displayed. Raises `DocumentError`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image, count = _opened(data)
@@ -86,7 +86,7 @@ def load_page_image(data: bytes, page: int) -> Image.Image:
 
 
 def _opened(data: bytes) -> tuple[Image.Image, int]:
-    """The picture, and how many pages it has."""
+    """Return the picture, and its number of pages."""
     try:
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
         count = getattr(image, "n_frames", 1)
@@ -96,7 +96,7 @@ def _opened(data: bytes) -> tuple[Image.Image, int]:
         raise DocumentError(f"it is a picture of more than {MOST_PIXELS:,} pixels") from exc
     except _DAMAGE as exc:
         raise DocumentError("it is a damaged picture", detail=exc) from exc
-    # Cameras put a small copy or a second view behind the picture.
+    # Cameras append a thumbnail or a second view to the picture.
     if count == 1 or image.format == "MPO":
         return image, 1
     if image.format != "TIFF":
@@ -105,7 +105,7 @@ def _opened(data: bytes) -> tuple[Image.Image, int]:
 
 
 def _damage(error: Exception) -> str:
-    """What is wrong with a picture, in our words: those of the library may tell of this machine."""
+    """Describe the damage in our words: the library's message may reveal details of this machine."""
     if isinstance(error, DocumentError):
         return error.message
     return "it is damaged: truncated" if "truncated" in str(error) else "it is damaged"
@@ -129,12 +129,12 @@ def _sheet(image: Image.Image, index: int, reader: OcrReader, problems: list[Pro
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The picture the right way up, on white where it is transparent."""
+    """Return the picture the right way up, on white if it is transparent."""
     if image.width * image.height > MOST_PIXELS:
         raise DocumentError(f"it has more than {MOST_PIXELS:,} pixels")
     shown = ImageOps.exif_transpose(image)
     if shown.mode[0] in "IF":
-        # Pillow would cut off whatever is brighter than 255.
+        # Pillow would clip values above 255.
         values = np.nan_to_num(np.asarray(shown, np.float32)).clip(0)
         return Image.fromarray((values * (255 / max(1.0, values.max()))).astype(np.uint8))
     if shown.has_transparency_data:

@@ -1,7 +1,7 @@
-"""A source, whatever it is: a file, bytes or a URL in, a `Document` out.
+"""Load a source of any kind: a file, bytes or a URL in, a `Document` out.
 
-What the bytes are is seen from the bytes; a name and a MIME type decide only between kinds of text. All of
-that happens in a process that can be killed: in this one nothing looks into a source but its hash.
+The kind is detected from the bytes; a name and a MIME type decide only between kinds of text. All parsing
+happens in a process that can be killed: in this one the bytes are only hashed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["is_image", "load", "load_with_key", "read", "sniff", "url_name"]
 
 _log = logging.getLogger("citewire.sources")
 
-# Bytes of a file. What is fetched has a limit of its own.
+# Most bytes of a file. Fetched sources have a limit of their own.
 FILE_LIMIT = 256 << 20
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -51,9 +51,9 @@ _SUFFIX = re.compile(
 _TYPE = re.compile(r"(text/html|application/xhtml\+xml)|(text/(?:x-)?markdown)|(text/plain)", re.IGNORECASE)
 _HINTS: tuple[DocumentKind, ...] = ("html", "markdown", "text")
 
-# As far as readers of PDF look for its mark, and licences in comments stand before a page.
+# As far as PDF readers look for the header, and as licence comments may precede a page.
 _PDF_HEAD, _HTML_HEAD = 1024, 8192
-# Possessive: comments have no second reading, and without end they would cost without end.
+# Possessive: comments have no second match, which would make backtracking endless.
 _BEFORE = r"(?>\s+|<!--.*?-->|<\?xml.*?\?>)*+"
 _PAGE = re.compile(_BEFORE + r"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _PIECE = re.compile(
@@ -65,7 +65,7 @@ _IMAGE = re.compile(
     re.DOTALL,
 )
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# The type of the main part, which an embedded file of another kind does not have.
+# The content type of the main part, which an embedded file of another kind does not have.
 _MAIN = re.compile(
     rb"(?:(wordprocessingml|ms-word)|(presentationml|ms-powerpoint)|(spreadsheetml|ms-excel))\.[\w.]+\.main\+xml"
 )
@@ -77,7 +77,7 @@ _READERS: dict[DocumentKind, str] = {
 }  # fmt: skip
 
 
-# Pages of which the text can only be seen.
+# Problems of pages whose text needs OCR.
 _TO_LOOK_AT = frozenset({"no_text_layer", "no_unicode"})
 
 
@@ -96,11 +96,11 @@ def load(
     fetch: Callable[[str], FetchResult] | None = None,
     read_in: Callable[..., Document] = read_in_child,
 ) -> Document:
-    """The document at a path or an http(s) URL, or in bytes. Raises `DocumentError`, and `FetchError` is one.
+    """Load a document from a path, an http(s) URL or bytes. Raises `DocumentError`, such as `FetchError`.
 
-    For limits other than the usual, `fetch` and `read_in` take the places of `fetch` and `read_in_child`.
-    Pages that are pictures are read by tesseract where it is installed, and get a minute each; in English, or
-    in what the environment has in CITEWIRE_OCR_LANGUAGES, such as `eng+deu`.
+    `fetch` and `read_in` replace `fetch` and `read_in_child`, to set other limits. Pages that are pictures
+    are read by tesseract if it is installed, for at most a minute each; in English, or in the languages of
+    the environment variable CITEWIRE_OCR_LANGUAGES, such as `eng+deu`.
     """
     return load_with_key(source, cache=cache, name=name, fetch=fetch, read_in=read_in)[1]
 
@@ -114,9 +114,10 @@ def load_with_key(
     fetch: Callable[[str], FetchResult] | None = None,
     read_in: Callable[..., Document] = read_in_child,
 ) -> tuple[str, Document]:
-    """As `load`, and the key under which the cache has it: by its first name there.
+    """Like `load`, but also return the document's cache key.
 
-    `content_type` is what whoever sent a file or bytes calls them.
+    The cached copy has the name it was first read under. `content_type` is the MIME type that a client sent
+    with a file or bytes.
     """
     given = _given(source, fetch)
     content_type = given.content_type or content_type
@@ -124,7 +125,7 @@ def load_with_key(
         raise DocumentError("it is empty")
     if len(given.data) > FILE_LIMIT:
         raise DocumentError(f"it has more than {FILE_LIMIT} bytes")
-    # The name of a file may hold bytes that are no characters.
+    # A file name may contain bytes that are not valid characters.
     name = (name or given.name).encode("utf-8", "replace").decode()
     sha256, charset = hashlib.sha256(given.data).hexdigest(), _charset(content_type)
     hint = _hint(name, content_type)
@@ -134,7 +135,7 @@ def load_with_key(
     document = _read_once(cache, key, look)
     pictures = sum(problem.code in _TO_LOOK_AT for problem in document.problems)
     if pictures and (ocr := ocr_languages()):
-        # A second time, now that it is known how long it may take.
+        # Read a second time, now that the time it may take is known.
         seconds = READ_TIMEOUT + OCR_SECONDS * min(pictures, MOST_PICTURES)
         folder = str(cache.folder) if cache else None
         look = partial(look, timeout=seconds, ocr=ocr, ocr_folder=folder)
@@ -174,7 +175,7 @@ def _given(
 
 
 def url_name(url: str) -> str:
-    """What a document at a URL is called."""
+    """Return the name of a document at a URL."""
     where = urlsplit(url)
     return unquote(where.path.rpartition("/")[2]) or where.netloc
 
@@ -184,7 +185,7 @@ def _file(path: Path) -> bytes:
         info = path.stat()
         if stat.S_ISDIR(info.st_mode):
             raise DocumentError("it is a folder")
-        # To open a pipe may take for ever, and a device has no end.
+        # Opening a pipe may block forever, and a device has no end.
         if not stat.S_ISREG(info.st_mode):
             raise DocumentError("it is not a regular file")
         with path.open("rb") as file:
@@ -213,8 +214,8 @@ def read(
     data: bytes, *, sha256: str, name: str, url: str | None, charset: str | None, hint: DocumentKind | None,
     ocr: str | None = None, ocr_folder: str | None = None, ocr_seconds: float | None = None,
 ) -> Document:  # fmt: skip
-    """What `load` has done in the child. Pages that tesseract has read are kept in the cache in `ocr_folder`;
-    after `ocr_seconds` it raises `OcrUnfinished`, and goes on from there the next time."""
+    """Read bytes; `load` runs this in the child. Pages read by tesseract are stored in the cache in
+    `ocr_folder`; after `ocr_seconds` it raises `OcrUnfinished`, and the next call continues from there."""
     kind = sniff(data, hint)
     more = {"url": url, "charset": charset} if kind == "html" else {}
     if kind in {"pdf", "image"}:
@@ -227,7 +228,7 @@ def read(
 
 
 def sniff(data: bytes, hint: DocumentKind | None = None) -> DocumentKind:
-    """What the bytes are. `hint` is what they are called, and counts where they could be any text."""
+    """Detect the kind of the bytes. `hint` comes from their name, and counts if they could be any text."""
     if data.startswith(b"PK\3\4"):
         return _office(data)
     if is_image(data):
@@ -241,7 +242,7 @@ def sniff(data: bytes, hint: DocumentKind | None = None) -> DocumentKind:
     head = decode(data[:_HTML_HEAD])
     if _PAGE.match(head):
         return "html"
-    # A text may speak of PDF; one that has the mark further on must have objects as well.
+    # A text may mention PDF; if the header is not at the start, there must be objects as well.
     mark = data.find(b"%PDF-", 0, _PDF_HEAD)
     if mark >= 0 and (not data[:mark].strip() or b" obj" in data):
         return "pdf"
@@ -249,7 +250,7 @@ def sniff(data: bytes, hint: DocumentKind | None = None) -> DocumentKind:
 
 
 def is_image(data: bytes) -> bool:
-    """Whether the bytes are a picture."""
+    """Return whether the bytes are a picture."""
     return bool(_IMAGE.match(data))
 
 

@@ -1,7 +1,7 @@
-"""Numbers as a workbook shows them: 0.12 as 12%, 45356 as 2024-03-05, by the formats of ECMA-376 18.8.30.
+"""Format numbers as a workbook shows them: 0.12 as 12%, 45356 as 2024-03-05, by ECMA-376 18.8.30.
 
-People quote what they see. Where that depends on who looks, a date is in ISO 8601. What is not read here
-(fractions, conditions, literals between digits) is left as it is stored.
+People quote what they see. If that depends on the viewer's locale, a date is in ISO 8601. Unsupported formats
+(fractions, conditions, literals between digits) leave the number as it is stored.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _BUILT_IN = {
     40: "#,##0.00;(#,##0.00)", 41: _ACCOUNTING.format(""), 43: _ACCOUNTING.format(".00"), 45: "mm:ss",
     46: "[h]:mm:ss", 48: "##0.0E+0",
 }  # fmt: skip
-# Dates and times in the order of some country, those of East Asia too.
+# Dates and times in a locale's order, including East Asian ones.
 _LOCAL_DATES = {14, 22, *range(27, 37), 47, *range(50, 59)}
 _LAST_DAY = 2958465  # 9999-12-31
-_LARGEST = 308  # powers of ten, of the numbers that a workbook can hold
+_LARGEST = 308  # powers of ten of the largest number in a workbook
 _LONGEST = 255  # characters of a code
-# Digits: room for the largest number, and as many percent signs or decimals as a code can have.
+# Digits: enough for the largest number, and for all percent signs or decimals that a code can have.
 _EXACT = Context(prec=2000)
-# As many digits as a workbook keeps; those after them come of binary fractions.
+# As many digits as a workbook stores; later ones are artefacts of binary fractions.
 _DIGITS = 15
 
 _TOKEN = re.compile(
@@ -49,26 +49,26 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 
 class NumberFormat(NamedTuple):
-    """A number format: what it is called, and its code, if it has one of its own."""
+    """A number format: its id, and its code, if it is not a built-in one."""
 
     number: int = 0
     code: str | None = None
 
 
 class _Time(NamedTuple):
-    """A number of days as a date and a time, and how many seconds they are."""
+    """A number of days as a date and a time, and in seconds."""
 
     at: datetime
     seconds: int
 
 
 def format_number(stored: str, format_: NumberFormat, from_1904: bool) -> str:
-    """A number as it is shown."""
+    """Return a number as the workbook shows it."""
     try:
         value = Decimal(stored)
     except InvalidOperation:
         return stored
-    # With this many digits no rounding is meant, nor can it be done.
+    # Numbers this large are not meant to be rounded, and cannot be.
     if not value.is_finite() or abs(value.adjusted()) > _LARGEST:
         return stored
     sections = _sections(format_)
@@ -84,7 +84,7 @@ def format_number(stored: str, format_: NumberFormat, from_1904: bool) -> str:
 
 @lru_cache
 def _sections(format_: NumberFormat) -> list[list[str]]:
-    """The tokens for positive numbers, and for negative ones, zero and text if they have their own."""
+    """Return the tokens for positive numbers, and for negative ones, zero and text if they have their own."""
     number, code = format_
     code = _BUILT_IN.get(number, "") if code is None else code
     sections: list[list[str]] = [[]]
@@ -101,7 +101,7 @@ def _general(stored: str, value: Decimal) -> str:
 
 
 def _literal(token: str) -> str:
-    """What a token that is no digit and no part of a date shows."""
+    """Return the text of a token that is neither a digit nor a part of a date."""
     if currency := _CURRENCY.fullmatch(token):
         return currency[1]
     if token[0] == '"':
@@ -110,7 +110,7 @@ def _literal(token: str) -> str:
 
 
 def _number(value: Decimal, tokens: list[str]) -> str | None:
-    """A number by one section of a format; None where it has digits in two places, or a condition."""
+    """Format a number by one section; None if it has digits in two places, or a condition."""
     digits = [token for token in tokens if token[0] in "0#?" or (token[0] == "." and len(token) > 1)]
     if not tokens or len(digits) > 1 or any(map(_NOT_READ.match, tokens)):
         return None
@@ -150,7 +150,7 @@ def _time(value: Decimal, from_1904: bool) -> _Time | None:
     days = seconds // 86400
     if not 0 <= days <= _LAST_DAY:
         return None
-    # Excel has a 29 February 1900, as day 60, because Lotus 1-2-3 had.
+    # Excel has a 29 February 1900, as day 60, because Lotus 1-2-3 had it.
     first = datetime(1904, 1, 1) if from_1904 else datetime(1899, 12, 31 if days < 60 else 30)  # noqa: DTZ001  # as seen
     try:
         return _Time(first + timedelta(seconds=seconds), seconds)
@@ -166,7 +166,7 @@ def _iso(time: _Time) -> str:
 
 
 def _date(time: _Time, tokens: list[str]) -> str | None:
-    """A date by a format; None where it has no day, or is in some order or language that is not told."""
+    """Format a date; None if it has no day, or its order or language is unknown."""
     parts = [token.lower() for token in tokens]
     named = any(re.fullmatch("m{3,5}|d{3,4}", part) for part in parts)
     foreign = any(re.match(r"\[\$[^-\]]*-(?!\w*09\])", part) for part in parts)
@@ -181,7 +181,7 @@ def _date(time: _Time, tokens: list[str]) -> str | None:
             out.append(_literal(token))
             continue
         nth += 1
-        # After hours and before seconds, m is minutes.
+        # After hours or before seconds, m means minutes.
         minutes = "h" in clocked[max(0, nth - 1) : nth] or "s" in clocked[nth + 1 : nth + 2]
         out.append(_part(time, part, half, minutes))
     return "".join(out).strip()

@@ -1,6 +1,6 @@
-"""The words in a picture, with their boxes and how sure it is of each: the `tesseract` command.
+"""Read the words in a picture, with their boxes and confidence, by the `tesseract` command.
 
-It is called with one picture at a time. A caller that dies takes it along.
+Each call reads one picture. If the caller dies, tesseract is killed too.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
     "ocr_languages",
 ]
 
-# For one picture, which takes three on a quiet machine; and pictures of one source.
+# Seconds per picture, which takes three on an idle machine; and most pictures per source.
 OCR_SECONDS, MOST_PICTURES = 60.0, 200
-# Tesseract ends at 32,767 pixels to a side; more pixels in all take long and show no more words.
+# Tesseract is limited to 32,767 pixels per side; more pixels in total take long and show no more words.
 _MOST_SIDE, _MOST_PIXELS = 30_000, 40_000_000
-# In percent. What is upside down is read with next to none: then it is looked at the other way round.
+# Percent. Upside-down text is read with almost no confidence: below this it is turned and read again.
 _UPSIDE_DOWN = 50.0
 _WORD = "5"
 _LACKING = re.compile(r"Failed loading language '(?!osd')([^']*)'")
@@ -55,7 +55,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class OcrFailed(DocumentError):
-    """Tesseract does not work, for instance because it lacks a language."""
+    """Tesseract does not work, for example because it lacks a language."""
 
     code = "ocr_failed"
 
@@ -67,13 +67,13 @@ class OcrTimeout(DocumentError):
 
 
 class OcrUnfinished(DocumentError):
-    """The time of this turn is over. The pages that were read are kept, and the next turn reads more."""
+    """The time of this turn is over. Pages read so far are stored, and the next turn continues."""
 
     code = "ocr_unfinished"
 
 
 class OcrText(NamedTuple):
-    """A text that ends with a line break, and for each of its characters the box of its word and how sure."""
+    """A text that ends with a line break, and for each character its word's box and confidence."""
 
     text: str
     boxes: Boxes
@@ -81,34 +81,34 @@ class OcrText(NamedTuple):
 
 
 NO_WORDS = OcrText("\n", np.full((1, 4), np.nan, np.float32), np.zeros(1, np.uint8))
-# A page on which time ran out is kept like this: it would take as long in the next turn.
+# Stored for a page that timed out: it would take as long in the next turn.
 _TOO_SLOW = NO_WORDS._replace(text="")
 
 
 def ocr_languages() -> str | None:
-    """What pictures are read in, as tesseract names languages; None where it is not installed."""
+    """Return the languages for OCR, as tesseract names them; None if it is not installed."""
     return os.environ.get("CITEWIRE_OCR_LANGUAGES", "eng") if shutil.which("tesseract") else None
 
 
 def fit_scale(width: float, height: float, scale: float) -> float:
-    """The scale at which to look at something of that size: less than `scale` where it is large."""
+    """Return the scale for reading a picture of that size: less than `scale` if it is large."""
     return min(scale, _MOST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
 
 
 class OcrPageStore(Protocol):
-    """**Protocol:** keeps what was read of each page of one source, for later turns."""
+    """**Protocol:** stores the text of each page of one source, for later turns."""
 
     def get(self, where: str) -> OcrText | None:
-        """What was read of a page; None where it was not read yet."""
+        """Return the text of a page; None if it was not read yet."""
         ...
 
     def put(self, where: str, reading: OcrText) -> bool:
-        """Keep what was read of a page, and tell whether it is kept."""
+        """Store the text of a page, and return whether that succeeded."""
         ...
 
 
 class OcrTurn:
-    """One turn of reading the pictures of a source. It ends after `seconds`, if `pages` has kept anything."""
+    """One turn of reading a source's pictures. It ends after `seconds`, once `pages` has stored a page."""
 
     def __init__(self, pages: OcrPageStore | None = None, seconds: float | None = None) -> None:
         self._pages = pages
@@ -116,7 +116,7 @@ class OcrTurn:
         self._has_gained = False
 
     def read(self, where: str, read: Callable[[], OcrText]) -> OcrText:
-        """What `read` makes of a page, or has made of it in an earlier turn. Raises `OcrUnfinished`."""
+        """Read a page with `read`, or return its text from an earlier turn. Raises `OcrUnfinished`."""
         reading = self._pages.get(where) if self._pages else None
         if reading is None and self._has_gained and time.monotonic() >= self._until:
             raise OcrUnfinished("tesseract has not read all pages yet")
@@ -130,7 +130,7 @@ class OcrTurn:
 
 
 class OcrReader:
-    """Reads the pictures of one source in the languages given; without one it says that they are not read."""
+    """Reads the pictures of one source; without languages it reports them as not read."""
 
     def __init__(self, languages: str | None, problems: list[Problem], turn: OcrTurn | None = None) -> None:
         self.languages = languages
@@ -138,7 +138,7 @@ class OcrReader:
         self._left = MOST_PICTURES
 
     def read(self, where: str, picture: Callable[[], Image], dpi: int | None = None) -> OcrText:
-        """What a grey picture says. Raises `OcrFailed`."""
+        """Read a grey picture. Raises `OcrFailed`."""
         if self.languages is None:
             message = "the page is a picture: it has no text layer, and was not read by tesseract"
             self._problems.append(Problem("no_text_layer", where, message))
@@ -181,7 +181,7 @@ def _read(take_picture: Callable[[], Image], languages: str, dpi: int | None) ->
 def _recognised(picture: Image, languages: str, dpi: int | None) -> OcrText:
     data = io.BytesIO()
     picture.save(data, "PPM")
-    # Mode 1 finds out which way up the page is, and its columns.
+    # Mode 1 detects the orientation of the page, and its columns.
     command = ["tesseract", "stdin", "stdout", "-l", languages, "--psm", "1", "-c", "tessedit_create_tsv=1"]
     try:
         done = subprocess.run(  # noqa: S603
@@ -197,20 +197,20 @@ def _recognised(picture: Image, languages: str, dpi: int | None) -> OcrText:
         ) from exc
     except OSError as exc:
         raise OcrFailed("tesseract cannot be run", detail=exc) from exc
-    # It goes on with the others, and says what they make of it.
+    # If a language is missing, tesseract continues with the others.
     _check_languages(done.stderr.decode("utf-8", "replace"))
     return _parsed(done.stdout.decode("utf-8", "replace"))
 
 
 def _check_languages(said: str) -> None:
-    """Raise `OcrFailed` where tesseract says that it lacks one of them."""
+    """Raise `OcrFailed` if tesseract reports a missing language."""
     if lacking := _LACKING.search(said):
         raise OcrFailed(f"tesseract does not have the language {lacking[1]!r}")
 
 
 def _parsed(table: str) -> OcrText:
-    """The words of a table with the columns level, page, block, paragraph, line, word, left, top, width,
-    height, confidence and text."""
+    """Parse a table with the columns level, page, block, paragraph, line, word, left, top, width, height,
+    confidence and text."""
     rows = [row.split("\t", 11) for row in table.split("\n")]
     words = [row for row in rows if row[0] == _WORD and row[11].strip()]
     if not words:
@@ -230,6 +230,6 @@ def _parsed(table: str) -> OcrText:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the one that started it ends, where the system can do that."""
+    """Kill this process when its parent ends, if the system supports that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

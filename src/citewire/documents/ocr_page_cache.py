@@ -1,4 +1,4 @@
-"""Pages that tesseract has read, kept in the cache until all pages of their source are read."""
+"""Cache of pages read by tesseract, until all pages of their source are read."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _PAGES = "-ocrpage-"
 
 
 class OcrPageCache:
-    """The pages of the source with this sha256 that were read in these languages."""
+    """The pages of the source with this sha256, read in these languages."""
 
     def __init__(self, folder: str, sha256: str, languages: str) -> None:
-        # Where the folder is gone, nobody wants the pages any more.
+        # If the folder is gone, the pages are no longer needed.
         self._cache, self._sha256 = Cache(Path(folder), make=False), sha256
         self._languages = languages
 
     def get(self, where: str) -> OcrText | None:
-        """See `ocr.Pages`."""
+        """See `OcrPageStore`."""
         packed = self._cache.read(self._key(where))
         if packed is None or len(packed.arrays) != 2:
             return None
@@ -30,7 +30,7 @@ class OcrPageCache:
         return OcrText(packed.meta.decode(), boxes, confidence)
 
     def put(self, where: str, reading: OcrText) -> bool:
-        """See `ocr.Pages`."""
+        """See `OcrPageStore`."""
         key = self._key(where)
         self._cache.write(key, PackedArrays(reading.text.encode(), [reading.boxes, reading.confidence]))
         return self._cache.read(key) is not None
@@ -41,5 +41,5 @@ class OcrPageCache:
 
 
 def forget_pages(cache: Cache, sha256: str) -> None:
-    """Drop the pages of a source: all of it was read."""
+    """Delete the cached pages of a source, after all of it was read."""
     cache.discard(f"{sha256}{_PAGES}")

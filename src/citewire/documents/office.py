@@ -1,4 +1,4 @@
-"""Office files: the text of DOCX, PPTX and XLSX, and the paragraph, shape or cell that each piece is in."""
+"""Office reader: the text of DOCX, PPTX and XLSX, and the paragraph, shape or cell of each piece."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from citewire.documents.word_numbering import WordNumbering
 __all__ = ["read_docx", "read_pptx", "read_xlsx"]
 
 _POINT = 12700  # EMU
-_UNREADABLE = "\ufffd"  # a sign by its place in a font
+_UNREADABLE = "\ufffd"  # a symbol given only by its position in a font
 _RUNNING: tuple[AsideKind, ...] = ("header", "footer")
 _SHAPES = {"sp", "graphicFrame", "pic", "cxnSp"}
-# The slide itself and what stands on all pages of notes.
+# The slide itself and what is repeated on all pages of notes.
 _NO_NOTES = {"sldImg", "sldNum", "dt", "hdr", "ftr"}
-# Characters of a sheet's name in the path of each of its cells: Excel has 31.
+# Most characters of a sheet's name in the path of its cells; Excel allows 31.
 _LONGEST_NAME = 64
 _CELL_ADDRESS = re.compile(r"[A-Z]{1,3}[0-9]{1,7}")
 
@@ -61,12 +61,12 @@ def _document(
 
 
 def _alternative(node: XmlElement) -> XmlElement | None:
-    """The one of several forms of the same content to take: the newest that has text."""
+    """Return the alternative to use of several forms of the same content: the newest that has text."""
     return next((form for form in node if next(form.iter("{*}t"), None) is not None), None)
 
 
 def _moved(style: XmlElement | None) -> dict[int, int]:
-    """What becomes of digits by how Word, or PowerPoint, raises and lowers them."""
+    """Return the translation of digits that Word or PowerPoint sets as superscript or subscript."""
     if style is None:
         return {}
     align, base = style.find("{*}vertAlign"), attribute(style, "baseline") or "0"
@@ -77,7 +77,7 @@ def _moved(style: XmlElement | None) -> dict[int, int]:
 
 
 class _OfficeTextWriter:
-    """Writes what is in WordprocessingML and DrawingML, which share their names for text."""
+    """Writes the text of WordprocessingML and DrawingML, which share their element names for text."""
 
     def __init__(self, draft: TextBuilder, label: Callable[[XmlElement], str] = lambda _: "") -> None:
         self.draft = draft
@@ -94,7 +94,7 @@ class _OfficeTextWriter:
         self._digits = outer
 
     def walk(self, node: XmlElement) -> None:
-        """Recursive: the parser refuses trees deeper than 256."""
+        """Write a node. Recursive: the parser refuses trees deeper than 256."""
         match local_name(node):
             case "t" | "delText" | "text" if not len(node):
                 if node.text:
@@ -105,7 +105,7 @@ class _OfficeTextWriter:
                 self.draft.break_line()
             case "noBreakHyphen" | "softHyphen" | "sym" as name:
                 self.draft.write({"noBreakHyphen": "\u2011", "softHyphen": "\u00ad"}.get(name, _UNREADABLE))
-            # Of formulas: without a sign, ½ would read 12, and 10² 102.
+            # In formulas: without a sign, ½ would read 12, and 10² 102.
             case "den" | "sub" | "sup" as name if next(node.iter("{*}t"), None) is not None:
                 self.draft.write({"den": "/", "sub": "_"}.get(name, "^"))
                 self.walk_all(node)
@@ -125,7 +125,7 @@ class _OfficeTextWriter:
                 self.walk_all(() if (form := _alternative(node)) is None else form)
             case "footnoteReference" | "endnoteReference" as name:
                 self.notes[name.removesuffix("Reference")].append(attribute(node, "id"))
-            # Moved text is where it was moved to. The text of a field is its result, not its code.
+            # Moved text is at its new place. The text of a field is its result, not its code.
             case "moveFrom" | "instrText" | "delInstrText":
                 pass
             case name if not name.endswith("Pr"):
@@ -138,19 +138,19 @@ class _OfficeTextWriter:
             self.walk(node)
 
     def block(self, nodes: XmlElement, path: str, kind: AsideKind | None = None) -> None:
-        """Write something that stands by itself."""
+        """Write a separate block of text."""
         with self.draft.aside(kind), self.draft.element(path):
             self.walk_all(nodes)
         self.draft.separate(GAP_ROW)
 
     def _paragraph(self, node: XmlElement) -> None:
-        """A paragraph, and after it the text boxes anchored in it, which would cut its text in two."""
+        """Write a paragraph, and after it the text boxes anchored in it, which would split its text."""
         outer, self._boxes = self._boxes, []
         self._paragraphs += not self.draft.named
         label = self._label(node)
         with self.draft.element(f"paragraph {self._paragraphs}"):
             if label and next(node.iter("{*}t"), None) is not None:
-                # No more part of the text than a running header is: a quote may leave it out.
+                # Like a running header, a quote may leave it out.
                 with self.draft.aside("header"):
                     self.draft.write(f"{label}\t")
             self.walk_all(node)
@@ -184,7 +184,7 @@ def _is_on(node: XmlElement | None) -> bool:
 
 
 def read_docx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
-    """A text document: the body, then its notes, headers, footers and comments. Raises DocumentError."""
+    """Read a text document: the body, then notes, headers, footers and comments. Raises `DocumentError`."""
     package, draft = OfficePackage(data, "document"), TextBuilder()
     words = _OfficeTextWriter(draft, WordNumbering(package).next_label)
     words.walk(package.root)
@@ -193,7 +193,7 @@ def read_docx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
             notes = {
                 attribute(note, "id"): note for note in root if attribute(note, "type") in {None, "normal"}
             }
-            # The number that is shown counts the references in the text.
+            # The displayed number counts the references in the text.
             ordered = dict.fromkeys([*(id_ for id_ in order if id_ in notes), *notes])
             for number, id_ in enumerate(ordered, 1):
                 words.block(notes[id_], f"{kind} {number}", "note")
@@ -207,7 +207,7 @@ def read_docx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
 
 
 def _shapes(node: XmlElement) -> Iterator[XmlElement]:
-    """The shapes of a drawing, those in groups too."""
+    """Yield the shapes of a drawing, including those in groups."""
     for child in node:
         if (name := local_name(child)) in _SHAPES:
             yield child
@@ -218,13 +218,13 @@ def _shapes(node: XmlElement) -> Iterator[XmlElement]:
 
 
 def _placeholder(shape: XmlElement) -> str | None:
-    """What a shape is for: `title`, `body`, `sldNum`."""
+    """Return the purpose of a shape: `title`, `body`, `sldNum`."""
     found = next(shape.iter("{*}ph"), None)
     return None if found is None else attribute(found, "type")
 
 
 def read_pptx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
-    """A presentation, a page for each slide, with its notes and comments. Raises DocumentError."""
+    """Read a presentation, one page per slide, with its notes and comments. Raises `DocumentError`."""
     package, draft = OfficePackage(data, "presentation"), TextBuilder()
     parts = {relation.id: relation.part for relation in package.related(package.main, "slide")}
     size = package.root.find("{*}sldSz")
@@ -242,7 +242,7 @@ def _points(node: XmlElement, name: str) -> float:
 
 
 def _slide(package: OfficePackage, draft: TextBuilder, part: str, slide: XmlElement, path: str) -> str | None:
-    """Write a slide; its title."""
+    """Write a slide, and return its title."""
     words, title = _OfficeTextWriter(draft), None
     with draft.aside("hidden" if attribute(slide, "show") in {"0", "false"} else None):
         for number, shape in enumerate(_shapes(slide), 1):
@@ -262,13 +262,13 @@ def _slide(package: OfficePackage, draft: TextBuilder, part: str, slide: XmlElem
 
 
 def _plain(node: XmlElement) -> str:
-    """The text in `node`, without the pronunciation that Japanese workbooks add to it."""
+    """Return the text in `node`, without the phonetic guides of Japanese workbooks."""
     texts = (text.text or "" for child in node if local_name(child) != "rPh" for text in child.iter("{*}t"))
     return "".join(texts)
 
 
 class _Workbook:
-    """What the cells of all sheets share: strings, and the formats of numbers."""
+    """What the cells of all sheets share: strings and number formats."""
 
     def __init__(self, package: OfficePackage) -> None:
         main, root = package.main, package.root
@@ -287,7 +287,7 @@ class _Workbook:
                 self._formats[str(at)] = NumberFormat(parse_int(number, 0), codes.get(number))
 
     def value(self, cell: XmlElement) -> str:
-        """A cell as text."""
+        """Return the displayed text of a cell."""
         stored = cell.findtext("{*}v") or ""
         match cell.attrib.get("t", "n"):
             case "s":
@@ -304,12 +304,12 @@ class _Workbook:
                 )
             case _:
                 text = stored
-        # How a workbook writes the carriage return that Windows puts before each line feed.
+        # The escape for the carriage return that Windows puts before each line feed.
         return text.replace("_x000D_", "")
 
 
 def read_xlsx(data: bytes, *, sha256: str, name: str | None = None) -> Document:
-    """A workbook, a page for each sheet, with its shapes and comments. Raises DocumentError."""
+    """Read a workbook, one page per sheet, with its shapes and comments. Raises `DocumentError`."""
     package, draft = OfficePackage(data, "workbook"), TextBuilder()
     book = _Workbook(package)
     kinds = ("worksheet", "chartsheet", "dialogsheet")
@@ -342,7 +342,7 @@ def _sheet(
                 draft.elements.append(Element(draft.at - len(text), draft.at, f"{path}!{at}"))
                 draft.separate(GAP_CELL)
         draft.separate(GAP_ROW)
-        # A string is stored once however many cells show it.
+        # A string is stored once, however many cells show it.
         if draft.at > LARGEST_XML:
             raise DocumentError(f"this workbook has more than {LARGEST_XML >> 20} million characters", part)
     words = _OfficeTextWriter(draft)
@@ -355,7 +355,7 @@ def _sheet(
 
 
 def _letters(column: int) -> str:
-    """The name of a column: A, …, Z, AA."""
+    """Return the name of a column: A, …, Z, AA."""
     letters = ""
     while column:
         column, last = divmod(column - 1, 26)

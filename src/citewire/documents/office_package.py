@@ -1,8 +1,8 @@
-"""The parts of an Office file: XML in a zip, and how they name each other (ECMA-376, part 2).
+"""The parts of an Office file: XML in a zip, and their relationships (ECMA-376, part 2).
 
-Elements are told apart by their local names, so that files in the strict and in the transitional namespaces
-read alike. A part that is missing or damaged is a problem of the document, not the end of it, unless it is
-the main one.
+Elements are identified by their local names, so files in the strict and in the transitional namespaces read
+alike. A missing or damaged part is a problem of the document, but does not make it fail, unless it is the
+main part.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = [
     "relation_id",
 ]
 
-# Of all XML together: a tree takes some ten times as much memory.
+# Most bytes of all XML together: a tree takes some ten times as much memory.
 LARGEST_XML = 256 << 20
-# As Apache POI has it: XML that packs better than this is a bomb, unless it is small.
+# As in Apache POI: XML with a higher compression ratio is a bomb, unless it is small.
 _HIGHEST_RATIO = 100
 _SMALL = 100 << 10
 
@@ -39,7 +39,7 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 class XmlElement(Protocol):
-    """What we use of an lxml element."""
+    """The methods we use of an lxml element."""
 
     @property
     def tag(self) -> str: ...
@@ -61,10 +61,10 @@ class Relation(NamedTuple):
 
 
 class OfficePackage:
-    """The parts of a file, and how they are related."""
+    """The parts of an Office file, and their relationships."""
 
     def __init__(self, data: bytes, root: str) -> None:
-        """Raises DocumentError where it is damaged, a bomb, or its main part is not a `root`."""
+        """Open a file. Raises `DocumentError` if it is damaged, a bomb, or its main part is not a `root`."""
         self.problems: list[Problem] = []
         self._parser = _parser()
         if data.startswith(_OLE):
@@ -73,7 +73,7 @@ class OfficePackage:
             self._zip = ZipFile(BytesIO(data))
         except (BadZipFile, ValueError, OSError, NotImplementedError) as exc:
             raise DocumentError("this Office file is damaged", detail=exc) from exc
-        # Names of parts differ in case from one writer to the next. Pictures and the like are never read.
+        # The case of part names varies between writers. Pictures and the like are never read.
         parts = [info for info in self._zip.infolist() if info.filename.lower().endswith((".xml", ".rels"))]
         _check(parts)
         self._parts = {info.filename.lower(): info for info in parts}
@@ -99,7 +99,7 @@ class OfficePackage:
             return None
 
     def related(self, part: str, *kinds: str) -> list[Relation]:
-        """The parts that `part` names and that are one of `kinds`, in the order of their names."""
+        """Return the parts of one of `kinds` that `part` refers to, in the order of their names."""
         folder, base = posixpath.split(part)
         listed = posixpath.join(folder, "_rels", base + ".rels")
         relations = self.try_read(listed) if listed.lower() in self._parts else None
@@ -117,7 +117,7 @@ class OfficePackage:
 
 
 def _parser() -> Callable[[bytes], XmlElement]:
-    """A function from bytes to a tree. No entities: Office files have none, and they are how XML attacks."""
+    """Return a parser from bytes to a tree. No entities: Office files have none, and XML attacks use them."""
     try:
         etree: Any = importlib.import_module("lxml.etree")
     except ImportError as exc:
@@ -154,7 +154,7 @@ def local_name(node: XmlElement) -> str:
 
 
 def attribute(node: XmlElement, name: str) -> str | None:
-    """An attribute by its local name."""
+    """Return an attribute by its local name."""
     return next((value for key, value in node.attrib.items() if key.rpartition("}")[2] == name), None)
 
 
@@ -163,5 +163,5 @@ def parse_int(text: str | None, default: int) -> int:
 
 
 def relation_id(node: XmlElement) -> str | None:
-    """`r:id`: there is an `id` beside it."""
+    """Return `r:id`, which is not the plain `id`."""
     return next((value for key, value in node.attrib.items() if key.endswith("/relationships}id")), None)

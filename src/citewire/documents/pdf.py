@@ -1,11 +1,11 @@
-"""PDF as text with a box for every character, through pdfium.
+"""PDF reader: text with a box for every character, by pdfium.
 
-pdfium is met in this module only. It is not thread-safe, and a hostile file may crash or hang it: callers run
-this in a process of its own.
+Only this module reads text with pdfium. It is not thread-safe, and a hostile file may crash or hang it:
+callers run this in a child process.
 
 The text is pdfium's, character by character and in its order. Lines end with a line break, or with the U+0002
-or U+FFFE that pdfium puts for a hyphen at a line end, without a break after it. What a form or a text note
-shows comes last on its page. A glyph whose character the file does not tell is U+FFFD: pdfium's guess, the
+or U+FFFE that pdfium returns for a hyphen at a line end, without a break after it. The text of forms and text
+notes comes last on its page. A glyph whose character the file does not declare is U+FFFD: pdfium's guess, the
 number of the glyph, may look like text and is not. Pages that are pictures are read by tesseract.
 """
 
@@ -45,18 +45,18 @@ from citewire.model import Problem
 __all__ = ["MOST_PAGES", "read_pdf"]
 
 MOST_PAGES = 10_000
-# Of 7,000 pages full of text, which take half a minute and 400 MB.
+# As in 7,000 full pages of text, which take half a minute and 400 MB.
 MOST_CHARACTERS = 20_000_000
-# From this share of unreadable characters on, a page is one that text cannot be taken from.
+# From this share of unreadable characters on, the text of a page counts as not extractable.
 _UNREADABLE = 0.1
-# From this one on it is looked at like a picture, and so is a page with few characters whose pictures take up
-# this share of it: a stamp or a page number on a scan.
+# From this share on it is read by OCR, and so is a page with few characters whose pictures cover this share
+# of it: a stamp or a page number on a scan.
 _ILLEGIBLE, _FEW, _COVERED = 0.5, 100, 0.5
-# Dots per inch at which tesseract is at its best.
+# Dots per inch at which tesseract works best.
 _SHARP = 300
-# Of 255: from this on a colour is white, and from this difference on it is seen.
+# Of 255: from this value on a colour is white, and from this difference on it is visible.
 _WHITE, _FAINT = 250, 8
-# A page without text but with this many drawn shapes is likely to show letters drawn as outlines.
+# A page without text but with this many drawn shapes probably shows letters drawn as outlines.
 _OUTLINES = 100
 _UNKNOWN = 0xFFFD
 _CONTROL = (*(set(range(0x20)) - {0x09, 0x0D, *LINE_ENDS}), *range(0x7F, 0xA0))
@@ -66,7 +66,7 @@ _Handle = ctypes.c_void_p
 
 
 def _bind_fast(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """A function of pdfium that takes plain addresses, so that `map` can call it for a whole page."""
+    """Bind a pdfium function to plain addresses, so that `map` can call it for a whole page."""
     address = cast("Any", ctypes.cast(getattr(_pdfium, name), _Handle).value)
     return ctypes.PYFUNCTYPE(result, _Handle, *arguments)(address)
 
@@ -89,7 +89,7 @@ _fill = _bind_fast("FPDFPageObj_GetFillColor", ctypes.c_int, *(_Handle,) * 4)
 
 
 class _PdfPage(NamedTuple):
-    """A page as it was read. The text ends with a line break."""
+    """A page of a PDF. The text ends with a line break."""
 
     codes: Codes
     boxes: Boxes
@@ -97,7 +97,7 @@ class _PdfPage(NamedTuple):
     height: float = 0.0
     label: str | None = None
     confidence: NDArray[np.uint8] | None = None
-    # Where its text is that nobody sees; or, if `traced`, sees only in the picture that it was read from.
+    # Offsets of invisible text; if `traced`, the text layer of a scan, visible only in the picture.
     unseen: NDArray[np.intp] = np.zeros(0, np.intp)
     traced: bool = False
 
@@ -109,14 +109,14 @@ def read_pdf(
     data: bytes, *, sha256: str, name: str | None = None, most_pages: int = MOST_PAGES,
     ocr: str | None = None, turn: OcrTurn | None = None,
 ) -> Document:  # fmt: skip
-    """The document in a PDF file; what could not be read of it is in its `problems`.
+    """Read a PDF file; parts that could not be read are in its `problems`.
 
-    Pages that are pictures are read in the languages `ocr`, or not at all.
-    Raises Encrypted if it needs a password, DocumentError if it is no PDF or has no page.
+    Pages that are pictures are read in the languages `ocr`, or not at all. Raises `EncryptedDocument` if it
+    needs a password, `DocumentError` if it is no PDF or has no page.
     """
     problems: list[Problem] = []
     reader = OcrReader(ocr, problems, turn)
-    # A damaged file may place its characters at infinity.
+    # A damaged file may have characters at infinite positions.
     with np.errstate(all="ignore"), _opened(data) as file:
         count = int(_pdfium.FPDF_GetPageCount(file))
         if count < 1:
@@ -161,7 +161,7 @@ def read_pdf(
 
 @contextmanager
 def _opened(data: bytes) -> Generator[Any]:
-    # Does nothing from the second time on, nor when others in the process did it.
+    # A no-op if this process has already initialised it.
     _pdfium.FPDF_InitLibraryWithConfig(_pdfium.FPDF_LIBRARY_CONFIG(version=2))
     file = _pdfium.FPDF_LoadMemDocument64(data, len(data), None)
     if not file:
@@ -176,9 +176,9 @@ def _opened(data: bytes) -> Generator[Any]:
 
 @contextmanager
 def _page(file: Any, index: int) -> Generator[tuple[Any, Any]]:
-    """A page and its text; the text is None where pdfium cannot read them."""
+    """Yield a page and its text; the text is None if pdfium cannot read them."""
     page = _pdfium.FPDF_LoadPage(file, index)
-    # Drawn into the page, what forms and notes show is text like any other; a page loaded anew has it.
+    # Flattening turns forms and notes into ordinary text, which a reloaded page has.
     if page and _shows_notes(page) and _pdfium.FPDFPage_Flatten(page, _pdfium.FLAT_NORMALDISPLAY):
         _pdfium.FPDF_ClosePage(page)
         page = _pdfium.FPDF_LoadPage(file, index)
@@ -191,14 +191,14 @@ def _page(file: Any, index: int) -> Generator[tuple[Any, Any]]:
 
 
 def _string(get: Callable[..., int], *arguments: Any) -> str | None:
-    """A string from one of the functions that fill a buffer with UTF-16."""
+    """Return a string from a function that fills a buffer with UTF-16."""
     buffer = ctypes.create_string_buffer(get(*arguments, None, 0))
     size = get(*arguments, buffer, len(buffer))
     return buffer.raw[: max(0, size - 2)].decode("utf-16-le", "replace").strip("\0 \t\r\n") or None
 
 
 def _confidence(sheets: list[_PdfPage]) -> NDArray[np.uint8] | None:
-    """How sure it is of each character, where there are any that were read from a picture."""
+    """Return the confidence of each character, or None if no page was read from a picture."""
     if all(sheet.confidence is None for sheet in sheets):
         return None
     layer = (np.full(len(sheet.codes), 100, np.uint8) for sheet in sheets)
@@ -231,7 +231,7 @@ def _sheet(file: Any, index: int, problems: list[Problem], reader: OcrReader) ->
 
 
 def _add_ocr(page: Any, sheet: _PdfPage, keep: bool, reader: OcrReader, where: str) -> _PdfPage:
-    """The page with the words that it shows, after those of its text layer if these are to be kept."""
+    """Return the page with its OCR words, after those of its text layer if `keep`."""
     scale = fit_scale(sheet.width, sheet.height, _SHARP / 72)
     reading = reader.read(where, lambda: _picture(page, sheet, scale), round(scale * 72))
     if reading is NO_WORDS:
@@ -246,7 +246,7 @@ def _add_ocr(page: Any, sheet: _PdfPage, keep: bool, reader: OcrReader, where: s
 
 
 def _picture(page: Any, sheet: _PdfPage, scale: float) -> Image.Image:
-    """The page as it is shown, in grey."""
+    """Return the page as displayed, in grey."""
     width, height = max(1, round(sheet.width * scale)), max(1, round(sheet.height * scale))
     pixels = np.full((height, width), 255, np.uint8)
     bitmap = _pdfium.FPDFBitmap_CreateEx(width, height, _pdfium.FPDFBitmap_Gray, pixels.ctypes.data, width)
@@ -256,18 +256,18 @@ def _picture(page: Any, sheet: _PdfPage, scale: float) -> Image.Image:
 
 
 def _draws(page: Any, area: float) -> bool:
-    """Whether there is something to read for eyes only, in pictures that take up `area` at least."""
+    """Return whether the page shows something for OCR, in pictures that cover at least `area`."""
     items = [_pdfium.FPDFPage_GetObject(page, at) for at in range(_pdfium.FPDFPage_CountObjects(page))]
     shapes, covered = 0, 0.0
     for item in items:
-        # Scanners like to wrap a page in a form. What is no form counts -1.
+        # Scanners often wrap a page in a form. An object that is no form has a count of -1.
         inside = range(_pdfium.FPDFFormObj_CountObjects(item))
         items.extend(_pdfium.FPDFFormObj_GetObject(item, at) for at in inside)
         kind = _pdfium.FPDFPageObj_GetType(item)
         if kind == _pdfium.FPDF_PAGEOBJ_IMAGE:
             left, bottom, right, top = (ctypes.c_float() for _ in range(4))
             _pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top)
-            # And to cut it into strips.
+            # Scanners often cut a page into strips, too.
             covered += (right.value - left.value) * (top.value - bottom.value)
             if covered >= area:
                 return True
@@ -278,7 +278,7 @@ def _draws(page: Any, area: float) -> bool:
 
 
 def _shows_notes(page: Any) -> bool:
-    """Whether a field of a form, a text note or a stamp is on the page."""
+    """Return whether a form field, a text note or a stamp is on the page."""
     for at in range(_pdfium.FPDFPage_GetAnnotCount(page)):
         note = _pdfium.FPDFPage_GetAnnot(page, at)
         kind = _pdfium.FPDFAnnot_GetSubtype(note)
@@ -289,7 +289,7 @@ def _shows_notes(page: Any) -> bool:
 
 
 def _find_invisible(page: Any, text: Any, kept: NDArray[np.intp], sheet: _PdfPage) -> _PdfPage:
-    """The page with what is not to be seen on it: not painted, see-through, or white on white."""
+    """Return the page with its invisible text: not painted, transparent, or white on white."""
     items = list(map(_item, repeat(_address(page)), range(_pdfium.FPDFPage_CountObjects(page))))
     kinds: list[int] = []
     for item in items:
@@ -307,7 +307,7 @@ def _find_invisible(page: Any, text: Any, kept: NDArray[np.intp], sheet: _PdfPag
         (owner or 0 for owner in map(_owner, repeat(_address(text)), kept.tolist())), np.uint64, len(kept)
     )
     unseen, faint = (np.isin(owners, np.array(texts, np.uint64)[some]) for some in (clear, pale))
-    # What a scanner read of the picture is put over it in this way.
+    # Scanners put their OCR text over the picture in this way.
     if _pdfium.FPDF_PAGEOBJ_IMAGE in kinds and 2 * np.count_nonzero(unseen) > len(kept):
         return sheet._replace(traced=True)
     return sheet._replace(
@@ -316,7 +316,7 @@ def _find_invisible(page: Any, text: Any, kept: NDArray[np.intp], sheet: _PdfPag
 
 
 def _blank(page: Any, sheet: _PdfPage, places: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Those of the characters of which a picture of the page shows nothing."""
+    """Return those of the characters that are invisible in a picture of the page."""
     places = places[~np.isnan(sheet.boxes[places, 0])]
     if not len(places) or not 0 < sheet.width * sheet.height < math.inf:
         return places[:0]
@@ -328,7 +328,7 @@ def _blank(page: Any, sheet: _PdfPage, places: NDArray[np.intp]) -> NDArray[np.i
 
 
 def _colours(items: list[int]) -> NDArray[np.uint32]:
-    """What they are filled with: red, green, blue and opacity."""
+    """Return the fill colours of text objects: red, green, blue and opacity."""
     colours = np.full((len(items), 4), (0, 0, 0, 255), np.uint32)
     base, end = colours.ctypes.data, colours.ctypes.data + colours.nbytes
     fields = (range(base + 4 * field, end + 4 * field, 16) for field in range(4))
@@ -341,7 +341,7 @@ def _address(handle: Any) -> int | None:
 
 
 def _characters(text: Any) -> tuple[Codes, Boxes, NDArray[np.intp]]:
-    """The characters of a page, their boxes (left, top, right, bottom), from the bottom up, and indexes."""
+    """Return a page's characters, their boxes (left, top, right, bottom), from the bottom up, and indexes."""
     count = max(0, int(_pdfium.FPDFText_CountChars(text)))
     at = _address(text)
     codes = np.fromiter(map(_unicode, repeat(at), range(count)), np.uint32, count)
@@ -362,7 +362,7 @@ def _characters(text: Any) -> tuple[Codes, Boxes, NDArray[np.intp]]:
 
 
 def _joined(codes: Codes) -> NDArray[np.bool_]:
-    """Which characters to keep after CR LF became a line break and surrogates one character, in place."""
+    """Turn CR LF into a line break and surrogates into one character, in place; return which to keep."""
     kept = np.ones(len(codes), np.bool_)
     returns = codes == 0x0D
     kept[:-1] = ~(returns[:-1] & (codes[1:] == BREAK))
@@ -385,9 +385,9 @@ def _look(at: int | None, kept: NDArray[np.intp], index: int) -> GlyphMetrics:
 
 
 def _all_boxes(at: int | None, turned: NDArray[np.bool_]) -> Boxes:
-    """Loose boxes, as high as the line, which highlight well; tight ones where pdfium gets the loose wrong.
+    """Return loose boxes, as high as the line, which highlight well; tight ones where those are wrong.
 
-    It takes every text for upright: one that is turned gets a loose box without width, or a wrong one.
+    pdfium takes all text for upright: rotated text gets a loose box without width, or a wrong one.
     """
     count = len(turned)
     boxes = np.zeros((count, 4), np.float32)
@@ -396,7 +396,7 @@ def _all_boxes(at: int | None, turned: NDArray[np.bool_]) -> Boxes:
     wrong = np.flatnonzero(turned | (boxes[:, 0] == boxes[:, 2]) | (boxes[:, 1] == boxes[:, 3]))
     tight = np.zeros((len(wrong), 4), np.float64)
     base, end = tight.ctypes.data, tight.ctypes.data + tight.nbytes
-    # It writes left, right, bottom and top.
+    # pdfium writes left, right, bottom and top.
     fields = (range(base + 8 * field, end + 8 * field, 32) for field in (0, 2, 3, 1))
     deque(map(_tight_box, repeat(at), wrong.tolist(), *fields), maxlen=0)
     tight[(tight[:, 0] == tight[:, 2]) | (tight[:, 1] == tight[:, 3])] = np.nan
@@ -406,7 +406,7 @@ def _all_boxes(at: int | None, turned: NDArray[np.bool_]) -> Boxes:
 
 
 def _shown(boxes: Boxes, page: Any) -> tuple[Boxes, float, float]:
-    """The boxes as the page is shown, cropped and turned, from its top left corner; and its size."""
+    """Return the boxes on the page as displayed, cropped and rotated, from its top left; and its size."""
     bounds = _pdfium.FS_RECTF()
     _pdfium.FPDF_GetPageBoundingBox(page, bounds)
     left, top, right, bottom = bounds.left, bounds.top, bounds.right, bounds.bottom
@@ -420,7 +420,7 @@ def _shown(boxes: Boxes, page: Any) -> tuple[Boxes, float, float]:
 
 
 def _hidden(boxes: Boxes, pages: tuple[Page, ...], unseen: NDArray[np.intp]) -> Iterator[Aside]:
-    """What nobody sees, or stands wholly outside of what is shown of its page."""
+    """Yield invisible text, and text entirely outside the visible part of its page."""
     inked = np.flatnonzero(~np.isnan(boxes[:, 0]))
     sizes = np.array([(page.width, page.height) for page in pages])
     on = np.searchsorted([page.start for page in pages], inked, "right") - 1

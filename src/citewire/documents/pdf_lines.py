@@ -1,9 +1,10 @@
-"""The lines of a PDF page, from its characters and their boxes: what pdfium leaves to whoever reads it.
+"""Rebuild the lines of a PDF page from its characters and their boxes, which pdfium does not do.
 
-It breaks lines at characters that are raised or lowered, does not say that they are, and turns round the
-letters of an Arabic ligature. Nor does it know the headers and footers that all pages share.
+pdfium breaks lines at superscripts and subscripts, does not mark them, and reverses the letters of an Arabic
+ligature. Nor does it detect headers and footers that all pages share.
 
-Boxes are rows of left, top, right and bottom. Until a page is as it is shown, its heights count from below.
+Boxes are rows of left, top, right and bottom. Until they are converted to the page as displayed, heights
+count from below.
 """
 
 from __future__ import annotations
@@ -37,36 +38,36 @@ __all__ = [
 Codes = NDArray[np.uint32]
 
 BREAK = 0x0A
-# U+0002, U+FFFE in older versions, is what pdfium gives for a hyphen at a line end, with no break after it.
+# U+0002, U+FFFE in older versions, is pdfium's hyphen at a line end, with no break after it.
 LINE_ENDS = (BREAK, 0x02, 0xFFFE)
 BLANK = [code for code in range(0x3001) if chr(code).isspace() or code == 0x200B]
 _ALEFS, _LAM = (0x622, 0x623, 0x625, 0x627), 0x644
 
-# Nothing is missing between characters this close, in heights; with three times as much, a blank.
+# Gap in heights between adjacent characters of a word; up to three times as much is a space.
 _CLOSE = 0.2
-# What is moved as one: digits, signs, and what stands between the marks of notes.
+# Characters that are raised or lowered together: digits, signs, and separators of note marks.
 _MOVABLE = [*SUPERSCRIPTS, *map(ord, ",*†‡§")]
-# Points by which boxes of one font differ; how many runs away to look for a larger font; and how much larger.
+# Points by which boxes of one font differ; how many runs away to look for a larger font; and its ratio.
 _SAME_LOOK, _NEAR, _SMALLER = 0.1, 5, 0.88
-# Baselines of what is raised and lowered, in sizes of the larger font. TeX lowers by 0.11, Word by 0.14.
+# Baseline shifts, raised and lowered, in sizes of the larger font. TeX lowers by 0.11, Word by 0.14.
 _UP, _DOWN = (0.12, 1.0), (-0.6, -0.05)
 
-# Running headers and footers stand in this share of the page, at its top and bottom (the page numbers of
-# LaTeX are at 0.852 of A4), with nothing but their like beyond or beside them ...
+# Running headers and footers are in this share of the page, at its top and bottom (the page numbers of LaTeX
+# are at 0.852 of A4), with nothing else further out or next to them ...
 _MARGIN = 0.15
-# ... on so many pages, or half of them, at the same height, give or take so many points: half a line.
+# ... on this many pages, or half of them, at the same height within this many points: half a line.
 _REPEATED, _SAME_HEIGHT = 3, 6.0
 
 
 def find_inked(codes: Codes, boxes: Boxes) -> NDArray[np.intp]:
-    """Which characters are more than blanks."""
+    """Return the indexes of the visible characters."""
     return np.flatnonzero((boxes[:, 0] < boxes[:, 2]) & ~np.isin(codes, BLANK))
 
 
 def join_broken_lines(codes: Codes, boxes: Boxes) -> NDArray[np.bool_]:
-    """Which characters to keep after breaks within a line went or became blanks, in place.
+    """Remove line breaks within a line, or turn them into spaces, in place; return which characters to keep.
 
-    pdfium starts a new line at some that are raised or lowered, and after them.
+    pdfium starts a new line at and after some superscripts and subscripts.
     """
     dark, breaks = find_inked(codes, boxes), np.flatnonzero(codes == BREAK)
     passed = np.searchsorted(breaks, dark)
@@ -83,14 +84,14 @@ def join_broken_lines(codes: Codes, boxes: Boxes) -> NDArray[np.bool_]:
 
 
 class GlyphMetrics(NamedTuple):
-    """The size of a character as it is shown, and the height of its baseline."""
+    """The displayed size of a character, and the height of its baseline."""
 
     size: float
     base: float
 
 
 class _Run(NamedTuple):
-    """The first and the last of characters on one line that look alike, and which line it is."""
+    """The first and last of adjacent characters on one line with the same look, and the line number."""
 
     first: int
     last: int
@@ -100,9 +101,9 @@ class _Run(NamedTuple):
 def convert_superscripts(
     codes: Codes, boxes: Boxes, level: NDArray[np.intp], look: Callable[[int], GlyphMetrics]
 ) -> None:
-    """Raised digits and signs become those of Unicode, in place: 10² is not 102.
+    """Turn superscript digits and signs into those of Unicode, in place: 10² is not 102.
 
-    So do lowered ones that would join a number. Beside a letter none would: the 2 of CO2 is a 2.
+    The same for subscripts that would join a number. Next to a letter they would not: the 2 of CO2 is a 2.
     """
     lines = np.cumsum(np.isin(codes, LINE_ENDS))[level]
     differs = (np.abs(np.diff(boxes[level, 1::2], axis=0)) > _SAME_LOOK).any(axis=1)
@@ -110,7 +111,7 @@ def convert_superscripts(
     lasts = level[np.append(starts[1:], len(level)) - 1]
     runs = list(map(_Run, level[starts].tolist(), lasts.tolist(), lines[starts].tolist()))
     for at in np.flatnonzero(np.logical_and.reduceat(np.isin(codes[level], _MOVABLE), starts)).tolist():
-        # What it belongs to mostly stands before it.
+        # The text it belongs to is mostly before it.
         near = (*runs[max(0, at - _NEAR) : at][::-1], *runs[at + 1 : at + _NEAR])
         beside = [run for run in near if run.line == runs[at].line]
         if beside:
@@ -122,7 +123,7 @@ def convert_superscripts(
 def _moved(
     codes: Codes, boxes: Boxes, run: _Run, beside: list[_Run], look: Callable[[int], GlyphMetrics]
 ) -> dict[int, int]:
-    """What becomes of the characters of a run, by those beside it on its line."""
+    """Return the translation for the characters of a run, by its neighbours on the line."""
     own = look(run.first)
     larger = next((it for it in (look(one.first) for one in beside) if it.size * _SMALLER > own.size), None)
     if larger is None:
@@ -136,14 +137,14 @@ def _moved(
     rise = (own.base - larger.base) / larger.size
     if gap > larger.size / 2:
         return {}
-    # Alone in brackets it joins nothing, and what goes before a slash is half of a fraction.
+    # Alone in brackets it joins nothing, and before a slash it is half of a fraction.
     if _UP[0] < rise < _UP[1] and before not in "([{" and (before.isdecimal() or after not in "/\u2044"):
         return SUPERSCRIPTS
     return SUBSCRIPTS if _DOWN[0] < rise < _DOWN[1] and before.isdecimal() else {}
 
 
 def reorder_ligatures(codes: Codes, boxes: Boxes) -> None:
-    """A lam-alef is one glyph, whose two letters pdfium turns round with the rest of the line."""
+    """Swap the letters of lam-alef, one glyph, whose two letters pdfium reverses with the line."""
     same = (boxes[:-1] == boxes[1:]).all(axis=1)
     turned = np.flatnonzero(same & np.isin(codes[:-1], _ALEFS) & (codes[1:] == _LAM))
     codes[turned + 1], codes[turned] = codes[turned], _LAM
@@ -152,19 +153,19 @@ def reorder_ligatures(codes: Codes, boxes: Boxes) -> None:
 def find_running_lines(
     text: str, lines: NDArray[np.int32], boxes: Boxes, pages: tuple[Page, ...]
 ) -> Iterator[Aside]:
-    """The lines, each with its break, that repeat at the top or bottom of pages, whatever their numbers."""
+    """Yield the lines, each with its break, that repeat at the top or bottom of pages, ignoring numbers."""
     tops, bottoms = np.fmin.reduceat(boxes[:, 1], lines), np.fmax.reduceat(boxes[:, 3], lines)
     on = np.searchsorted([page.start for page in pages], lines, "right") - 1
     heights = np.array([page.height for page in pages])[on]
     at_top = (bottoms > 0) & (bottoms < heights * _MARGIN)
     margin = np.flatnonzero(at_top | ((tops > heights * (1 - _MARGIN)) & (tops < heights))).tolist()
-    # Of each line, from the edge of the page: where it begins, and where it ends.
+    # For each line, the distance from the edge of the page to its start and to its end.
     outer, inner = np.where(at_top, (tops, bottoms), (heights - bottoms, heights - tops)).tolist()
     ends = np.append(lines[1:], len(text)).tolist()
     alike: defaultdict[tuple[bool, str], list[int]] = defaultdict(list)
     for line in margin:
         words = re.sub(r"\d+", "0", text[lines[line] : ends[line]].strip())
-        # Numbers alone are those of the pages, or of a table that runs over them.
+        # Numbers alone are page numbers, or belong to a table across pages.
         if any(char.isalpha() for char in words) or words.count("0") == 1:
             alike[bool(at_top[line]), words].append(line)
     needed = min(_REPEATED, max(2, (len(pages) + 1) // 2))
@@ -174,7 +175,7 @@ def find_running_lines(
         near = [line for line in group if abs(outer[line] - middle) <= _SAME_HEIGHT]
         if len({int(on[line]) for line in near}) >= needed:
             repeated.update(near)
-    # Cells of a table repeat as well, but with others beside them.
+    # Cells of a table repeat as well, but with others next to them.
     body: defaultdict[tuple[int, bool], float] = defaultdict(lambda: math.inf)
     for line in set(margin) - repeated:
         side = int(on[line]), bool(at_top[line])

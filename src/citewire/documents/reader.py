@@ -1,7 +1,7 @@
-"""One file, read in a process of its own: a file that crashes, hangs or fills its reader costs only itself.
+"""Read one file in a child process: a file that crashes, hangs or overfills its reader affects nothing else.
 
-The child gets a job on stdin and writes what it made to stdout, as msgpack. It has its own session, so that
-whatever it starts, such as tesseract, ends with it.
+The child gets a job on stdin and writes the result to stdout, as msgpack. It has its own session, so that
+processes it starts, such as tesseract, end with it.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ __all__ = [
 ]  # fmt: skip
 
 READ_TIMEOUT = 60.0
-# Of address space. Fifty megabytes of HTML that are mostly tags take between two and four.
+# Address space. Fifty megabytes of HTML that are mostly tags take between two and four.
 READ_MEMORY = 4 << 30
-# Bytes of what a child makes of a file: its parent, which has no limit of memory, holds all of them.
+# Most bytes of a result: the parent, which has no memory limit, holds all of them.
 MOST_RESULT = 256 << 20
-# Seconds to wait for a child that was killed, and for which one may live on after its parent was.
+# Seconds to wait for a killed child, and for which a child may outlive a killed parent.
 _GRACE = 5
 
 _COMMAND = ("-P", "-c", "from citewire.documents.reader import serve; serve()")
-# Bytes that are sent or received at once, and that a result may take around its own.
+# Bytes sent or received at once, and bytes of encoding overhead of a result.
 _PIECE, _OVERHEAD = 1 << 16, 1 << 16
-# A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
+# One thread per core, which nothing here uses, would take hundreds of megabytes of address space.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class ReaderFailed(DocumentError):
-    """The reader crashed, ran out of memory, or has a bug that this file shows."""
+    """The reader crashed, ran out of memory, or has a bug that this file triggers."""
 
     code = "reader_failed"
 
 
 class ReaderTimeout(DocumentError):
-    """The reader was not done in time."""
+    """The reader did not finish in time."""
 
     code = "reader_timeout"
 
@@ -88,10 +88,10 @@ def read_in_child(
     started: Callable[[subprocess.Popen[bytes]], object] = lambda _: None,
     **options: Any,
 ) -> Document:
-    """What `reader`, a `module:function`, makes of `data` and the options. Raises `DocumentError`.
+    """Run `reader`, a `module:function`, on `data` in a child process. Raises `DocumentError`.
 
-    It is over after `timeout` seconds. Whoever wants to end it sooner kills the process given to `started`.
-    A document that takes more than `most_result` bytes is refused.
+    It is killed after `timeout` seconds. To stop earlier, kill the process passed to `started`. A document of
+    more than `most_result` bytes is refused.
     """
     job = msgpack.encode(_Job(reader, data, options, math.ceil(timeout), memory, most_result))
     command = (sys.executable, *_COMMAND)
@@ -115,15 +115,15 @@ def read_in_child(
 
 
 def exchange(child: subprocess.Popen[bytes], job: bytes, *, timeout: float, most: int) -> bytearray:
-    """Send a child its job and receive what it writes, to its end.
+    """Send a child its job, and return its whole output.
 
-    As `Popen.communicate`, but raises `OverflowError` as soon as the child has written more than `most`
+    Like `Popen.communicate`, but raises `OverflowError` as soon as the child has written more than `most`
     bytes. Raises `subprocess.TimeoutExpired`.
     """
     if not child.stdin or not child.stdout:
         raise ValueError("a child without pipes")
     if sys.platform == "win32":
-        # There, pipes cannot be waited for; the child itself refuses to write more.
+        # On Windows, a selector cannot wait for pipes; the child itself limits its output.
         return bytearray(child.communicate(job, timeout=timeout)[0])
     until = time.monotonic() + timeout
     unsent, received = memoryview(job), bytearray()
@@ -153,7 +153,7 @@ def exchange(child: subprocess.Popen[bytes], job: bytes, *, timeout: float, most
 
 
 def _send(pipe: int, unsent: memoryview) -> memoryview:
-    """Write as much as there is room for; what is left. A child that reads no more is sent no more."""
+    """Write as much as fits, and return the rest. Nothing is left if the child has closed the pipe."""
     try:
         return unsent[os.write(pipe, unsent[:_PIECE]) :]
     except BlockingIOError:
@@ -167,17 +167,17 @@ def _too_large(most: int) -> str:
 
 
 def terminate(child: subprocess.Popen[bytes]) -> None:
-    """End a child and whatever it has started, and close its pipes."""
+    """Kill a child and its descendants, and close its pipes."""
     if sys.platform == "win32":
         child.kill()
     else:
-        # Also when it is over: what it has started may not be. Whoever is left keeps the number of the group.
+        # Even if it has ended: its descendants may still run, and they hold on to the process group id.
         with suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE)
     for pipe in (child.stdin, child.stdout):
-        # It may not have read all that it was sent.
+        # The child may not have read everything sent to it.
         with suppress(BrokenPipeError):
             if pipe:
                 pipe.close()
@@ -206,10 +206,10 @@ def _kinds(error: type[DocumentError]) -> Iterator[type[DocumentError]]:
 
 
 def serve() -> None:
-    """The child: one job, and out."""
+    """Run the child: do one job and exit."""
     die_with_parent()
     out = os.dup(1)
-    # What a library prints must not end up in the result.
+    # Output that a library prints must not mix with the result.
     os.dup2(2, 1)
     job = msgpack.decode(sys.stdin.buffer.read(), type=_Job)
     limit_process(job.seconds, job.memory)
@@ -223,7 +223,7 @@ def serve() -> None:
         made = _ReadResult(error=(ReaderFailed.code, "the reader failed", f"{type(exc).__name__}: {exc}"))
     with os.fdopen(out, "wb") as pipe:
         pipe.write(msgpack.encode(made))
-    # Past whatever libraries do at exit: the result is out.
+    # Skip the exit handlers of libraries: the result is sent.
     os._exit(0)
 
 
@@ -239,7 +239,7 @@ def _read(job: _Job) -> _ReadResult:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """In a child: seconds of the processor, bytes of memory, and after everybody else."""
+    """In a child: limit processor seconds and memory, and lower the priority."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415  # POSIX only
@@ -247,7 +247,7 @@ def limit_process(seconds: int, memory: int) -> None:
     # No core file either: it would be as large as the memory.
     for what, most in (("AS", memory), ("CPU", seconds), ("CORE", 0)):
         limit = getattr(resource, f"RLIMIT_{what}")
-        # Not everywhere is there such a limit, and a lower one may be set already.
+        # Some platforms lack this limit, and a lower one may already be set.
         with suppress(ValueError, OSError):
             resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
     signal.alarm(seconds + _GRACE)

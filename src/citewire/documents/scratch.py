@@ -1,7 +1,7 @@
-"""Caches that are removed after use, such as those of what came with one request.
+"""Temporary caches, such as those for sources sent with one request.
 
-They are in a folder that is locked by the process that made it. After a crash it is locked no longer, and the
-next process that starts removes it.
+They are in a folder locked by the process that made it. A crash releases the lock, and the next process that
+starts removes the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from citewire.documents.cache import NO_LIMIT, Cache
 
 try:
     import fcntl
-except ImportError:  # not POSIX: what is left by who was killed stays there
+except ImportError:  # not POSIX: files left by a killed process stay
     fcntl = None
 
 __all__ = ["ScratchCaches", "remove_abandoned"]
@@ -26,10 +26,10 @@ _GONE, _LOCK = ".gone-", "lock"
 
 
 class ScratchCaches:
-    """Caches in a folder of their own within `home`; see `close`. Raises `OSError` where none can be made."""
+    """Temporary caches in a new folder within `home`; see `close`. Raises `OSError` if it cannot be made."""
 
     def __init__(self, home: Path) -> None:
-        # For the user only: sources may be confidential.
+        # Accessible to this user only: sources may be confidential.
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(home):
             for left in home.iterdir():
@@ -39,20 +39,20 @@ class ScratchCaches:
             self._lock = _take_lock(self.folder)
 
     def make(self) -> Cache:
-        """A new cache."""
+        """Create a cache."""
         cache = Cache(Path(tempfile.mkdtemp(dir=self.folder)), limit=NO_LIMIT, make=False)
         cache.version_folder.mkdir(mode=0o700)
         return cache
 
     def remove(self, cache: Cache) -> None:
-        """Remove a cache and all in it. Whoever still writes to it finds no folder there."""
+        """Delete a cache. A process that still writes to it finds no folder."""
         gone = cache.folder.with_name(_GONE + cache.folder.name)
         with suppress(OSError):
             cache.folder.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Delete all caches, and release the lock."""
         gone = self.folder.with_name(_GONE + self.folder.name)
         with suppress(OSError):
             self.folder.rename(gone)
@@ -62,20 +62,20 @@ class ScratchCaches:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove a folder unless a process has locked the file `lock` in it."""
+    """Delete a folder unless a process has locked the file `lock` in it."""
     if fcntl is None:
         return
     try:
         lock = _take_lock(folder)
     except OSError:
-        return  # somebody has it
+        return  # another process holds the lock
     shutil.rmtree(folder, ignore_errors=True)
     if lock is not None:
         os.close(lock)
 
 
 def _take_lock(folder: Path) -> int | None:
-    """The open lock file of a folder, which the system frees when the process ends in any way."""
+    """Return the open lock file of a folder; the system releases the lock when the process ends."""
     if fcntl is None:
         return None
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -89,7 +89,7 @@ def _take_lock(folder: Path) -> int | None:
 
 @contextmanager
 def _locked(home: Path) -> Generator[None]:
-    """One process at a time makes and removes folders here."""
+    """Hold a lock, so that one process at a time makes and removes folders here."""
     if fcntl is None:
         yield
         return

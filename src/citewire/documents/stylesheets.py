@@ -1,8 +1,8 @@
-"""Which elements of a page its stylesheets hide, as far as a rule can be read without a browser.
+"""Determine which elements of a page its stylesheets hide, as far as possible without a browser.
 
-A rule of one element, with its name, id and classes, is taken by its specificity, as CSS has it. One of an
-element in a certain place or state, or for some screens only, hides nothing here; but where it may show what
-another rule hides, nothing is hidden either: text is called hidden only where that is sure.
+A rule for one element, by its name, id and classes, is applied by its specificity, as in CSS. A rule for an
+element in a certain place or state, or for some screens only, hides nothing here; but if it may show what
+another rule hides, nothing is hidden either: text counts as hidden only if that is certain.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NOTE = re.compile(r"/\*.*?(?:\*/|$)", re.DOTALL)
 _BLOCK = re.compile(r"([^{}]*)([{}])")
 _NAMES = re.compile(r"([.#]?)(-?[^\W\d][\w-]*)")
 _ONE = re.compile(rf"(?:{_NAMES.pattern})+")
-# What stands between an element and one that it is in or beside.
+# Combinators between an element and its ancestor or sibling.
 _PLACES = re.compile(r"[\s>+~]+")
 
 
 class _Rule(NamedTuple):
-    """`names` are a tag, `#id` and `.class`; `rank` is what decides between rules."""
+    """`names` are a tag, `#id` and `.class`; `rank` decides between rules."""
 
     names: frozenset[str]
     sure: bool
@@ -37,10 +37,10 @@ _NO_RULE = _Rule(frozenset(), sure=True, rank=(0, 0, 0, 0), hides=False)
 
 
 class Stylesheets:
-    """The rules of all stylesheets of a page that say if something is shown."""
+    """The rules of all stylesheets of a page that show or hide something."""
 
     def __init__(self, sheets: Iterable[str]) -> None:
-        # By one of its names, so that an element looks at few; of those alike, the last.
+        # Indexed by one of its names, so that an element checks few rules; of equal ones, the last.
         self._rules: defaultdict[str, dict[tuple[frozenset[str], bool], _Rule]] = defaultdict(dict)
         for order, (selector, declared) in enumerate(pair for sheet in sheets for pair in _pairs(sheet)):
             rule = _rule(selector.strip(), order, _hides(declared))
@@ -48,7 +48,7 @@ class Stylesheets:
                 self._rules[max(rule.names)][rule.names, rule.sure] = rule
 
     def hides_element(self, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Whether an element is hidden by its own style, or by rules."""
+        """Return whether an element is hidden by its own style, or by rules."""
         own = attributes.get("style") or ""
         if not self._rules or _ABOUT.search(own):
             return _hides(own)
@@ -69,7 +69,7 @@ def _hides(declared: str) -> bool:
 
 
 def _pairs(sheet: str) -> Iterator[tuple[str, str]]:
-    """Each selector with what is declared for it, if that says whether it is shown; none of nested rules."""
+    """Yield each selector with its declarations, if they show or hide it; nested rules are skipped."""
     depth, selectors = 0, ""
     for block in _BLOCK.finditer(_NOTE.sub(" ", sheet)):
         text, brace = block.groups()

@@ -1,4 +1,4 @@
-"""Plain text and Markdown in any encoding; and a draft, in which other readers put their text together."""
+"""Reader for plain text and Markdown in any encoding; and `TextBuilder`, which other readers use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "read_text",
 ]
 
-# The mark of UTF-32 begins with that of UTF-16.
+# The byte order mark of UTF-32 begins with that of UTF-16.
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -36,28 +36,28 @@ _BOMS = (
 )
 _NEWLINE = re.compile(r"\r\n?")
 _LINE_END = re.compile(r"[\n\f]")
-# As far as git looks for a NUL to tell a binary file.
+# As far as git looks for a NUL to detect a binary file.
 _SAMPLE = 8000
-# Of those that stand for no character, terminals use some.
+# Control characters, except those that terminals use.
 _CONTROLS = dict.fromkeys(range(0x20)) | dict.fromkeys(range(0x7F, 0xA0)) | {0xFFFD: None}
 for _code in b"\t\n\r\f\b\x1b\x85":
     del _CONTROLS[_code]
 _FEW_CONTROLS, _MOST_CONTROLS = 50, 0.05
 
-# What stands between two texts, the weakest first: of several only the strongest is written.
+# Separators between two texts, the weakest first: of several only the strongest is written.
 GAP_SPACE, GAP_LINE, GAP_CELL, GAP_ROW = 1, 2, 3, 4
 _GAPS = ("", " ", "\n", "\t", "\n")
 
 
-# Digits and signs that stand above or below the line, so that 10<sup>2</sup> does not read 102.
+# Superscript and subscript digits and signs, so that 10<sup>2</sup> does not read 102.
 SUPERSCRIPTS = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
 SUBSCRIPTS = str.maketrans("0123456789+-\u2212", "₀₁₂₃₄₅₆₇₈₉₊₋₋")
 
 
 class TextBuilder:
-    """A text that grows, and the ranges of it that have a name.
+    """Builds a text, with named ranges.
 
-    A gap is written when text follows it on the same line, so nothing begins or ends with one.
+    A gap is written when text follows it on the same line, so no line begins or ends with one.
     """
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class TextBuilder:
         self.pages: list[Page] = []
         self._fresh = True
         self.named = False
-        # For each range that was opened and has no text yet, where its start will be put.
+        # For each opened range without text yet, the list that receives its start.
         self._waiting: list[list[int]] = []
 
     def separate(self, gap: int) -> None:
         self.gap = max(self.gap, gap)
 
     def write(self, text: str) -> None:
-        """Add text, which must not be empty, after the gap that is due."""
+        """Append non-empty text, after the pending gap."""
         if self.gap and not self._fresh:
             self.parts.append(_GAPS[self.gap])
             self.at += 1
@@ -89,13 +89,13 @@ class TextBuilder:
         self._fresh = text[-1] == "\n"
 
     def break_line(self) -> None:
-        """A line break that is meant: a second one makes an empty line."""
+        """Write an explicit line break; a second one makes an empty line."""
         self.gap = 0
         if self.at:
             self.write("\n")
 
     def end_page(self, label: str | None = None, width: float = 0.0, height: float = 0.0) -> None:
-        """Everything since the last page is one; it ends with a line break, so none is empty."""
+        """End the page that began after the last one; it ends with a line break, so no page is empty."""
         start = self.pages[-1].end if self.pages else 0
         self.gap = 0
         if self.at == start or not self._fresh:
@@ -104,7 +104,7 @@ class TextBuilder:
 
     @contextmanager
     def element(self, path: str) -> Generator[None]:
-        """What is written within is an element, unless it is inside of one."""
+        """Record the text written within as an element, unless it is inside another one."""
         inner, self.named = self.named, True
         with self._range() as start:
             yield
@@ -129,29 +129,29 @@ class TextBuilder:
 
 
 def decode(data: bytes, charset: str | None = None) -> str:
-    """The text of `data`: by its byte order mark, by `charset` if Python knows it, else by what fits."""
+    """Decode `data` by its byte order mark, by `charset` if Python knows it, else by the best guess."""
     for bom, codec in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(codec, "replace")
     try:
         return data.decode(charset or guess_charset(data), "replace")
-    except (LookupError, ValueError):  # no such codec, or one that is not for text
+    except (LookupError, ValueError):  # an unknown codec, or one that is not for text
         return data.decode(guess_charset(data), "replace")
 
 
 def line_starts(text: str) -> NDArray[np.int32]:
-    """Where the lines of `text` start. A form feed ends a line as well."""
+    """Return the offsets at which the lines of `text` start. A form feed ends a line as well."""
     starts = [0, *(end.end() for end in _LINE_END.finditer(text))]
     return np.array(starts[:-1] if len(starts) > 1 and starts[-1] == len(text) else starts, np.int32)
 
 
 def read_text(data: bytes, *, sha256: str, name: str | None = None) -> Document:
-    """Plain text; a form feed starts a new page. Raises DocumentError where the bytes are no text."""
+    """Read plain text; a form feed starts a new page. Raises `DocumentError` if the bytes are not text."""
     return _read("text", data, sha256, name)
 
 
 def read_markdown(data: bytes, *, sha256: str, name: str | None = None) -> Document:
-    """Markdown as it is written: offsets count its markup."""
+    """Read Markdown as it is written: offsets count its markup."""
     return _read("markdown", data, sha256, name)
 
 

@@ -1,4 +1,4 @@
-"""The numbers that Word counts, of headings, clauses and lists: they are seen and quoted, and are no text."""
+"""The numbers that Word generates for headings, clauses and lists: visible and quoted, but not text."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class _Style(NamedTuple):
 
 
 class WordNumbering:
-    """Counts the paragraphs of one document, in order."""
+    """Counts the numbered paragraphs of one document, in order."""
 
     def __init__(self, package: OfficePackage) -> None:
         self._levels: dict[tuple[str | None, int], _Level] = {}
-        # Of each list, what it is an instance of, and where levels of its own start.
+        # For each list, its abstract definition, and the start values it overrides.
         self._lists: dict[str | None, tuple[str | None, dict[int, int]]] = {}
         self._by_style: dict[tuple[str | None, str | None], int] = {}
         self._counts: defaultdict[str | None, list[int]] = defaultdict(list)
@@ -60,7 +60,7 @@ class WordNumbering:
             self._by_style[id_, _value(node, "pStyle")] = level
 
     def next_label(self, paragraph: XmlElement) -> str:
-        """The number of the next paragraph, as it is shown; none for most, and for bullets."""
+        """Return the displayed number of the next paragraph; empty for most, and for bullets."""
         style = _value(paragraph, "pPr/{*}pStyle")
         list_, level = _value(paragraph, "pPr/{*}numPr/{*}numId"), _value(paragraph, "pPr/{*}numPr/{*}ilvl")
         inherited = self._inherited(style)
@@ -87,7 +87,7 @@ class WordNumbering:
 
     def _count(self, kind: str | None, level: int, restart: int | None) -> None:
         counts = self._counts[kind]
-        # Deeper levels begin anew; one that is skipped counts as begun.
+        # Deeper levels restart; a skipped level counts as begun.
         for upper in range(len(counts), level):
             counts.append(self._start(kind, upper))
         del counts[level + 1 :]

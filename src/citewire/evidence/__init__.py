@@ -1,1 +1,1 @@
-"""What proves a verdict: pictures, links, report pages, notebook views."""
+"""Evidence for a verdict: pictures, links, report pages, notebook views."""

@@ -1,4 +1,4 @@
-"""Foreign text as HTML: an answer with its citations marked, two wordings with what differs marked."""
+"""Write untrusted text as HTML: an answer with marked citations, two wordings with marked differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "web_href",
 ]
 
-# A sign and a word for each, since not everybody sees colours. What must not be overlooked comes first.
+# A sign and a word for each, since not everybody sees colours. The most serious come first.
 VERDICT_LABELS: dict[Status, str] = {
     "altered": "≠ Altered",
     "missed": "✗ Not found",
@@ -36,15 +36,15 @@ VERDICT_LABELS: dict[Status, str] = {
     "pending": "… Pending",
     "verified": "✓ Verified",
 }
-# How the words of an answer may be marked; of several, the first.
+# Kinds of marking in an answer; if several apply, the first is used.
 _KINDS = (*VERDICT_LABELS, "uncited")
 _UNCITED = '<span class="none">no citation</span>'
-# Characters of a quote, and of an address, that are shown.
+# Characters of a quote, and of a URL, that are shown.
 _LONG = 2_000
 
 
 class CitationLink(Struct, frozen=True, gc=False):
-    """A citation in the text, under its own anchor, and the anchor of the card that it leads to."""
+    """A citation in the text, with its anchor, and the anchor of the card it links to."""
 
     anchor: str
     label: str
@@ -59,23 +59,23 @@ class CitationLink(Struct, frozen=True, gc=False):
 
 
 def escape_text(text: str) -> str:
-    """Text as a page shows it: nothing to run, nothing hidden. For attributes too."""
+    """Escape text for a page: nothing can run, nothing is hidden. For attributes too."""
     return escape(clean_text(text))
 
 
 def truncate(text: str, most: int) -> str:
-    """The beginning of a text, and how much more there is."""
+    """Return the start of a text, and how many characters follow."""
     return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} more characters)"
 
 
 def web_href(url: str) -> str | None:
-    """The address as a link may carry it, if it is one of the web and of some honest length."""
+    """Return the URL for a link, or None if it is not http(s) or suspiciously long."""
     safe = safe_link(url) if len(url) <= _LONG else None
     return safe if safe and safe.lower().startswith("http") else None
 
 
 def find_marker_place(answer: Answer, citation: Citation) -> tuple[int, int] | None:
-    """The part and offset at which a citation shows: its marker, its point, or the end of its claim."""
+    """Return the part and offset of a citation: its marker, its insertion point, or the end of its claim."""
     marker, point, claim = citation.marker, citation.insert_at, citation.claim
     places = (
         marker and (marker.part, marker.start),
@@ -86,20 +86,20 @@ def find_marker_place(answer: Answer, citation: Citation) -> tuple[int, int] | N
 
 
 def claim_text(answer: Answer, citation: Citation) -> str:
-    """The words that a citation is for, where they are known."""
+    """Return the text of a citation's claim, or an empty string."""
     claim = citation.claim
     return answer.covered(claim) if claim and _inside(answer, claim.part, claim.start) else ""
 
 
 def _inside(answer: Answer, part: int, at: int) -> bool:
-    """Whether there is such a place: a payload without text may still have places in it."""
+    """Return whether this place exists: a payload without text may still have places."""
     return 0 <= part < len(answer.parts) and 0 <= at <= len(answer.parts[part].text)
 
 
 def mark_citations(
     answer: Answer, links: Iterable[tuple[Citation, CitationLink]], uncited: Iterable[Span]
 ) -> Iterator[str]:
-    """Each part of the answer, its claims in the colour of their verdicts, its markers replaced by links."""
+    """Yield each part of the answer, with claims coloured by verdict and markers replaced by links."""
     changes = [Counter[tuple[int, str, int]]() for _ in answer.parts]
     marks: list[dict[int, list[str]]] = [{} for _ in answer.parts]
 
@@ -138,9 +138,9 @@ def _runs(
 
 
 def compare_wordings(quote: str, source: str, *, marked: bool) -> tuple[str, str]:
-    """Both texts as HTML, with what differs marked: `del` in the quote, `ins` in the source.
+    """Return both texts as HTML, with differences marked: `del` in the quote, `ins` in the source.
 
-    They are compared token by token, as they were judged. What is too long is cut, and not marked.
+    They are compared token by token, as for the verdict. Long texts are truncated, and not marked.
     """
     if not marked or max(len(quote), len(source)) > _LONG:
         return escape_text(truncate(quote, _LONG)), escape_text(truncate(source, _LONG))

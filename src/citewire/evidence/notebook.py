@@ -1,8 +1,8 @@
-"""An answer in a notebook: its text, its sources, and what became of each quote.
+"""Notebook view of an answer: its text, its sources, and the verdict on each quote.
 
-One element with its own style and no script. Colours are mixed with those of the text around it, so that it
-fits a light and a dark notebook alike; without the style, which some pages strip, everything is still said.
-All text in it is foreign, and escaped.
+It is one element with its own style and no script. Colours are mixed with the surrounding text colour, to fit
+light and dark notebooks alike; without the style, which some pages strip, all information is still there. All
+text in it is untrusted, and escaped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from citewire.verification.report import Report
 
 __all__ = ["answer_html", "checks_html", "report_html"]
 
-# What a cell shows before it says how much more there is: quotes of one verdict, and characters of a claim.
+# Most quotes per verdict, and characters of a claim, before the rest is only counted.
 _MOST, _LONG = 20, 400
-# Citations, and characters of the text, that are shown in place.
+# Most citations, and characters of the text, that are shown in place.
 _CITATIONS, _TEXT = 300, 20_000
 _STYLE = """
 .citewire{line-height:1.5;max-width:60em;overflow-wrap:anywhere}
@@ -53,13 +53,13 @@ color:color-mix(in srgb,var(--tone) 65%,currentColor)}
 
 
 def answer_html(answer: Answer) -> str:
-    """An answer, with the verdicts that it carries."""
+    """Return the view of an answer with the verdicts it carries."""
     given = ((citation, citation.verification) for citation in answer.citations)
     return checks_html(answer, [_carried(citation, verdict) for citation, verdict in given if verdict])
 
 
 def _carried(citation: Citation, verdict: Verification) -> CheckResult:
-    """What a verdict says of a check. With several quotes, it does not say which of them it is about."""
+    """Convert a verdict to a check result. With several quotes, it does not say which one it is about."""
     quotes = [ref.quote for ref in citation.refs if ref.quote]
     quote = quotes[0] if len(quotes) == 1 else ""
     return CheckResult(
@@ -68,12 +68,12 @@ def _carried(citation: Citation, verdict: Verification) -> CheckResult:
 
 
 def report_html(report: Report) -> str:
-    """A report: its answer, and every check."""
+    """Return the view of a report: its answer, and every check."""
     return checks_html(report.answer, report.checks, report.uncited)
 
 
 def checks_html(answer: Answer, checks: Sequence[CheckResult], uncited: Iterable[Span] = ()) -> str:
-    """An answer, its checks and the sentences without a citation, as one HTML element."""
+    """Return an answer, its checks and the sentences without a citation, as one HTML element."""
     body = "".join((*_head(answer), _text(answer), *_groups(answer, checks), *_uncited(answer, uncited)))
     return f'<div class="citewire"><style>{_STYLE}</style>{body}</div>'
 
@@ -94,13 +94,13 @@ def _text(answer: Answer) -> str:
     if len(answer.text) > _TEXT or len(answer.citations) > _CITATIONS:
         text = escape_text(truncate(answer.text, _TEXT))
         return f"<p>{text}</p><p>Too much to show the citations in place.</p>"
-    # Numbers lead to the list of sources of this very answer, on a page with many.
+    # Links lead to this answer's own list of sources, on a page with several answers.
     name = hashlib.sha256(repr(answer.bare()).encode("utf-8", "replace")).hexdigest()[:12]
     return render_html(answer, f"cite-{name}")
 
 
 def _groups(answer: Answer, checks: Sequence[CheckResult]) -> Iterator[str]:
-    """The checks by their verdicts, the worst first; what is as it should be is folded."""
+    """Yield the checks by verdict, the worst first; verified ones are collapsed."""
     cited = {citation.id: citation for citation in answer.citations}
     named = {source.id: source for source in answer.sources}
     for status, words in VERDICT_LABELS.items():

@@ -1,6 +1,6 @@
-"""Pictures of where quotes stand, drawn for many at once and within bounds.
+"""Draw pictures of quotes in their sources, many at once and within limits.
 
-What they cost is known before any is drawn: pixels bound their size in bytes, their time and their memory.
+Their cost is known before any is drawn: the number of pixels limits bytes, time and memory.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ __all__ = [
     "plan_pictures",
 ]
 
-# WebP: half the size of JPEG, read by every browser since 2020. AVIF saves a quarter more, but takes three
-# times as long to make and is read since 2023 only. See `python -m bench.proof`.
+# WebP: half the size of JPEG, supported by every browser since 2020. AVIF saves a quarter more, but takes
+# three times as long to encode and is supported only since 2023. See `python -m bench.proof`.
 PICTURE_FORMAT = "webp"
 _CROP_SCALE, _PAGE_SCALE = 2.0, 1.5
-# Pages of one quote that are shown.
+# Most pages shown for one quote.
 _MOST_PAGES = 3
-# However small it is, a picture takes some time: it counts as so many pixels.
+# Even a small picture takes some time: it counts as at least this many pixels.
 _LEAST_PIXELS = 250_000
-# Pictures made by one process, and seconds it has for each and to start. A batch in which one kills the
-# process is halved until that one is found, for at most so many seconds a document.
+# Pictures per process, and its seconds for each and to start. If a picture kills the process, the batch is
+# halved until that picture is found, for at most this many seconds per document.
 _BATCH, _SECONDS_EACH, _SECONDS_TO_START, _SECONDS_PER_DOCUMENT = 32, 1.0, 8.0, 90.0
 
 ReadBytes = Callable[[Document], bytes]
 
 
 class PictureRequest(Struct, frozen=True, gc=False):
-    """What is to be drawn of which source. `width` and `height` are in points, `pixels` what it costs."""
+    """A crop to draw of a source. `width` and `height` are in points, `pixels` is the cost."""
 
     sha256: str
     crop: Crop
@@ -59,7 +59,7 @@ class PictureRequest(Struct, frozen=True, gc=False):
 
 
 def plan_pictures(document: Document, proof: Proof, *, whole: bool = False) -> Iterator[PictureRequest]:
-    """The crop, or the `whole` page, of each page that a quote of a PDF is on."""
+    """Yield the crop, or the `whole` page, for each page of a PDF that a quote is on."""
     if document.kind != "pdf":
         return
     pages: dict[int, list[Rectangle]] = {}
@@ -76,7 +76,7 @@ def plan_pictures(document: Document, proof: Proof, *, whole: bool = False) -> I
 
 
 def limit_pixels(pixels: float, pictures: Iterable[PictureRequest]) -> list[PictureRequest]:
-    """As many of the pictures, in their order and each once, as cost no more than `pixels`."""
+    """Return the first pictures, without duplicates, that together cost at most `pixels`."""
     chosen: list[PictureRequest] = []
     for picture in dict.fromkeys(pictures):
         pixels -= picture.pixels
@@ -89,9 +89,9 @@ def limit_pixels(pixels: float, pictures: Iterable[PictureRequest]) -> list[Pict
 def draw_pictures(
     pictures: Iterable[PictureRequest], documents: Iterable[Document], read: ReadBytes
 ) -> dict[PictureRequest, bytes | DocumentError]:
-    """The pictures, an error in the place of each that cannot be drawn.
+    """Draw pictures; the value is an error for each that cannot be drawn.
 
-    `read` gives the bytes of a document, or raises `DocumentError`.
+    `read` returns the bytes of a document, or raises `DocumentError`.
     """
     wanted: dict[str, list[PictureRequest]] = {}
     for picture in pictures:
@@ -108,7 +108,7 @@ def draw_pictures(
 
 
 def make_original_reader(sources: SourceInput | Iterable[SourceInput]) -> ReadBytes:
-    """What reads the bytes of documents from the sources that they came from, again."""
+    """Return a function that reads the bytes of documents again from their sources."""
     listed = [each.source for each in iter_sources(sources)]
 
     def read(document: Document) -> bytes:

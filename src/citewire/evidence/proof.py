@@ -1,9 +1,9 @@
-"""What shows that a quote stands in its source: selectors, links that lead to it, a snippet, a record.
+"""Prove that a quote is in its source: selectors, links that lead to it, a snippet, a record.
 
 A link into a page is a text fragment, `#:~:text=[prefix-,]start[,end][,-suffix]`, as drafted by the WICG
-(wicg.github.io/scroll-to-text-fragment). A browser goes to the first place that fits, so one is given only
-after `find_fragment`, which looks as the draft says, found the very range it was made for. Where browsers
-differ (where a word ends in Thai or Chinese, whether hidden text is seen) it must hold both ways.
+(wicg.github.io/scroll-to-text-fragment). A browser goes to the first match, so a fragment is returned only if
+`find_fragment`, which searches as the draft says, finds exactly the intended range. Where browsers differ
+(word boundaries in Thai or Chinese, hidden text) it must hold either way.
 """
 
 from __future__ import annotations
@@ -34,39 +34,40 @@ __all__ = [
 # Characters on either side of a quote, as Hypothesis writes them.
 _AROUND = 32
 # As in Chrome's generator: a longer quote is given by its first and last words, a shorter one never without
-# its neighbours, for the page may change. Context starts with so many words and ends with so many.
+# its neighbours, since the page may change. Context grows from the first number of words to the second.
 _LONGEST_EXACT, _SHORTEST_ALONE = 300, 20
 _FIRST_WORDS, _MOST_WORDS = 3, 24
-# Places that are tried for one fragment, and characters of a page: past either a page is no honest one.
+# Most matches tried for one fragment, and characters of a page: no ordinary page exceeds either.
 _TRIES, _LARGEST_PAGE = 20_000, 10_000_000
-# Words and characters of a snippet; a longer quote loses its middle.
+# Words and characters of a snippet; a longer quote is cut in the middle.
 _SNIPPET_WORDS, _SNIPPET_QUOTE = 12, 2_000
 
 _DIRECTIVE = re.compile(r":~:(?:.*?&)??text=([^&]*)")
-# A run of blanks, of plain characters, or of what must be looked at one by one.
+# A run of blanks, of plain characters, or of characters that are folded one by one.
 _RUNS = re.compile(r"(\s+)|([!-~]+)|[^\s!-~]+")
-# Blocks and cells, which no part of a fragment may run across.
+# Block and cell boundaries, which no part of a fragment may cross.
 _WALL = re.compile(r"[\n\t\f\v\r\u2028\u2029]")
-# Where words start and end, or clauses of what is written without blanks: all see an edge at these marks.
+# Starts and ends of words, or of clauses in scripts without spaces: all browsers see an edge at these marks.
 _STARTS = re.compile(r"(?<![^\s、。！？「」『』（）【】])[^\s、。！？「」『』（）【】]")
 _ENDS = re.compile(r"[^\s、。！？「」『』（）【】](?![^\s、。！？「」『』（）【】])")
-# Characters in which the words of a context are looked for.
+# Characters in which the words of a context are searched.
 _WINDOW = 1_000
-# Scripts without blanks between words. Browsers look into dictionaries, each into its own.
+# Scripts without spaces between words. Each browser uses its own dictionary.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u2e80-\u312f\u3190-\ua4cf\ua9e0-\ua9ff"
     "\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
-# Part of a word or number where they stand between two letters or digits (UAX 29, MidLetter and the like).
+# Part of a word or number if between two letters or digits (UAX 29, MidLetter and similar).
 _INSIDE = frozenset(".,:;'\"·’‘․‧︓﹐﹒﹔﹕＇，．：；՟״׳·׀٫٬")
 _HYPHEN = re.compile("[\x02\ufffe]")
 _UNSEEN = re.compile("[\xad\u180e\u200b\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]")
 
 
 class Proof(Struct, frozen=True, gc=False):
-    """Where a range of a source stands, for the record: enough to find it again and to draw it.
+    """The record of a range of a source: enough to find it again and to draw it.
 
-    `boxes` are one rectangle a line; `links` the most exact first; `engine` is the version that found it.
+    `boxes` has one rectangle per line; `links` has the most exact first; `engine` is the version that found
+    it.
     """
 
     sha256: str
@@ -80,7 +81,7 @@ class Proof(Struct, frozen=True, gc=False):
 
 
 def prove(document: Document, start: int, end: int) -> Proof:
-    """The record of a range of the text."""
+    """Return the record of a range of the text."""
     places = document.places(start, end)
     return Proof(
         document.sha256, document.page_at(start).number, start, end,
@@ -90,7 +91,7 @@ def prove(document: Document, start: int, end: int) -> Proof:
 
 
 def prove_all(checks: Iterable[CheckResult], documents: Iterable[Document]) -> list[Proof | None]:
-    """The record of each check; None where nothing was found, or not in these documents."""
+    """Return the record of each check; None if nothing was found, or not in these documents."""
     known = {document.sha256: document for document in documents}
     return [_proof(check, known.get(check.sha256 or "")) for check in checks]
 
@@ -98,7 +99,7 @@ def prove_all(checks: Iterable[CheckResult], documents: Iterable[Document]) -> l
 def _proof(check: CheckResult, document: Document | None) -> Proof | None:
     if document is None or check.start is None or check.end is None:
         return None
-    # A quote with an ellipsis, or that was read in another order than the text has, does not fill its range.
+    # A quote with an ellipsis, or in another reading order, does not fill its range.
     pieces = (make_selectors(document, start, end) for start, end in check.ranges)
     return replace(
         prove(document, check.start, check.end),
@@ -108,7 +109,7 @@ def _proof(check: CheckResult, document: Document | None) -> Proof | None:
 
 
 def make_selectors(document: Document, start: int, end: int) -> tuple[dict[str, Any], ...]:
-    """The range as selectors of the Web Annotation model: quote, position, and the page of a PDF."""
+    """Return the range as selectors of the Web Annotation model: quote, position, and the page of a PDF."""
     text = document.text
     if not 0 <= start < end <= len(text):
         raise ValueError(f"{start} to {end} is no range of a text of {len(text)} characters")
@@ -125,19 +126,19 @@ def make_selectors(document: Document, start: int, end: int) -> tuple[dict[str, 
 
 
 def make_links(document: Document, start: int, end: int) -> tuple[str, ...]:
-    """Addresses that lead to the range, the most exact first. None without a web address."""
+    """Return URLs that lead to the range, the most exact first. Empty without a web URL."""
     exact = (text_fragment_url(document, start, end), page_url(document, start))
     return tuple(url for url in (*exact, safe_link(document.url or "")) if url)
 
 
 def page_url(document: Document, start: int) -> str | None:
-    """The address of the page of a PDF on which a character stands."""
+    """Return the URL of the PDF page with a character."""
     url = safe_link(document.url or "") if document.kind == "pdf" else None
     return f"{url.partition('#')[0]}#page={document.page_at(start).number}" if url else None
 
 
 def text_fragment_url(document: Document, start: int, end: int) -> str | None:
-    """The address of a web page with the range highlighted, what else it points to kept."""
+    """Return the URL of a web page with the range highlighted; other fragments are preserved."""
     url = safe_link(document.url or "") if document.kind == "html" else None
     fragment = text_fragment(document, start, end) if url else None
     if url is None or fragment is None:
@@ -147,7 +148,7 @@ def text_fragment_url(document: Document, start: int, end: int) -> str | None:
 
 
 def make_snippet(document: Document, start: int, end: int) -> str:
-    """The range as HTML, marked, among some words of its line or page. Nothing hidden, nothing to run."""
+    """Return the range as HTML, marked, with some words around it. Nothing can run, nothing is hidden."""
     page, text = document.page_at(start), document.text
     before = re.split(r"(\s+)", text[max(page.start, start - 40 * _SNIPPET_WORDS) : start])
     after = re.split(r"(\s+)", text[end : min(max(page.end, end), end + 40 * _SNIPPET_WORDS)])
@@ -158,25 +159,25 @@ def make_snippet(document: Document, start: int, end: int) -> str:
     opening = "…" if start - len("".join(left)) > page.start else ""
     closing = "…" if end + len("".join(right)) < len(text[: page.end].rstrip()) else ""
     marked = f"{_shown(''.join(left)).lstrip()}<mark>{_shown(words)}</mark>{_shown(''.join(right)).rstrip()}"
-    # Its own direction: right-to-left text must not reorder what is around it.
+    # Its own direction: right-to-left text must not reorder the text around it.
     return f'<bdi class="cite-snippet">{opening}{marked}{closing}</bdi>'
 
 
 def _shown(text: str) -> str:
-    """Text that a page may show, on one line. A hyphen at a line end is shown as it is printed."""
+    """Escape text for a page, on one line. A hyphen at a line end is shown as printed."""
     printed = clean_text(_UNSEEN.sub("", _HYPHEN.sub("- ", text)))
     return escape(re.sub(r"\s+", " ", printed))
 
 
 class _FoldedText(NamedTuple):
-    """A text as browsers compare it, without case, marks and runs of blanks, and where it all is from."""
+    """A text as browsers compare it, without case, marks and runs of blanks, with offsets in the source."""
 
     source: str
     text: str
     origin: array[int]
 
     def edges(self, start: int, end: int) -> tuple[int, int]:
-        """A range of the folded text in the source, marks on its last character included."""
+        """Return the source range of a folded range, including marks on its last character."""
         first, last = self.origin[start], self.origin[end - 1] + 1
         while last < len(self.source) and unicodedata.category(self.source[last]) in {"Mn", "Me"}:
             last += 1
@@ -215,14 +216,14 @@ def _base(char: str) -> str:
     return "" if unicodedata.category(char) in {"Mn", "Me", "Cf"} else char
 
 
-# Two pages, each with and without what is hidden on it.
+# Two pages, each with and without its hidden text.
 @lru_cache(maxsize=4)
 def _folded(text: str) -> _FoldedText:
     return _FoldedText(text, *_fold(text))
 
 
 def is_certain_edge(text: str, at: int) -> bool:
-    """Whether every browser sees the edge of a word here."""
+    """Return whether every browser sees a word boundary here."""
     if not 0 < at < len(text) or text[at - 1].isspace() or text[at].isspace():
         return True
     before, after = text[at - 1], text[at]
@@ -234,7 +235,7 @@ def is_certain_edge(text: str, at: int) -> bool:
 
 
 def is_possible_edge(text: str, at: int) -> bool:
-    """Whether some browser may see the edge of a word here."""
+    """Return whether some browser may see a word boundary here."""
     if not 0 < at < len(text):
         return True
     pair = text[at - 1 : at + 1]
@@ -248,9 +249,9 @@ def _joins(char: str) -> bool:
 def find_fragment(
     text: str, fragment: str, edge: IsWordEdge = is_certain_edge, after: int = -1
 ) -> tuple[int, int] | None:
-    """The range that a browser goes to for `fragment`, the first there is behind the character `after`.
+    """Return the range that a browser goes to for `fragment`: the first match after the character `after`.
 
-    `edge` says where words end.
+    `edge` decides where words end.
     """
     terms, page = _parsed(fragment), _folded(text)
     return _find(page, terms, edge, bisect_right(page.origin, after)) if terms else None
@@ -265,7 +266,7 @@ def _parsed(fragment: str) -> _Terms | None:
         return None
     start, end = (*tokens, None)[:2]
     folded = [_fold(unquote(term or ""))[0].strip() for term in (prefix, start, end, suffix)]
-    # A term of nothing but marks fits nowhere.
+    # A term that consists only of marks matches nothing.
     given = zip((prefix, start, end, suffix), folded, strict=True)
     return None if any(term and not plain for term, plain in given) else _Terms(*folded)
 
@@ -283,13 +284,13 @@ def _find(page: _FoldedText, terms: _Terms, edge: IsWordEdge, at: int) -> tuple[
         if (
             not edge(page.source, page.origin[first])
             or not text.startswith(start, begin)
-            # The draft wants no edge here where a suffix says how the text goes on.
+            # The draft requires no boundary here if a suffix follows.
             or ((end or not suffix) and not edge(page.source, page.edges(begin, stop)[1]))
         ):
             continue
         if end:
             last = _find_end(page, terms, stop, edge)
-            # None behind this start is none behind a later one.
+            # No end after this start means none after a later one.
             return page.edges(begin, last) if last else None
         if not suffix or _followed(page, stop, suffix, edge):
             return page.edges(begin, stop)
@@ -327,9 +328,9 @@ def _skip(text: str, at: int) -> int:
 
 
 def text_fragment(document: Document, start: int, end: int) -> str | None:
-    """The fragment that leads a browser to this range of a web page; None where there is none that must.
+    """Return the fragment that leads a browser to this range of a web page; None if none is certain to.
 
-    Blanks at its ends are left out. Hidden text cannot be led to.
+    Blanks at the ends are left out. There is no fragment for hidden text.
     """
     text, words = document.text, document.text[start:end]
     hidden = [(aside.start, aside.end) for aside in document.asides if aside.kind == "hidden"]
@@ -349,7 +350,7 @@ def text_fragment(document: Document, start: int, end: int) -> str | None:
 
 
 def _leads_to(text: str, fragment: str, place: tuple[int, int]) -> bool:
-    """Whether all go there, and none could go on to another place."""
+    """Return whether every browser goes there, and none could match another place."""
     return (
         find_fragment(text, fragment, is_possible_edge) == place
         and find_fragment(text, fragment, is_certain_edge) == place
@@ -358,7 +359,7 @@ def _leads_to(text: str, fragment: str, place: tuple[int, int]) -> bool:
 
 
 def _without(text: str, hidden: list[tuple[int, int]], start: int, end: int) -> tuple[str, tuple[int, int]]:
-    """The text as those see it who do not see what is hidden, and the range in it."""
+    """Return the text without hidden ranges, and the range in it."""
     pieces: list[str] = []
     at = before = 0
     for first, last in (*hidden, (len(text), len(text))):
@@ -369,7 +370,7 @@ def _without(text: str, hidden: list[tuple[int, int]], start: int, end: int) -> 
 
 
 def _candidates(text: str, start: int, end: int) -> Iterator[_Terms]:
-    """Fragments for a range, the shortest first: more and more words of it and around it."""
+    """Yield fragments for a range, the shortest first, with more and more words of it and around it."""
     exact = end - start <= _LONGEST_EXACT and not _WALL.search(text, start, end)
     before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
     high, low = start - len(before) + len(before.rstrip()), end + len(after) - len(after.lstrip())
@@ -392,7 +393,7 @@ def _candidates(text: str, start: int, end: int) -> Iterator[_Terms]:
 
 
 def _words_after(text: str, start: int, end: int, count: int) -> int:
-    """Where `count` words end, at most, without a wall between them."""
+    """Return where at most `count` words end, within one block."""
     wall = _WALL.search(text, start, min(end, start + _WINDOW))
     stop = wall.start() if wall else min(end, start + _WINDOW)
     ends = [found.end() for found in _ENDS.finditer(text, start, stop) if is_certain_edge(text, found.end())]
@@ -400,7 +401,7 @@ def _words_after(text: str, start: int, end: int, count: int) -> int:
 
 
 def _words_before(text: str, start: int, end: int, count: int) -> int:
-    """Where the last `count` words start, at most, without a wall between them."""
+    """Return where at most the last `count` words start, within one block."""
     piece = _WALL.split(text[max(start, end - _WINDOW) : end])[-1]
     at = end - len(piece)
     starts = [at + found.start() for found in _STARTS.finditer(piece)]

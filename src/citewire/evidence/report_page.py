@@ -1,7 +1,7 @@
-"""Reports as one HTML page that needs nothing else: no script, no network, its pictures within it.
+"""Write reports as one self-contained HTML page: no script, no network, embedded pictures.
 
-All text on it is foreign: answers, quotes, names, sources. It is escaped without exception, only http and
-https addresses become links, and a policy in the page forbids whatever would get past that.
+All text on it is untrusted: answers, quotes, names, sources. All of it is escaped, only http and https URLs
+become links, and a content security policy in the page blocks anything that would get past that.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _LIMITS = (
     "never whether they support the sentence they are cited for."
 )
 _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
-# Bounds of a page that a browser still opens: cards of a few kB, 20 MB of crops and whole pages.
+# Limits of a page that a browser can still open: cards of a few kB, 20 MB of crops and whole pages.
 _MOST_CARDS = 2_000
 _CROP_PIXELS, _PAGE_PIXELS = 80_000_000, 20_000_000
-# Characters of a claim or a difference, and of a record; differences and notes on one card.
+# Characters of a claim or a difference, and of a record; differences and notes per card.
 _SHORT, _RECORD, _MOST_LISTED = 300, 4_000, 20
-# Points on paper to pixels on a screen.
+# Points on paper to pixels on screen.
 _PIXELS = 96 / 72
 
 PictureResults = Mapping[PictureRequest, bytes | DocumentError]
 
 
 class _Card(Struct, frozen=True, gc=False):
-    """A check as it is shown. `of` is the verdict on its citation, `back` where that is in the text."""
+    """A check on the page. `of` is the verdict on its citation, `back` the citation's anchor in the text."""
 
     anchor: str
     label: str
@@ -75,7 +75,7 @@ class _Card(Struct, frozen=True, gc=False):
 
 
 class _FoundQuote(Struct, frozen=True):
-    """Where the words of a card stand, and the pictures of it, unless the card `same` has them."""
+    """The place of a card's quote, and its pictures, unless the card `same` has them."""
 
     document: Document
     proof: Proof
@@ -94,15 +94,15 @@ class _Section(Struct, frozen=True):
 
 
 def write_page(reports: Sequence[tuple[str, Report]], documents: Iterable[Document], read: ReadBytes) -> str:
-    """The reports, each under its name, on one page. `documents` are the sources they were checked against.
+    """Write the reports, each under its name, on one page. `documents` are the sources of the checks.
 
-    `read` gives the bytes of one of them, for pictures of it, or raises `DocumentError`. A picture that
-    cannot be drawn is told of on its card, and so is what is left out to keep the page in bounds.
+    `read` returns the bytes of a document, for pictures, or raises `DocumentError`. A picture that cannot be
+    drawn is mentioned on its card, and so is anything left out to limit the page's size.
     """
     known = {document.sha256: document for document in documents}
     sections = [_section(number, *each) for number, each in enumerate(reports, 1)]
     every = [card for section in sections for _, cards in section.cited for card in cards]
-    # Where not all can be shown, it is the verified ones that are not.
+    # If there are too many, verified ones are left out.
     cards = sorted(every, key=lambda card: (_RANK[card.of], _RANK[card.check.status]))[:_MOST_CARDS]
     found = _found(cards, known)
     crops = limit_pixels(_CROP_PIXELS, (picture for one in found.values() for picture in one.crops))
@@ -127,7 +127,7 @@ def _section(number: int, name: str, report: Report) -> _Section:
     in_order = sorted(answer.citations, key=lambda citation: find_marker_place(answer, citation) or unplaced)
     cited: list[tuple[Citation, tuple[_Card, ...]]] = []
     for position, citation in enumerate(in_order, 1):
-        # One for each quote: ids need not be unique.
+        # One check per quote: ids need not be unique.
         quotes = sum(bool(ref.quote) for ref in citation.refs) or 1
         own = list(islice(remaining.get(citation.id, iter(())), quotes))
         back = f"a{number}-t{position}" if find_marker_place(answer, citation) else None
@@ -146,7 +146,7 @@ def _verdict(citation: Citation) -> Status:
 
 
 def _found(cards: Sequence[_Card], known: Mapping[str, Document]) -> dict[str, _FoundQuote]:
-    """What was found, by the anchor of its card."""
+    """Return the found quotes by the anchor of their card."""
     proofs = prove_all((card.check for card in cards), known.values())
     found: dict[str, _FoundQuote] = {}
     first: dict[tuple[PictureRequest, ...], _Card] = {}
@@ -243,7 +243,7 @@ def _answer(
 
 
 def _target(cards: Sequence[_Card], kept: set[str]) -> str | None:
-    """The card that a citation in the text leads to: the worst of its own."""
+    """Return the card that a citation in the text links to: the worst of its own."""
     worst = sorted((card for card in cards if card.anchor in kept), key=lambda card: _RANK[card.check.status])
     return worst[0].anchor if worst else None
 
@@ -274,7 +274,7 @@ def _card(card: _Card, found: _FoundQuote | None, images: PictureResults) -> Ite
 
 
 def _place(check: CheckResult, found: _FoundQuote | None) -> str:
-    """Where it stands, as far as that is known."""
+    """Return the place of a quote, as far as it is known."""
     if found is None:
         return f"<bdi>{escape_text(truncate(check.source, _SHORT))}</bdi>" if check.source else ""
     document, start = found.document, found.proof.start
@@ -344,7 +344,7 @@ def _evidence(check: CheckResult, found: _FoundQuote, images: PictureResults) ->
     yield from (
         f"<p>{_link(url, _link_words(url))}</p>\n" for url in filter(None, map(web_href, proof.links))
     )
-    # The encoder of the package refuses halves of characters, which a text from elsewhere may hold.
+    # The package's encoder refuses lone surrogates, which untrusted text may contain.
     record = escape_text(truncate(json.dumps(to_builtins(proof), ensure_ascii=False, indent=2), _RECORD))
     yield f"<details><summary>Proof record</summary><pre>{record}</pre></details>\n"
 

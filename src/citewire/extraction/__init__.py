@@ -1,6 +1,6 @@
-"""Citations out of model text: data blocks, tags, footnotes, lists of sources and bare markers.
+"""Extract citations from model text: data blocks, tags, footnotes, lists of sources and bare markers.
 
-`extract` reads a whole text, a `Scanner` one that streams; `prompt` makes a model write what they read.
+`extract` reads a whole text, a `Scanner` a stream; `prompt` makes a model write what they read.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["Extraction", "Scanner", "extract", "prompt", "read_answers"]
 
 
 def extract(text: str | dict[str, Any] | list[Any]) -> Extraction:
-    """What the answer of a model cites.
+    """Extract the citations of a model's answer.
 
-    Also takes citations that are objects already, alone or anywhere within others. Nothing that a model can
-    write raises; what could not be read is in `problems`.
+    Also takes citations that are objects already, alone or nested anywhere. Nothing that a model can write
+    makes this raise; unreadable pieces are in `problems`.
     """
     if not isinstance(text, str):
         return _extract_objects(text)
     scanner = Scanner()
-    # What is made here are trees, in which the collector of garbage would look for cycles again and again.
+    # This builds trees, which the garbage collector would search for cycles again and again.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -42,8 +42,8 @@ def extract(text: str | dict[str, Any] | list[Any]) -> Extraction:
 
 
 def read_answers(payload: Any, dialect: str | None = None) -> tuple[Answer, ...]:
-    """The answers of a payload, as `citewire.read_all` reads them; but text that is the answer of a model,
-    and of no named dialect, is read for whatever it cites."""
+    """Read the answers of a payload, like `citewire.read_all`; but text that is a model's answer, and of no
+    named dialect, is searched for any citations."""
     answers = read_all(payload, dialect)
     native = answers[0].native if len(answers) == 1 and dialect is None else None
     if native is None or not isinstance(native.raw, str):
@@ -53,9 +53,9 @@ def read_answers(payload: Any, dialect: str | None = None) -> tuple[Answer, ...]
 
 
 def _extract_objects(value: dict[str, Any] | list[Any]) -> Extraction:
-    """Objects go the way of a data block: as JSON, in which problems have their places.
+    """Read objects like a data block: as JSON, which gives problems an offset.
 
-    Raises `OutputError` for what is no JSON.
+    Raises `OutputError` for values that are not JSON.
     """
     collector, buffer = CitationCollector(), ScanBuffer()
     buffer.grow(encode(value).decode())

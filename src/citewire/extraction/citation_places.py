@@ -1,4 +1,4 @@
-"""Where in the text each citation stands, what bare markers point to, and what is quoted there."""
+"""Find the place of each citation in the text, the targets of bare markers, and the quotes there."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from citewire.model import Citation, Point, Source, SourceRef, Span, SpanOrigin
 
 __all__ = ["place_citations"]
 
-# Characters for each marker that is placed, where text is limited: one of nothing but markers would hold up
-# everybody.
+# Characters per marker, if text is limited: a text of nothing but markers would block other work.
 _SPACED = 50
-# Entries that one number may stand for: a claim has a few sources, and work stays linear.
+# Entries that may share one number: a claim has a few sources, and the work stays linear.
 _SHARING = 16
-# How far back a quotation may start, and how many of one sentence are looked for.
+# How far back a quotation may start, and how many are searched per sentence.
 _REACH, _MOST_QUOTED = 1000, 8
 _QUOTED = re.compile(r'"([^"\n]{3,800})"|“([^“”\n]{3,800})”|«([^«»\n]{3,800})»|„([^„“”\n]{3,800})[“”]')
 _WORDS = re.compile(r"\w")
 
 
 def place_citations(text: str, collector: CitationCollector) -> Iterator[Citation]:
-    """The citations, each marker of one on its own; markers that nothing is known of are citations, too.
+    """Yield the citations, one for each marker; markers without a known target are citations, too.
 
-    Their source is of kind `unknown`, and its `record_id` is what the marker says.
+    Their source is of kind `unknown`, and its `record_id` is the marker's label.
     """
     citations, shared = collector.citations, _by_label(collector.citations)
     bare = not shared and "[" in text
@@ -59,7 +58,7 @@ def place_citations(text: str, collector: CitationCollector) -> Iterator[Citatio
 
 
 def _lows(text: str, markers: list[Marker]) -> dict[Marker, int]:
-    """From where on the words before a marker are its own; those that stand together have the same."""
+    """Return the offset from which the words before a marker belong to it; adjacent markers share it."""
     lows: dict[Marker, int] = {}
     low = last = 0
     for marker in markers:
@@ -70,7 +69,7 @@ def _lows(text: str, markers: list[Marker]) -> dict[Marker, int]:
 
 
 def _by_label(citations: list[Citation]) -> dict[str, list[int]]:
-    """The citations that a marker may mean; an entry without a number has that of its place."""
+    """Map each label to the citations it may mean; an entry without a number gets that of its position."""
     shared: dict[str, list[int]] = defaultdict(list)
     unnumbered: list[int] = []
     for place, citation in enumerate(citations):
@@ -96,7 +95,7 @@ def _at(marker: Marker, text: str, name: str, citation: Citation) -> Citation:
 def _with_quotes(
     text: str, sentences: Sentences, citation: Citation, point: Point | None, behind: int
 ) -> Citation:
-    """The citation with what the cited sentence quotes, where it has no quote of its own."""
+    """Return the citation with the quotations in the cited sentence, if it has no quote of its own."""
     ref = citation.refs[0]
     quotes = (
         _quotes(text, sentences.sentence_before(point), point, behind) if point and ref.quote is None else []
@@ -117,7 +116,7 @@ def _quotes(text: str, sentence: Span | None, point: Point, behind: int) -> list
 def _point_to_definitions(
     text: str, shared: dict[str, list[int]], collector: CitationCollector
 ) -> list[Marker]:
-    """Take in what bare markers point to: a footnote, an item of the list, or what is not known."""
+    """Add the targets of bare markers: a footnote, an item of the list, or an unknown source."""
     end, listed = _source_list(text)
     known = _definitions(listed) | _definitions(text)
     found = _some(find_markers(text, {*shared, *known}), collector)
@@ -140,7 +139,7 @@ def _some(markers: Iterable[Marker], collector: CitationCollector) -> list[Marke
 
 
 def _definitions(markdown: str) -> dict[str, tuple[SourceRef, Source]]:
-    """What labels stand for, by the footnotes and link definitions of a text."""
+    """Return the targets of labels from the footnotes and link definitions of a text."""
     if "]:" not in markdown:
         return {}
     answer = read(markdown, "markdown")
@@ -182,7 +181,7 @@ _TITLES = (
         "출처",
     ),
 )
-# A heading has its line to itself, or is followed by the first item.
+# A heading is alone on its line, or followed by the first item.
 _HEADING = re.compile(
     r"^[ \t]{0,3}(?:#{1,6}[ \t]{1,3})?[*_]{0,2}(?:[^\w\s\[*_-]{1,3}[ ])?(?:(?:cited|list of)[ ])?"
     rf"(?:{'|'.join(_TITLES)})(?:[ ](?:used|cited|consulted))?"
@@ -194,7 +193,7 @@ _ITEM = re.compile(
     r"(?:[*_]{0,2}\[\^?(?P<bracket>\d{1,6})\]:?[*_]{0,2}|(?P<number>\d{1,6})[.):、])?[ \t]*(?P<body>\S.*)"
 )
 _NEXT_ITEM = re.compile(r"[,;]?[ \t]{1,3}(?=\[\d{1,6}\][ \t:])")
-# A list without a heading says its numbers in brackets and what they stand for behind them, or has addresses.
+# A list without a heading has bracketed numbers followed by text, or has URLs.
 _BARE_ITEM = re.compile(
     r"[ \t]*(?:[-*•+][ \t]+)?(?:\[\d{1,6}\][ \t]*[^\s:]|\d{1,6}[.)][ \t][^\n]{0,300}?https?://)"
 )
@@ -204,7 +203,7 @@ _LONGEST_LIST = 200_000
 
 
 def _source_list(text: str) -> tuple[int, str]:
-    """Where the closing list of sources starts, and its items as footnotes."""
+    """Return where the closing list of sources starts, and its items as footnotes."""
     low = max(0, len(text) - _LONGEST_LIST)
     headings = list(_HEADING.finditer(text, low))
     if headings:

@@ -1,4 +1,4 @@
-"""What was found, as citations: entries of a block, tags, definitions and bare markers, under their keys."""
+"""Collect what was found as citations: entries of a block, tags, definitions and bare markers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from citewire.text import one_line
 
 __all__ = ["CitationCollector"]
 
-# What a list of lines may come to: more are no place any longer.
+# Most lines in a list of lines: more no longer describe a place.
 _MOST_LINES = 1000
 _RANGE = re.compile(r"(\d{1,9})(?:\s*[-–]\s*\D{0,9}(\d{1,9}))?")
 _TIME = re.compile(r"(?:\d{1,3}:)?\d{1,2}:\d{2}(?:[.,]\d{1,6})?|\d{1,7}(?:\.\d{1,6})?")
@@ -41,9 +41,9 @@ _TEXTS = frozenset({"fullPhrase", "anchorText", "attachmentId", "title", "domain
 
 
 class CitationCollector:
-    """The citations of one text in the order in which they end, their sources, and what went wrong.
+    """The citations of one text in the order in which they end, their sources, and problems.
 
-    What starts behind `limit` is passed over.
+    Anything that starts after `limit` is ignored.
     """
 
     def __init__(self, keys: CitationKeys | None = None, limit: int = sys.maxsize) -> None:
@@ -60,7 +60,7 @@ class CitationCollector:
             self.problems.append(Problem(code, f"$[{at}]", message))
 
     def add_entry(self, entry: BlockEntry, insert_at: Point | None = None) -> bool:
-        """Take in an entry, if it can be read."""
+        """Add an entry; return whether it could be read."""
         fields = self._fields(entry) if entry.start < self.limit else None
         if fields is None:
             return False
@@ -76,7 +76,7 @@ class CitationCollector:
         return True
 
     def add_all(self, entries: list[PlainEntry], end: int) -> bool:
-        """Take in entries that are in order, unless they go past the limit."""
+        """Add valid entries, unless they go past the limit."""
         if end > self.limit:
             return False
         for raw, fields in entries:
@@ -84,7 +84,7 @@ class CitationCollector:
         return True
 
     def add(self, ref: SourceRef, source: Source, ordinal: int | None) -> None:
-        """Take in what a definition or a bare marker points to."""
+        """Add the target of a definition or a bare marker."""
         key = self._keys.assign(ref, source)
         source_id = self.sources.add(source.kind, source.url, source.title, record_id=source.record_id)
         self.citations.append(Citation(self.names.assign(key), (replace(ref, source_id=source_id),), ordinal))
@@ -93,7 +93,7 @@ class CitationCollector:
         source, lines = self._source(fields), fields.locator
         keyed = ref = SourceRef(source.id, lines, fields.quote, fields.anchor)
         if isinstance(lines, Lines) and (ids := sorted(lines.ids)) != [*lines.ids]:
-            # The published key has them in order.
+            # The published key has the lines in order.
             keyed = replace(ref, locator=Lines(tuple(ids), lines.page))
         name = self.names.assign(self._keys.assign(keyed, source))
         native = Native(NAME, raw, len(self.citations), None, fields)
@@ -125,7 +125,7 @@ class CitationCollector:
         return fields
 
     def _mended(self, entry: BlockEntry) -> EntryFields | None:
-        """An entry with values of the wrong kind: those that say something all the same stay."""
+        """Repair an entry with values of the wrong type; values that can be interpreted stay."""
         raw = {key: _mend(SPELLINGS.get(key, key), value) for key, value in entry.raw.items()}
         while True:
             try:
@@ -151,7 +151,7 @@ class CitationCollector:
 
 
 def _mend(name: str, value: Any) -> Any:
-    """A value of another type than it should have, as what it says."""
+    """Convert a value of the wrong type to what it means."""
     match name, value:
         case "citationNumber", float() if value.is_integer():
             return int(value)
@@ -174,7 +174,7 @@ def _mend(name: str, value: Any) -> Any:
 
 
 def _lines(value: Any) -> list[int]:
-    """`5, 43-47` and its like; of a range that runs backwards the start."""
+    """Parse `5, 43-47` and similar; a backward range gives its start."""
     lines: list[int] = []
     said = value if isinstance(value, str) else ",".join(map(str, value[:_MOST_LINES]))
     for found in _RANGE.finditer(said):
@@ -185,7 +185,7 @@ def _lines(value: Any) -> list[int]:
 
 
 def _time(value: Any) -> Any:
-    """Seconds as `HH:MM:SS.mmm`."""
+    """Format seconds as `HH:MM:SS.mmm`."""
     if type(value) not in (int, float) or not 0 <= value < 1e7:
         return value
     minutes, seconds = divmod(round(value * 1000), 60_000)

@@ -1,4 +1,4 @@
-"""The delimiters of a data block in model text, however they are spelt, and text that comes in pieces."""
+"""The delimiters of a data block in model text, in any spelling, and a buffer for text in pieces."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _prefixes(parts: tuple[str, ...]) -> str:
     return pattern
 
 
-# A line break in front of a delimiter goes with it, and so does the fence or emphasis that was opened for it.
+# A line break before a delimiter belongs to it, as does a fence or emphasis opened for it.
 _BREAK = r"(?:\r?\n\s{0,15}|(?<![\s\S])\s{0,15})"
 _FENCE = r"```[\w-]{0,12}[ \t]{0,3}"
 _LEAD = re.compile(rf"{_BREAK}(?P<wrap>{_FENCE}\r?\n\s{{0,15}}|[*_]{{1,3}})?\Z|\Z")
 _LEAD_BEGINS = re.compile(rf"{_BREAK}(?:`{{1,3}}|{_FENCE}(?:\r?\n\s{{0,15}}|\r)?|[*_]{{1,3}})?\Z|\r\Z|\Z")
-# How long those get, without a fence and with one.
+# Their greatest lengths, without a fence and with one.
 _BLANKS, _FENCED = 20, 52
 
 _DELIMITER_BEGINS = (
@@ -62,19 +62,19 @@ _CUT_END = re.compile(rf"{_LT}{{3}}[ ]?(?:E(?:ND?)?|{_prefixes((*'END', _GAP, *_
 
 
 def find_cut_delimiter(text: str, low: int) -> int | None:
-    """Where a delimiter starts that the end of the text cut off; `<<<CI` is the least that is one."""
+    """Return where a delimiter starts that is cut off at the end of the text; `<<<CI` is the shortest."""
     found = _CUT.search(text, max(low, len(text) - LONGEST_DELIMITER))
     return found.start() if found else None
 
 
 def is_cut_end(text: str, at: int) -> bool:
-    """Whether the text from `at` on is the start of a delimiter that would end a block."""
+    """Return whether the text from `at` on is the start of an end delimiter."""
     return _CUT_END.match(text, at) is not None or _CUT.match(text, at) is not None
 
 
 def find_lead(text: str, low: int, at: int) -> tuple[int, bool]:
-    """Where what belongs to the delimiter at `at` starts, and whether it opens a fence or emphasis."""
-    # Most delimiters stand behind something that ends no lead: those need no search.
+    """Return where the lead of the delimiter at `at` starts, and whether it opens a fence or emphasis."""
+    # Most delimiters follow a character that ends no lead: those need no search.
     if at > low and not (text[at - 1].isspace() or text[at - 1] in "*_"):
         return at, False
     found = _before(_LEAD, text, low, at)
@@ -82,21 +82,21 @@ def find_lead(text: str, low: int, at: int) -> tuple[int, bool]:
 
 
 def find_held_back(text: str, low: int) -> int:
-    """Where the end of a text starts that may be the start of a delimiter or of a tag."""
+    """Return where the end of a text starts that may be the start of a delimiter or a tag."""
     begins = cast("re.Match[str]", _BEGINS.search(text, max(low, len(text) - LONGEST_DELIMITER)))
     return _before(_LEAD_BEGINS, text, low, begins.start()).start()
 
 
 def _before(pattern: re.Pattern[str], text: str, low: int, at: int) -> re.Match[str]:
-    """What ends at `at`, if only in nothing; looked for just before it, so that work is bounded."""
+    """Return the match, perhaps empty, that ends at `at`; the search goes back a bounded distance."""
     reach = _BLANKS if text.find("`", max(low, at - _FENCED), at) < 0 else _FENCED
     return cast("re.Match[str]", pattern.search(text, max(low, at - reach), at))
 
 
 class ScanBuffer:
-    """Text that comes in pieces, of which what stands before `at` has been read.
+    """Text that arrives in pieces; the text before `at` has been read.
 
-    One character of that is kept, for those who must know what stands before.
+    One character before `at` is retained, for patterns that look back.
     """
 
     __slots__ = ("at", "ended", "start", "text")
@@ -114,16 +114,16 @@ class ScanBuffer:
         self.at -= cut
 
     def skip(self, delta: str) -> None:
-        """Grow by what needs no reading, when nothing else is left to read."""
+        """Append text that needs no reading, when nothing else is left to read."""
         self.start += len(self.text)
         self.text = delta
         self.at = len(delta)
 
     def offset_of(self, at: int | None = None) -> int:
-        """The offset of `at`, or of what comes next, in the whole text."""
+        """Return the offset of `at`, or of the next character, in the whole text."""
         return self.start + (self.at if at is None else at)
 
     def look_ahead(self, at: int, size: int) -> tuple[str, bool]:
-        """Up to `size` characters from `at` on, and whether it will stay at that."""
+        """Return up to `size` characters from `at` on, and whether that is final."""
         seen = self.text[at : at + size]
         return seen, self.ended or len(seen) == size

@@ -1,9 +1,9 @@
-"""JSON as models write it: read as it streams, entry by entry, so that one that is broken costs no other.
+"""Read JSON as models write it, while it streams and entry by entry, so that a broken one costs no other.
 
-Read are strings of any kind (`strings`), bare words and keys, comments, `None`, commas too many or too
-few, brackets left open, prose and fences around. A value that was cut off is left out: half a quote is none.
+It accepts strings of any kind (`strings`), bare words and keys, comments, `None`, too many or too few commas,
+unclosed brackets, and prose and fences around. A value that was cut off is dropped: half a quote is none.
 
-A block that is there at once and plain JSON goes another way (`plain`); both ways give the same.
+A complete block of plain JSON takes a faster path (`plain_json`); both give the same result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUOTED = frozenset({"fullPhrase", *ALIASES["fullPhrase"]})
 
 # Deeper than any entry.
 _DEEPEST = 32
-# How far it looks to see whether JSON starts, and whether a block goes on behind its JSON.
+# How far to look ahead to see whether JSON starts, and whether a block continues after its JSON.
 _BEHIND_BRACKET, _BEHIND_JSON = 80, 300
 _LONGEST_BARE = 2000
 
@@ -51,7 +51,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined":
 
 
 class BlockEntry(NamedTuple):
-    """An object that may be a citation: under which key it stood, where, and what was repaired."""
+    """An object that may be a citation: the key it was under, its offset, and what was repaired."""
 
     raw: dict[str, Any]
     group: str | None
@@ -61,19 +61,19 @@ class BlockEntry(NamedTuple):
 
 
 class EntrySink(Protocol):
-    """Takes in what is read, in order."""
+    """**Protocol:** receives the entries that are read, in order."""
 
     def add_entry(self, entry: BlockEntry) -> object: ...
 
     def add_all(self, entries: list[PlainEntry], end: int) -> bool:
-        """Take in all, if they stand where one looks: the last of them ends before `end`."""
+        """Add all entries, and return whether they are within the limit; the last ends before `end`."""
         ...
 
     def report(self, code: str, at: int, message: str) -> None: ...
 
 
 class _OpenContainer:
-    """An object or a list that is open. `entries`: it may be an entry, or its items may."""
+    """An open object or list. With `entries`, it or its items may be an entry."""
 
     __slots__ = ("entries", "group", "items", "key", "members", "repairs", "start", "strays", "wraps")
 
@@ -88,7 +88,7 @@ class _OpenContainer:
 
 
 class LenientJsonReader:
-    """Reads the body of one block, which starts at `start`, and hands on its entries as they end."""
+    """Reads the body of one block, which starts at `start`, and passes on its entries as they end."""
 
     def __init__(self, buffer: ScanBuffer, sink: EntrySink, start: int = 0) -> None:
         self._buffer, self._sink, self._start = buffer, sink, start
@@ -102,7 +102,7 @@ class LenientJsonReader:
         self.delimited = False
 
     def read(self) -> bool:
-        """Read what there is; whether the block has ended."""
+        """Read the available text; return whether the block has ended."""
         while not self._done and self._step():
             pass
         if self._buffer.ended and not self._done:
@@ -113,7 +113,7 @@ class LenientJsonReader:
         return self._done
 
     def _finish(self) -> None:
-        """The block is over: what is whole of what is still open counts."""
+        """End the block: the complete parts of open values count."""
         self._done = True
         while self._stack:
             self._leave(self._stack.pop(), whole=False)
@@ -123,7 +123,7 @@ class LenientJsonReader:
             self._stack[-1].repairs[what] = None
 
     def _next(self) -> str | None:
-        """The next character that is neither space nor comment; None at a delimiter, or if none is there."""
+        """Return the next character that is no space or comment; None at a delimiter or the buffer's end."""
         buffer = self._buffer
         while self._comment is None or self._skip_comment():
             if space := _SPACE.match(buffer.text, buffer.at):
@@ -150,7 +150,7 @@ class LenientJsonReader:
         end = buffer.text.find(ends, buffer.at)
         found = DELIMITER.search(buffer.text, buffer.at, end if end >= 0 else len(buffer.text))
         if found is None and end < 0:
-            # Half of a delimiter may be there.
+            # Part of a delimiter may be there.
             buffer.at = max(buffer.at, len(buffer.text) - LONGEST_DELIMITER)
             return False
         buffer.at = found.start() if found else end + len(ends)
@@ -158,7 +158,7 @@ class LenientJsonReader:
         return True
 
     def _delimiter(self) -> bool | None:
-        """Whether a delimiter ended the block here; None when there is no saying yet."""
+        """Return whether a delimiter ended the block here; None if it is too early to tell."""
         buffer = self._buffer
         found = DELIMITER.match(buffer.text, buffer.at)
         if found is None:
@@ -169,10 +169,10 @@ class LenientJsonReader:
         self._finish()
         return True
 
-    # From here on the states: each reads one token, and says whether it could.
+    # The states follow: each reads one token, and returns whether it could.
 
     def _at_top(self) -> bool:
-        """Outside of all brackets."""
+        """Read outside all brackets."""
         if (char := self._next()) is None:
             return False
         buffer = self._buffer
@@ -197,10 +197,10 @@ class LenientJsonReader:
         return self._prose()
 
     def _prose(self) -> bool:
-        """Words where there should be JSON. Behind it, with no end of the block near, they are the answer."""
+        """Skip prose in place of JSON. After the JSON, with no end of the block near, it is the answer."""
         buffer = self._buffer
         if self._began and buffer.ended and is_cut_end(buffer.text, buffer.at):
-            return False  # all of the JSON is there
+            return False  # the JSON is complete
         if self._began:
             seen, settled = buffer.look_ahead(buffer.at, _BEHIND_JSON)
             if _GOES_ON.search(seen) is None:
@@ -216,7 +216,7 @@ class LenientJsonReader:
         return True
 
     def _read_all(self) -> bool:
-        """Read the block at once, if it is all there and in good order."""
+        """Read the block at once, if it is complete and valid."""
         buffer = self._buffer
         end = buffer.text.find("<<<", buffer.at)
         entries = read_plain_json(buffer.text[buffer.at : end]) if end >= 0 else None
@@ -237,7 +237,7 @@ class LenientJsonReader:
         return True
 
     def _role(self, char: str) -> tuple[bool, str | None]:
-        """Whether an entry may stand here, and under which key."""
+        """Return whether an entry is possible here, and under which key."""
         if not self._stack:
             return True, None
         above = self._stack[-1]
@@ -260,7 +260,7 @@ class LenientJsonReader:
         return True
 
     def _leave(self, frame: _OpenContainer, *, whole: bool) -> None:
-        """Hand on an entry; what is none belongs to what it stands in."""
+        """Pass on an entry; any other value is stored in its container."""
         for at in frame.strays if frame.wraps or not self._stack else ():
             self._sink.report("no_citation", at, "an entry is not an object")
         members = frame.members
@@ -274,7 +274,7 @@ class LenientJsonReader:
             self._stack[-1].wraps |= wraps
 
     def _hand_on(self, entry: BlockEntry) -> bool:
-        """Whether it is a citation, or would be."""
+        """Pass on an entry; return whether it is a citation, complete or not."""
         if not FIELD_NAMES.isdisjoint(entry.raw):
             self._sink.add_entry(entry)
             return True
@@ -385,7 +385,7 @@ class LenientJsonReader:
         return False
 
     def _in_bare(self) -> bool:
-        """A number, a word, or text without quote marks."""
+        """Read a number, a word, or text without quotation marks."""
         buffer = self._buffer
         if bare := _BARE.match(buffer.text, buffer.at):
             buffer.at = bare.end()

@@ -1,6 +1,6 @@
-"""A block that is plain JSON of a published shape: read at once, by the C decoder.
+"""Read a block that is plain JSON of a published shape, at once, with the C decoder.
 
-Whatever is not quite so is left to `lenient`, which reads all that this does and finds the same in it.
+Any other block is left to `lenient_json`, which reads all that this does with the same result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def read_plain_json(body: str) -> list[PlainEntry] | None:
-    """The entries of a block; None where one of them is not in order."""
+    """Return the entries of a block; None if one of them is not valid."""
     try:
         value: Any = _decode(body)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def read_plain_json(body: str) -> list[PlainEntry] | None:
 
 
 def _prompted(groups: _Groups) -> list[PlainEntry]:
-    """Entries as the prompt asks for them. Raises `ValidationError` when they are not."""
+    """Read entries in the form that the prompt requests. Raises `ValidationError` if they are not."""
     return [
         (raw, entry.fields(group))
         for group, raws in groups
@@ -61,7 +61,7 @@ def _others(groups: _Groups, body: str) -> list[PlainEntry] | None:
     raws = [raw for _, raws in groups for raw in raws]
     if any(type(raw) is not dict or FIELD_NAMES.isdisjoint(raw) for raw in raws):
         return None
-    # Nothing may stand within an entry but one list.
+    # An entry may contain nothing nested except one list.
     braces, brackets = len(raws) + (body[0] == "{"), len(raws) + len(groups)
     if body.count("{") != braces or body.count("[") > brackets:
         return None

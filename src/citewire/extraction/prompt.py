@@ -1,4 +1,4 @@
-"""What to tell a model so that it cites its sources in a way that can be checked."""
+"""The prompt that makes a model cite its sources in a verifiable way."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ and line_ids. A statement that no document supports gets no number; say that the
 
 
 def prompt(sources: Iterable[Document]) -> str:
-    """Instructions for a model, and the text of the sources with the ids that it is to cite by."""
+    """Return instructions for a model, and the text of the sources with the ids to cite them by."""
     return "\n".join([_RULES, *(format_document(source) for source in sources)])
 
 
 def format_document(document: Document) -> str:
-    """The text of one source, with the ids that it is to be cited by."""
+    """Return the text of one source, with the ids to cite it by."""
     name = document.name or document.url or document.sha256[:12]
     pages = "\n".join(_page(document, page, index) for index, page in enumerate(document.pages))
     return f"<document id={quoteattr(name)}>\n{pages}\n</document>\n"
@@ -61,7 +61,7 @@ def _page(document: Document, page: Page, index: int) -> str:
 
 
 def _lines(document: Document, page: Page) -> Iterator[str]:
-    """The lines of a page, numbered from 1; the first of each few says its number."""
+    """Yield the lines of a page, counted from 1; every few lines one carries its number."""
     starts = document.lines.tolist()
     inner = starts[bisect_left(starts, page.start) : bisect_left(starts, page.end)]
     edges = sorted({page.start, *inner})

@@ -1,7 +1,7 @@
-"""Citations out of model text, whole or in deltas: one scanner for both.
+"""Extract citations from model text, whole or in deltas, with one scanner for both.
 
-It hands on the reader's text as it comes, holding back only what may be the start of a delimiter or tag, and
-reads data blocks and tags as they stream. However the text is split, all that comes out is the same.
+It passes on the visible text as it arrives, holding back only a possible start of a delimiter or tag, and
+reads data blocks and tags as they stream. The result does not depend on how the text is split.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Extraction", "Scanner"]
 
 
 class Extraction(Struct, frozen=True, gc=False):
-    """The text a reader sees, what it cites, and what could not be read: `$[7]` is character 7 of the text.
+    """The visible text, its citations, and what could not be read: `$[7]` is character 7 of the text.
 
     A citation is an edge, as everywhere: one that is marked twice is there twice, as `key` and `key.2`.
     """
@@ -48,15 +48,15 @@ class Extraction(Struct, frozen=True, gc=False):
 
     @property
     def answer(self) -> Answer:
-        """The same as an answer: to be verified, rendered, or written in a dialect."""
+        """The extraction as an answer: to be verified, rendered, or written in a dialect."""
         return Answer((Part(self.visible_text),), self.citations, self.sources, problems=self.problems)
 
 
-# Text without any of these goes through at once.
+# Text without any of these is passed on at once.
 _SUSPECT = re.compile(r"[<&\\\r\n]|[Cc](?:ite\s|(?<![A-Za-z][Cc])(?:i(?:te?)?)?\Z)")
 _SHORT = 1000
 _BARE = re.compile(r"cite(?=\s)")
-# How far behind a delimiter its JSON may start.
+# How far after a delimiter its JSON may start.
 _BEFORE_JSON = 500
 _JSON = re.compile(r"[*_]{0,3}\s*(?:```[\w-]*\s*)?(?:\{\s*[\"'“‘}/#\w]|\[\s*[{\]\[/#])")
 _LATER_JSON = re.compile(rf"(?P<json>\{{\s*[\"'“‘]|\[\s*\{{)|{DELIMITER.pattern}", re.IGNORECASE)
@@ -67,10 +67,10 @@ _FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 
 
 class Scanner:
-    """Feed it deltas; `citations` grows by each that is complete. Share `keys` within a thread.
+    """Scans deltas; `citations` grows with each complete citation. Share `keys` within a thread.
 
-    A citation that is in `citations` before the end has no place yet; `extraction` has all of it. Past
-    `limit` characters nothing is kept: text goes on without its blocks, and what it cites is not looked at.
+    Before the end, a citation in `citations` has no place yet; `extraction` has everything. Past `limit`
+    characters nothing is stored: text is passed on without its blocks, and its citations are ignored.
     """
 
     def __init__(self, keys: CitationKeys | None = None, limit: int | None = None) -> None:
@@ -81,7 +81,7 @@ class Scanner:
         self._visible: list[str] = []
         self._length = 0
         self._out: list[str] = []
-        # Of open tags, which citation and where their content starts.
+        # For each open tag, its citation and the start of its content.
         self._pairs: list[tuple[int, int]] = []
         self._wrapped = self._behind_block = self._behind_tag = False
         self._in_code = (0, False)
@@ -91,21 +91,21 @@ class Scanner:
 
     @property
     def citations(self) -> list[Citation]:
-        """Those that are complete, in order."""
+        """The complete citations, in order."""
         return self._collector.citations
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What they point to."""
+        """The sources of the citations."""
         return tuple(self._collector.sources)
 
     @property
     def is_cut(self) -> bool:
-        """Whether there was more text than is looked at."""
+        """Whether there was more text than `limit`."""
         return self._buffer.offset_of(len(self._buffer.text)) > self._limit
 
     def feed(self, delta: str) -> str:
-        """The reader's text that is certain now."""
+        """Add a delta, and return the visible text that is certain now."""
         buffer = self._buffer
         size = len(delta)
         within = buffer.start + len(buffer.text) + size <= self._limit
@@ -119,14 +119,14 @@ class Scanner:
         return self._shown()
 
     def close(self) -> str:
-        """The rest of the reader's text: there is no more to come."""
+        """End the text, and return the rest of the visible text."""
         self._buffer.ended = True
         self._buffer.grow("")
         self._scan()
         return self._shown()
 
     def extraction(self) -> Extraction:
-        """All that was found, once the scanner is closed."""
+        """Return everything that was found, once the scanner is closed."""
         if self._extraction is None:
             text = "".join(self._visible)
             citations = tuple(place_citations(text, self._collector))
@@ -163,20 +163,20 @@ class Scanner:
         if self._block is None or not self._block.read():
             return False
         if not self._block.delimited and self._buffer.at < len(self._buffer.text):
-            # What stood between the block and the text that goes on was taken for a part of the block.
+            # The separator between the block and the following text was taken as part of the block.
             self._wrapped = False
             self._show("\n\n" if self._length else "")
         self._block, self._behind_block = None, True
         return True
 
     def _read_text(self) -> bool:
-        """Show text up to the next block or tag, and step into that; whether there may be more to do."""
+        """Show text up to the next block or tag, and enter it; return whether there may be more to do."""
         buffer = self._buffer
         if self._behind_block and not self._leave_block():
             return False
         text = buffer.text
         if self._behind_tag and buffer.at < len(text):
-            # A space on either side of what is gone is one too many.
+            # Of the spaces on both sides of the removed tag, one is enough.
             doubled = text[buffer.at] == " " and (not self._visible or self._visible[-1].endswith(" "))
             buffer.at += doubled
             self._behind_tag = False
@@ -205,7 +205,7 @@ class Scanner:
         return False
 
     def _drop_cut_delimiter(self) -> None:
-        """Show the text up to a delimiter at its end that was cut off, which no reader wants to see."""
+        """Show the text up to a delimiter that is cut off at its end, which no reader wants to see."""
         buffer = self._buffer
         at = find_cut_delimiter(buffer.text, buffer.at)
         if at is not None:
@@ -214,7 +214,7 @@ class Scanner:
             buffer.at = len(buffer.text)
 
     def _leave_block(self) -> bool:
-        """Pass over what closes behind a block, and over blanks where no text follows or went before."""
+        """Skip the closing fence after a block, and blanks if no text follows or came before."""
         buffer = self._buffer
         seen, settled = buffer.look_ahead(buffer.at, 40)
         fence = _CLOSING.match(seen) if self._wrapped else None
@@ -235,7 +235,7 @@ class Scanner:
         return True
 
     def _is_block(self, delimiter: re.Match[str]) -> bool | None:
-        """Whether a delimiter opens a block and is not just talked about; None when nobody knows yet."""
+        """Return whether a delimiter opens a block and is not just mentioned; None if not known yet."""
         if delimiter["end"]:
             return True
         buffer = self._buffer
@@ -247,7 +247,7 @@ class Scanner:
         start = delimiter.start()
         starts_line = start == 0 or find_lead(buffer.text, buffer.at, start)[0] < start
         if not starts_line and not _LINE_BREAK.match(seen):
-            # It may still be a bracket whose inside is not there yet, or an end that follows at once.
+            # It may still be a bracket whose content has not arrived, or an end that follows at once.
             follows = DELIMITER.match(buffer.text, delimiter.end() + len(seen) - len(seen.lstrip()))
             if follows:
                 return bool(follows["end"])
@@ -272,7 +272,7 @@ class Scanner:
         return True
 
     def _read_tag(self, at: int) -> bool | None:
-        """Take in the tag at `at`; False when its end has not come yet, None when it is none of ours."""
+        """Read the tag at `at`; False if its end has not arrived, None if it is not one of ours."""
         buffer = self._buffer
         tag = read_tag(buffer, at)
         if tag is None:
@@ -300,7 +300,7 @@ class Scanner:
             )
 
     def _is_code(self, at: int) -> bool:
-        """Whether a tag at `at` stands in a fence or behind a backtick."""
+        """Return whether a tag at `at` is in a fence or after a backtick."""
         buffer = self._buffer
         if buffer.text[max(at - 1, 0) : at] == "`":
             return True
@@ -312,7 +312,7 @@ class Scanner:
 
 
 def _openings(buffer: ScanBuffer) -> Iterator[int]:
-    """Where a delimiter or a tag may start, from where the buffer is on; each stretch is looked at once."""
+    """Yield where a delimiter or tag may start, from the buffer's position; each range is searched once."""
     text, at, size = buffer.text, buffer.at, len(buffer.text)
     bracket = entity = -1
     while True:

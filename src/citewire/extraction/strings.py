@@ -1,8 +1,8 @@
-"""A string as models write it: in quote marks of any kind, with raw line breaks and quote marks within.
+"""Read a string as models write it: in any quotation marks, with raw line breaks and quotation marks within.
 
-A quote mark ends the string where what follows says so. In plain JSON that is every unescaped one, so plain
-JSON is read as it should be. What is in a string is not changed; only the backslash of an escape that JSON
-does not have goes. Whatever looks ahead looks a bounded way: work is linear, however the text is split.
+A quotation mark ends the string if the text after it says so. In plain JSON that is every unescaped one, so
+plain JSON is read correctly. The content of a string is not changed, except that the backslash of an unknown
+escape is removed. Every look-ahead is bounded: the work is linear, however the text is split.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ QUOTE_PAIRS = {'"': '"', "'": "'", "“": '”“"', "”": '”"', "„": '“�
 """What opens a string, and what may close it."""
 QUOTE_MARKS = "".join(QUOTE_PAIRS)
 
-# How far it looks behind a quote mark, and behind a line break or delimiter.
+# How far to look after a quotation mark, and after a line break or delimiter.
 _BEHIND_QUOTE, _BEHIND_BREAK = 80, 200
 _PLAIN = {opener: re.compile(f'[^{re.escape(closers)}"\\\\<\n]+') for opener, closers in QUOTE_PAIRS.items()}
 _NAME = f"(?:{'|'.join(sorted(FIELD_NAMES, key=len, reverse=True))})"
 _END = r"(?:\Z|```|(?:\\?<|&lt;){3})"
-# Behind a quote mark: a bracket, or a comma and a key. Words in quote marks have neither behind them.
+# After a quotation mark: a bracket, or a comma and a key. Quoted words have neither after them.
 _ENDS_VALUE = re.compile(
     rf'\s*(?:\}}\s*[,}}\]]|,\s*"[^"\\\n]{{0,60}}"\s*:|,\s*[{QUOTE_MARKS}]?{_NAME}[{QUOTE_MARKS}]?\s*:|[{QUOTE_MARKS}]{_NAME}[{QUOTE_MARKS}]\s*:)'
 )
@@ -35,7 +35,7 @@ _MAY_END_VALUE = re.compile(
     rf"\s*(?:{_END}|[\]}}]\s*(?:[,}}\]]|{_END})"
     rf'|,\s*(?:{_END}|[}}\]]|\{{\s*(?:[{QUOTE_MARKS}]|\Z)|//|/\*|\#|"(?![^"\\]*"\s*(?!```|<<<)[^\s:])))'
 )
-# Enough for a string that had no quote marks within it so far.
+# Enough for a string without quotation marks in it so far.
 _CLOSED = re.compile(r"\s*\}")
 _ENDS_ITEM = re.compile(rf"\s*(?:[,\]}}]|{_END})")
 _NEVER_ENDS = re.compile(rf"\s*[^\s,}}\]`<\\&{QUOTE_MARKS}]")
@@ -49,7 +49,7 @@ _decode = json.JSONDecoder(strict=False).decode
 
 
 class StringReader:
-    """Reads one string after the other from a buffer, and says what it had to repair."""
+    """Reads one string after another from a buffer, and reports repairs."""
 
     def __init__(self, buffer: ScanBuffer, repaired: Callable[[str], None]) -> None:
         self._buffer = buffer
@@ -61,21 +61,21 @@ class StringReader:
         self.is_cut = False
 
     def open(self, opener: str, role: str) -> None:
-        """A string starts here: a `key`, the `value` of one, or an `item` of a list."""
+        """Start a string: a `key`, the `value` of one, or an `item` of a list."""
         self._buffer.at += 1
         self._opener, self._role, self._pieces, self._has_quotes = opener, role, [], False
         if opener != '"':
             self._repaired("quote marks")
 
     def read(self) -> str | None:
-        """The string, once it has ended; `is_cut` when a delimiter stands where it should have."""
+        """Return the string, once it has ended; `is_cut` if a delimiter comes first."""
         goes_on: bool | None = True
         while goes_on:
             goes_on = self._read()
         return _unescaped("".join(self._pieces), self._repaired) if goes_on is False else None
 
     def _read(self) -> bool | None:
-        """Read a stretch; False at the end of the string, None when there is no saying yet."""
+        """Read a piece; False at the end of the string, None if it is too early to tell."""
         buffer, text = self._buffer, self._buffer.text
         if plain := _PLAIN[self._opener].match(text, buffer.at):
             self._take(plain.end())
@@ -121,7 +121,7 @@ class StringReader:
         return bool((_ENDS_ITEM if in_list else _MAY_END_VALUE).match(seen)) if settled else None
 
     def _at_bracket(self) -> bool | None:
-        """A delimiter ends the block, unless the string goes on behind it on the same line."""
+        """Handle `<`: a delimiter ends the block, unless the string continues after it on the same line."""
         buffer, text = self._buffer, self._buffer.text
         if not "<<<".startswith(text[buffer.at : buffer.at + 3]):
             return self._take(buffer.at + 1)
@@ -138,7 +138,7 @@ class StringReader:
         return None
 
     def _at_break(self) -> bool | None:
-        """The string may have been left open at a line break."""
+        """Handle a line break, at which the string may have been left open."""
         seen, settled = self._buffer.look_ahead(self._buffer.at, _BEHIND_BREAK)
         if not settled:
             return None

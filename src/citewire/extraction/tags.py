@@ -1,6 +1,6 @@
-"""`<cite …/>`: what its attributes say, although models quote and escape them as they please.
+"""Read the attributes of `<cite …/>`, in any quoting and escaping that models use.
 
-A value goes to the next attribute that we know, so quote marks within it do no harm.
+A value extends to the next known attribute, so quotation marks within it do no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OPENING = re.compile(
 """How a tag starts; models forget the bracket."""
 CLOSING = re.compile(r"</cite\s{0,9}>", re.IGNORECASE)
 
-# Longer than any tag that somebody wrote on purpose, so that one that is never closed holds nothing up.
+# Longer than any intended tag, so that an unclosed one holds nothing back.
 _LONGEST = 4000
 _END = re.compile(r"""(?:["'”’]|=\s?[^\s"'=<>]+|cite)\s*(?P<empty>/)?>""")
 _BREAK = re.compile(r"<cite\s|\n[ \t]*\n", re.IGNORECASE)
@@ -32,7 +32,7 @@ _ESCAPED = re.compile(r"\\+(['\"])|\\n|\\([\\_])|\s*\n\s*")
 
 
 class Tag(NamedTuple):
-    """A tag: what it says, where it ends in the buffer, and whether it has content of its own."""
+    """A tag: its attributes, its end in the buffer, and whether it has content."""
 
     raw: dict[str, Any]
     end: int
@@ -41,8 +41,7 @@ class Tag(NamedTuple):
 
 
 def read_tag(buffer: ScanBuffer, start: int) -> Tag | None:
-    """The tag that starts at `start`; None when its end is not there yet. Without attributes it is no tag of
-    ours."""
+    """Read the tag at `start`; None if its end has not arrived. Without attributes it is not one of ours."""
     seen, settled = buffer.look_ahead(start, _LONGEST)
     opened = OPENING.match(buffer.text, start)
     name = opened.end() - start if opened else 0

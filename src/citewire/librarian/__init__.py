@@ -1,4 +1,4 @@
-"""The embedded agent: it answers from the sources, in their own words, each cited by its page."""
+"""The embedded agent: it answers from the sources, in their own words, and cites the page of each."""
 
 from __future__ import annotations
 

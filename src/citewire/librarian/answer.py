@@ -1,8 +1,8 @@
-"""An answer in the sources' own words: which sentences to quote, and how to say it.
+"""Write an answer in the sources' own words: select the sentences to quote, and phrase the answer.
 
-A sentence is worth what it has of the question, each term by how much it tells; what stands around it, in its
-passage and title, counts half, and its heading more than that. Where less than half of the question is there,
-that is no answer; where it is not much less, it is the closest that there is.
+A sentence scores by the terms of the question it contains, each weighted by how specific it is; terms in its
+passage and title count half, and those in its heading more than that. Below half of the question's weight
+there is no answer; not far below, the sentence is quoted as the closest match.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from citewire.model import Lines, Native
 
 __all__ = ["LookupResult", "QuotedSentence", "find_quotes", "write_answer"]
 
-# Passages that are looked through, quotes in an answer, and quotes where there is none.
+# Passages searched, quotes in an answer, and quotes if there is no answer.
 _PASSAGES, _MOST, _MOST_CLOSE = 12, 4, 2
 _HEADING, _AROUND = 0.75, 0.5
-# Shares of what the question is about: of an answer; and of what may be shown for want of one, which each
-# sentence must have by itself.
+# Shares of the question's weight: for an answer; and for the closest match, which each sentence needs itself.
 _ENOUGH, _CLOSE = 0.5, 0.35
-# Share of what the best quote has that another must have.
+# Share of the best quote's weight that another quote must have.
 _AS_GOOD = 0.75
-# What the question before was about still counts, but for the order only.
+# Terms of the earlier question still count, but for the order only.
 _EARLIER = 0.3
-# A number where one is asked for; a sentence that begins with what is asked about, and one that says what it
-# is or was; and what is no whole sentence, such as a caption or a cell.
+# Factors: a number if one is asked for; a sentence that begins with the subject, and one that says what it is
+# or was; and an incomplete sentence, such as a caption or a cell.
 _HAS_NUMBER, _BEGINS, _DEFINES, _CUT = 1.3, 1.1, 1.15, 0.9
 _BEGINNING, _VERBS = (
     3,
@@ -43,24 +42,24 @@ _BEGINNING, _VERBS = (
 )
 _WHOLE = re.compile(r"[.!?…:;。！？।؟]\W*(?:\[[^\]]*\]\W*)*$")
 
-# The source's own marks and links would be taken for citations of the answer.
+# Reference marks and links of the source would be taken for citations of the answer.
 _REFERENCE = re.compile(r"\s?\[\^?[\w.,:–-]{1,20}\](?!\()")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _EMPHASIS = re.compile(r"\*\*|__|`+")
 
 
 class QuotedSentence(Struct, frozen=True):
-    """A sentence to quote, and the passage that has it."""
+    """A sentence to quote, and its passage."""
 
     sentence: Sentence
     passage: Passage
 
 
 class LookupResult(Struct, frozen=True):
-    """What the sources have on a question. With `is_answer` the quotes are one; without, the closest, if any.
+    """The result of a lookup. With `is_answer` the quotes answer the question; else they are the closest.
 
-    `passages` are what was looked through, `missing` the words of the question that no source has. A question
-    without words that could be looked up `is_vague`.
+    `passages` are those searched, `missing` the words of the question that no source has. A question without
+    searchable words `is_vague`.
     """
 
     quotes: tuple[QuotedSentence, ...] = ()
@@ -71,12 +70,12 @@ class LookupResult(Struct, frozen=True):
 
 
 def find_quotes(index: PassageIndex, question: str, earlier: str = "") -> LookupResult:
-    """What the sources say on a question that came after an `earlier` one. Takes a while."""
+    """Find what the sources say on a question that came after an `earlier` one. Blocks for a while."""
     question, earlier = question[:MOST_QUESTION_CHARACTERS], earlier[:MOST_QUESTION_CHARACTERS]
     asked = content_terms(question)
     before = content_terms(earlier)
     if not asked:
-        # `And for how long?` is about what the one before was about.
+        # `And for how long?` has the subject of the earlier question.
         asked, before = before, {}
     if not asked:
         return LookupResult(is_vague=True)
@@ -101,9 +100,9 @@ def _as_asked(word: str, question: str) -> str:
 
 
 class _Candidate(Struct, frozen=True):
-    """A sentence, what it is worth, and its share of the question: `own` is without what stands around it.
+    """A sentence, its score, and its share of the question's weight; `own` is without its surroundings.
 
-    Without `says_it` all of that is in its heading.
+    Without `says_it` all of the terms are in its heading.
     """
 
     score: float
@@ -120,7 +119,7 @@ class _Candidate(Struct, frozen=True):
 
 
 def _choose_quotes(found: Sequence[_Candidate], least: float, most: int) -> list[QuotedSentence]:
-    """The best sentences, no two alike: the best passage first, those of one passage in their order."""
+    """Select the best sentences without duplicates: the best passage first, each passage's in order."""
     picked: list[_Candidate] = []
     seen: set[str] = set()
     for each in found:
@@ -143,7 +142,7 @@ def _choose_quotes(found: Sequence[_Candidate], least: float, most: int) -> list
 
 
 def _goes_with(best: _Candidate, other: _Candidate, least: float) -> bool:
-    """What does not say itself what it is about must come after what does."""
+    """Return whether a sentence fits the best one; if it does not name the subject it must follow it."""
     follows = other.rank == best.rank and other.at > best.at
     is_good = other.own >= least and other.share >= best.share * _AS_GOOD
     return is_good and (other.says_it or follows)
@@ -177,7 +176,7 @@ def _worth(weights: Mapping[str, float], shares: Mapping[str, float]) -> float:
 
 
 def _shown(quote: str) -> str | None:
-    """A quote as an answer can say it: None where it would be read as something else than words."""
+    """Return a quote as plain words for an answer; None if it would be read as markup or a citation."""
     text = _EMPHASIS.sub("", _LINK.sub(r"\1", _REFERENCE.sub("", quote))).strip()
     read = extract(text)
     is_plain = read.visible_text == text and not read.citations and BLOCK_START[:3] not in text
@@ -185,7 +184,7 @@ def _shown(quote: str) -> str | None:
 
 
 def write_answer(found: LookupResult, reading: int, total: int) -> str:
-    """The answer as a model would write it: what a person reads, and the data of its citations.
+    """Write the answer as a model would: visible text, and the data of its citations.
 
     `reading` of `total` sources are still being read.
     """

@@ -1,10 +1,10 @@
-"""The passages of all sources, in SQLite's full-text index.
+"""Index of the passages of all sources, in SQLite's full-text search.
 
-It can be made anew from the sources at any time: a file of another version, or one that is no index, is
-thrown away. All methods may be called from any thread.
+It can be rebuilt from the sources at any time: a file of another version, or one that is not an index, is
+deleted. All methods may be called from any thread.
 
-What is removed is overwritten in the file at once, but for the words in the full-text index: SQLite only
-marks them as deleted, until `purge` rewrites it.
+Removed data is overwritten in the file at once, except for words in the full-text index: SQLite only marks
+them as deleted, until `purge` rewrites it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from citewire.librarian.terms import content_terms, join_terms
 
 __all__ = ["MOST_QUESTION_CHARACTERS", "PassageIndex", "TermWeights"]
 
-# Of the schema, and of how text becomes terms and passages: whoever changes one of them counts on.
+# Version of the schema, and of how text becomes terms and passages: increase it if one of them changes.
 _VERSION = 2
-# `terms` holds what `terms.words` makes of a text, so the tokenizer has nothing to do but to split it.
+# `terms` holds the output of `terms.join_terms`, so the tokenizer only has to split it.
 _SCHEMA = """
     CREATE TABLE sources (id TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE passages (
@@ -37,20 +37,20 @@ _SCHEMA = """
     CREATE INDEX passages_of ON passages (source_id);
     CREATE VIRTUAL TABLE terms USING fts5 (title, heading, body, tokenize = 'unicode61 remove_diacritics 0');
 """
-# A heading says what its passages are about; a title says it of all of them, and so tells them apart less.
+# A heading describes its passages; a title describes all of them, and so distinguishes them less.
 _RANKED = """
     SELECT source_id, source, title, url, heading, sentences
     FROM (SELECT rowid, bm25(terms, 0.5, 2.0, 1.0) AS score FROM terms WHERE terms MATCH ?
           ORDER BY score, rowid LIMIT ?) AS found
     JOIN passages ON n = found.rowid ORDER BY score, n
 """
-# Of a question, so that a book that somebody pastes is one like any other.
+# Limits on a question, so that a pasted book costs no more than any other.
 MOST_QUESTION_CHARACTERS, _MOST_TERMS = 2_000, 32
-# Changes that a merge makes at least: one is the statement itself.
+# Fewest changes of a real merge: one is the statement itself.
 _MERGED = 2
-# Pages that a step of `purge` writes, before it lets others have the index.
+# Pages that a step of `purge` writes before it releases the lock.
 _PAGES = 2_000
-# Passages from which on it takes longer to rank all that have a term than it is worth.
+# A term in more passages takes longer to rank than it is worth.
 _COMMON = 2_000
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -58,7 +58,7 @@ _decode = msgspec.msgpack.Decoder(tuple[Sentence, ...]).decode
 
 
 class TermWeights(NamedTuple):
-    """The weight of each term; those that no source has; and those that too many have to be looked up by."""
+    """The weight of each term; the terms that no source has; and those too common to search by."""
 
     weights: Mapping[str, float]
     missing: frozenset[str]
@@ -66,16 +66,16 @@ class TermWeights(NamedTuple):
 
 
 class PassageIndex:
-    """Sources by their passages, in the file at `path` or in memory."""
+    """The passages of sources, in the file at `path` or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._lock = Lock()
-        # Of what was removed before a crash, say.
+        # There may be traces of data that was removed before a crash.
         self._has_traces = True
         try:
             self._connection = _open(path)
         except sqlite3.DatabaseError as exc:
-            # It may be there and right, but locked, or not ours to open.
+            # The file may be valid, but locked or not accessible.
             if path is None or isinstance(exc, sqlite3.OperationalError):
                 raise
             for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
@@ -83,12 +83,12 @@ class PassageIndex:
             self._connection = _open(path)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def add(self, source_id: str, document: Document) -> None:
-        """Take a source in, in place of what it was before. Costs nothing where it is the same."""
+        """Add a source, or replace its earlier version. A no-op if it is unchanged."""
         content = "\n".join((document.sha256, document.name or "", document.url or "", document.title or ""))
         with self._lock:
             known = self._first("SELECT content FROM sources WHERE id = ?", source_id)
@@ -108,42 +108,42 @@ class PassageIndex:
                 )
 
     def remove(self, source_id: str) -> None:
-        """Forget a source, if it is known."""
+        """Remove a source, if it is known."""
         with self._lock, self._connection:
             self._forget(source_id)
 
     def purge(self) -> None:
-        """Have nothing left in the file of what was removed. Costs nothing where nothing was.
+        """Erase all traces of removed sources from the file. A no-op if there are none.
 
-        The segments of the full-text index are merged into one, which leaves out what was deleted.
+        The segments of the full-text index are merged into one, which drops deleted words.
         """
         if not self._has_traces:
             return
         self._has_traces = False
-        pages = -_PAGES  # the first step is to take all segments
+        pages = -_PAGES  # a negative number includes all segments in the first step
         while self._merge(pages):
             pages = _PAGES
         with self._lock:
             self._connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
 
     def _merge(self, pages: int) -> bool:
-        """Whether there was anything to merge, as the documentation of FTS5 says how to see it."""
+        """Run one merge step; return whether it merged anything, as the FTS5 documentation describes."""
         with self._lock, self._connection as connection:
             before = connection.total_changes
             connection.execute("INSERT INTO terms (terms, rank) VALUES ('merge', ?)", (pages,))
             return connection.total_changes - before >= _MERGED
 
     def source_ids(self) -> frozenset[str]:
-        """The ids of what was added."""
+        """Return the ids of all sources in the index."""
         with self._lock:
             return frozenset(name for (name,) in self._connection.execute("SELECT id FROM sources"))
 
     def search(self, question: str, limit: int = 8) -> list[Passage]:
-        """The passages that have most of what a question is about, the best first."""
+        """Return the passages that best match a question, the best first."""
         return self.rank_passages(self.weigh_terms(content_terms(question[:MOST_QUESTION_CHARACTERS])), limit)
 
     def rank_passages(self, terms: TermWeights, limit: int) -> list[Passage]:
-        """The passages with any of these terms, the best first. Common ones count if all are."""
+        """Return the passages with any of these terms, best first. Common terms count only if all are."""
         there = terms.weights.keys() - terms.missing
         wanted = sorted(there - terms.common or there)
         if not wanted:
@@ -153,9 +153,9 @@ class PassageIndex:
         return [Passage(*about, sentences=_decode(sentences)) for *about, sentences in rows]
 
     def weigh_terms(self, terms: Iterable[str]) -> TermWeights:
-        """How much each of these terms, as `content_terms` gives them, tells by how few passages have it.
+        """Weigh terms from `content_terms`: the fewer passages have a term, the more it weighs.
 
-        What all have still tells a little: it may be all that is asked about.
+        A term that all passages have still weighs a little: it may be all that is asked about.
         """
         with self._lock:
             (total,) = self._first("SELECT count(*) FROM passages") or (0,)
@@ -181,7 +181,7 @@ class PassageIndex:
 
 
 def _open(path: Path | None) -> sqlite3.Connection:
-    """A connection to an index of this version; raises `sqlite3.DatabaseError` for another file."""
+    """Connect to an index of this version. Raises `sqlite3.DatabaseError` for any other file."""
     connection = sqlite3.connect(path or ":memory:", check_same_thread=False)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -189,7 +189,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
             is_new = known.fetchone() is None
         if not is_new and version != _VERSION:
             raise sqlite3.DatabaseError("an index of another version")  # noqa: TRY301
-        # A crash of the machine may cost the last sources, which are then read again.
+        # If the machine crashes, the last sources may be lost and are read again.
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -202,7 +202,7 @@ def _open(path: Path | None) -> sqlite3.Connection:
 
 
 def _quoted(term: str) -> str:
-    """A term as a string of FTS5, in which nothing is syntax."""
+    """Quote a term as an FTS5 string, in which nothing is syntax."""
     return '"' + term.replace('"', '""') + '"'
 
 

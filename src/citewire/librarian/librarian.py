@@ -1,6 +1,6 @@
-"""The agent without a model: it looks a question up in the sources, and answers with what they say.
+"""The agent without a model: it looks up a question in the sources, and answers with quotes.
 
-The same run gives the same events: nothing in them is made up, and their ids are those of the run.
+The same run gives the same events: nothing in them is random, and their ids derive from the run's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from citewire.librarian.index import MOST_QUESTION_CHARACTERS, PassageIndex
 __all__ = ["Librarian", "SEARCH_TOOL", "user_questions"]
 
 SEARCH_TOOL = "search_sources"
-# Characters of a delta, and of what is shown of a passage that was found.
+# Characters of a delta, and of the snippet of a found passage.
 _DELTA, _SNIPPET = 24, 160
 _PIECE = re.compile(rf"[\s\S]{{1,{_DELTA}}}(?<=\s)|[\s\S]{{1,{_DELTA}}}")
-# Events after which others have a turn.
+# Events after which other tasks get a turn.
 _TURN = 16
 _NO_QUESTION = "Ask me something about the sources."
 
@@ -29,8 +29,8 @@ _NO_QUESTION = "Ask me something about the sources."
 class Librarian:
     """Answers from an index: `LocalAgent(Librarian(index).run)`.
 
-    `status` tells how many of how many sources are still being read; without it none is. `read` waits for
-    them, as long as it is worth it.
+    `status` returns how many sources are still being read, and the total; the default is none. `read` waits
+    for them, as long as it is worthwhile.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Librarian:
         self._status = status or (lambda: (0, len(index.source_ids())))
 
     async def run(self, run_input: RunInput) -> AsyncIterator[AnyEvent]:
-        """The events of a run: what is searched for, what was found, and the answer."""
+        """Yield the events of a run: the search, its result, and the answer."""
         asked = user_questions(run_input.messages)
         yield ev.RunStarted(run_input.thread_id, run_input.run_id, RunInput.PROTOCOL)
         text = _NO_QUESTION
@@ -65,12 +65,12 @@ class Librarian:
         yield ev.RunFinished(run_input.thread_id, run_input.run_id)
 
     def _find(self, asked: Sequence[str]) -> tuple[tuple[int, int], LookupResult]:
-        # In this order: what is read in between is then said to be unread, not to have no answer.
+        # In this order: a source read in between is then reported as unread, not as having no answer.
         return self._status(), find_quotes(self._index, asked[-1], asked[-2] if len(asked) > 1 else "")
 
 
 def user_questions(messages: Sequence[Any]) -> list[str]:
-    """What the user said that has words, the last at the end."""
+    """Return the user's messages that have text, the latest last."""
     given = [cast("Json", message) for message in messages if isinstance(message, dict)]
     said = [_text(message.get("content")) for message in given if message.get("role") == "user"]
     return [text for text in said if text.strip()]
@@ -85,7 +85,7 @@ def _text(content: Any) -> str:
 
 
 def _result(found: LookupResult) -> str:
-    """What was found, for people. Under these names no citation is checked against it, but for the source."""
+    """Return the passages found, for display. Citations are checked against the source, not these fields."""
     shown = [
         {"file": passage.source, "page": passage.page, "says": _snippet(passage.text)}
         for passage in found.passages

@@ -1,4 +1,4 @@
-"""The agent with a model: pydantic-ai, told to cite, with the same index to search. Needs `citewire[llm]`."""
+"""The agent with a model: pydantic-ai, instructed to cite, and the same index. Needs `citewire[llm]`."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ Answer only from what it returned, in the language of the question, and say so w
 
 
 class ModelUnavailable(CitewireError):
-    """No model can answer: pydantic-ai is not installed, or knows no such model, or has no key for it."""
+    """No model can answer: pydantic-ai is not installed, does not know the model, or has no key for it."""
 
     code = "no_model"
 
 
 def model_agent(index: PassageIndex, model: str | Model) -> Callable[[RunInput], AsyncIterator[Any]]:
-    """A function for `LocalAgent`: the events of a run in which `model`, such as `openai:gpt-5`, answers.
+    """Return a function for `LocalAgent` that runs `model`, such as `openai:gpt-5`, and yields its events.
 
-    The key is where the provider looks for it, in the environment. Raises `NoModel`.
+    The API key is read from the provider's environment variable. Raises `ModelUnavailable`.
     """
     try:
         from pydantic_ai import Agent  # noqa: PLC0415  # an extra, which takes a second to load
@@ -63,7 +63,7 @@ def model_agent(index: PassageIndex, model: str | Model) -> Callable[[RunInput],
         raise ModelUnavailable("pydantic-ai cannot use this model", detail=exc) from exc
 
     async def run(run_input: RunInput) -> AsyncGenerator[Any]:
-        # It has no place for state, and would warn of it.
+        # pydantic-ai has no use for state, and would warn about it.
         posted = write_json(replace(run_input, state={}))
         try:
             given = AGUIAdapter.build_run_input(posted)
@@ -82,14 +82,14 @@ async def _closable(events: AsyncIterator[Any]) -> AsyncGenerator[Any]:
 
 
 def _without_provider_text(event: Any) -> Any:
-    """The event; of an error, what the provider said goes to the log only."""
+    """Return the event; of an error, the provider's message goes to the log only."""
     if event.type != "RUN_ERROR":
         return event
     return to_run_error(report_detail(event.message, _log, code="model_failed", message="the model failed"))
 
 
 def _document(passage: Passage) -> str:
-    """A passage in the form that the prompt tells of, so that it can be cited by page and line."""
+    """Return a passage in the form the prompt describes, so that it can be cited by page and line."""
     return f"<document id={quoteattr(passage.source)}>\n" + "\n".join(_pages(passage)) + "\n</document>"
 
 

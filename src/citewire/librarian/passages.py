@@ -1,7 +1,7 @@
-"""The passages of a document: a few sentences that stand together under one heading.
+"""Split a document into passages: a few adjacent sentences under one heading.
 
-Running headers and footers, navigation and what is hidden or deleted are left out, and a sentence goes on
-where they come between.
+Running headers and footers, navigation and hidden or deleted text are left out, and a sentence continues
+across them.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from citewire.documents.document import Document
 
 __all__ = ["Passage", "Sentence", "split_passages"]
 
-# Characters of a passage, of what counts as one sentence, of a heading, and of a list that is quoted whole.
+# Most characters of a passage, of a sentence, of a heading, and of a list that is quoted whole.
 _PASSAGE, _SENTENCE, _HEADING, _LIST = 700, 600, 90, 400
 _LEFT_OUT = frozenset({"header", "footer", "hidden", "deleted", "comment"})
 _NAVIGATION = re.compile(r"/(?:nav|footer)(?:\[\d+\])?(?:/|$)")
 _HTML_HEADING = re.compile(r"/h([1-6])(?:\[\d+\])?(?:/|$)")
 _MARKDOWN_HEADING = re.compile(r"(#{1,6})\s+(.*?)[\s#]*$")
 _HTML_ITEM = re.compile(r"/li(?:\[\d+\])?(?:/|$)")
-# With the end of its page, where it is the last.
+# Including the page break, if it is the last line of its page.
 _LINE = re.compile(r"[^\n\f]*(?:\n\f?|\f)?")
 _ITEM = re.compile(r"\s*(?:[-*•‣◦·–+]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)])\s+")
 _MARK = re.compile(r"\s*(?:[-*•‣◦·–+>]+\s+)*")
-# In brackets are numbers of notes and the like; dots lead the eye through a table of contents.
+# Brackets contain note numbers and the like; dot leaders belong to a table of contents.
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _LEADERS = re.compile(r"(?:[.·…]\s?){4}")
-# Letters without which nothing is said.
+# Fewest letters of a sentence.
 _FEWEST = 3
-# What only draws: rules and fences of Markdown, lines under headings.
+# Decoration only: rules and fences of Markdown, lines under headings.
 _DRAWN = re.compile(r"[\s\W_]*$")
 _CLOSED = re.compile(r"[.!?…。！？।؟:;,]\W*$")
 _END = re.compile(
     r"(?:[.!?…؟]+[\"'”’»)\]*_]*(?:\[\w{1,4}\])*(?=\s+[\"'“‘«(\[¿¡*_]*[^\sa-z])|[।。！？]+[」』”’）]*)\s*"
 )
-# After these a full stop ends no sentence; nor does it after a single letter, as in U.S. and J. Smith.
+# After these a full stop does not end a sentence; nor after a single letter, as in U.S. and J. Smith.
 _SHORT = re.compile(
     r"(?:^|[\s(\"'“])(?:[A-Za-z]|(?:[A-Za-z]\.)+[A-Za-z]|mr|mrs|ms|dr|prof|st|no|nr|vs|etc|approx|inc|ltd|co|corp|sec|art|fig"
     r"|e\.g|i\.e|bzw|ca|z\.b|p|pp|vol|ch|al|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.$",
     re.IGNORECASE,
 )
 _BROKEN_WORD = re.compile("[\x02\ufffe]\\s*|\xad\\s*|(?<=[a-z])-\n(?=[a-z])")
-# Share of the usual length of a line from which on a break need not be meant.
+# A line longer than this share of the usual length was probably wrapped.
 _FULL_LINE = 0.8
 
 
 class Sentence(Struct, frozen=True, gc=False, array_like=True):
-    """A sentence as it is quoted, and where it stands: offsets, the page and the line that it starts on."""
+    """A sentence as it is quoted, and its place: offsets, and the page and line it starts on."""
 
     text: str
     start: int
@@ -63,7 +63,7 @@ class Sentence(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Passage(Struct, frozen=True):
-    """Sentences that stand together. `source` is what a citation calls the document that has them."""
+    """Adjacent sentences. `source` is the document's name in citations."""
 
     source_id: str
     source: str
@@ -92,7 +92,7 @@ class Passage(Struct, frozen=True):
 class _Block(Struct, frozen=True, gc=False):
     """A paragraph, item, row or heading: a range of the body. `level` is that of a heading, else 0.
 
-    Behind `prose` are the items of a list, which its last sentence introduces.
+    After `prose` come the items of a list that its last sentence introduces.
     """
 
     start: int
@@ -103,7 +103,7 @@ class _Block(Struct, frozen=True, gc=False):
 
 
 class _Body:
-    """The text of a document without what is left out."""
+    """The text of a document without the parts that are left out."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -117,7 +117,7 @@ class _Body:
         self.text = "".join(pieces)
 
     def place(self, at: int) -> int:
-        """The offset in the document."""
+        """Return the offset in the document."""
         piece = bisect_right(self._ours, at) - 1
         return at - self._ours[piece] + self._theirs[piece]
 
@@ -126,7 +126,7 @@ class _Body:
         return "" if element is None else element.path
 
     def sentence(self, start: int, end: int) -> Sentence | None:
-        """What stands there, without the mark of an item; None where there is nothing to be said."""
+        """Return the sentence there, without an item's bullet; None if it says nothing."""
         raw = self.text[start:end]
         mark = _MARK.match(raw)
         start += mark.end() if mark else 0
@@ -149,7 +149,7 @@ def _kept(document: Document) -> Iterator[tuple[int, int]]:
 
 
 def split_passages(source_id: str, document: Document) -> Iterator[Passage]:
-    """The passages of a document, in order."""
+    """Yield the passages of a document, in order."""
     source = document.name or document.url or document.sha256[:12]
     title = document.title or PurePath(source).stem
     for heading, sentences in _groups(_Body(document)):
@@ -157,7 +157,7 @@ def split_passages(source_id: str, document: Document) -> Iterator[Passage]:
 
 
 def _groups(body: _Body) -> Iterator[tuple[str, list[Sentence]]]:
-    """Sentences under one heading, which is named with those above it, as many as make a passage."""
+    """Yield groups of sentences of a passage's size under one heading, with the headings above it."""
     headings: dict[int, str] = {}
     gathered: list[Sentence] = []
     for block in _joined_lists(body, _with_headings(body, list(_blocks(body)))):
@@ -178,7 +178,7 @@ def _groups(body: _Body) -> Iterator[tuple[str, list[Sentence]]]:
 
 
 def _blocks(body: _Body) -> Iterator[_Block]:
-    """Paragraphs, items and rows. A line break within a paragraph is one that only the width asked for."""
+    """Yield paragraphs, items and rows, joining wrapped lines of a paragraph."""
     kind, text = body.document.kind, body.text
     lines = [(found.start(), found.end()) for found in _LINE.finditer(text) if found[0]]
     lengths = sorted(end - start for start, end in lines if text[start:end].strip())
@@ -198,7 +198,7 @@ def _blocks(body: _Body) -> Iterator[_Block]:
 
 
 def _goes_on(line: str, after: str, is_markdown: bool, usual: int) -> bool:
-    """Whether the next line belongs to the same paragraph."""
+    """Return whether the next line belongs to the same paragraph."""
     words = after.split(maxsplit=1)
     if not line.strip() or not words or _ITEM.match(after) or "\t" in line + after:
         return False
@@ -210,7 +210,7 @@ def _goes_on(line: str, after: str, is_markdown: bool, usual: int) -> bool:
 
 
 def _with_headings(body: _Body, blocks: list[_Block]) -> list[_Block]:
-    """The blocks, headings known as such: by what the document says, or as short lines with text below."""
+    """Return the blocks with heading levels: from the document's markup, or for short lines above text."""
     kind, text = body.document.kind, body.text
     if kind == "xlsx":
         return blocks
@@ -226,7 +226,7 @@ def _with_headings(body: _Body, blocks: list[_Block]) -> list[_Block]:
     levels = [0] * len(blocks)
     for at in range(len(blocks) - 1):
         if looks[at] and not looks[at + 1]:
-            # Two in a row are a heading and one under it; more are a list or a table.
+            # Two in a row are a heading and a subheading; more are a list or a table.
             has_two = at > 0 and looks[at - 1] and not (at > 1 and looks[at - 2])
             levels[at - has_two : at + 1] = [1, 2] if has_two else [2]
     return [replace(block, level=level) for block, level in zip(blocks, levels, strict=True)]
@@ -246,13 +246,13 @@ def _looks_like_heading(block: str) -> bool:
         and "\n" not in text
         and "\t" not in text
         and not _CLOSED.search(text)
-        # A row of figures is none.
+        # A row of figures is not a heading.
         and sum(map(str.isalpha, text)) > 1.5 * sum(map(str.isdecimal, text))
     )
 
 
 def _joined_lists(body: _Body, blocks: list[_Block]) -> Iterator[_Block]:
-    """The blocks, what introduces a list and its items as one: they say something only together."""
+    """Yield the blocks, with an introduction and its list items as one: they make sense only together."""
     at = 0
     while at < len(blocks):
         block, at = blocks[at], at + 1
@@ -276,7 +276,7 @@ def _sentences(body: _Body, block: _Block) -> Iterator[Sentence]:
 
 
 def _cut(body: _Body, start: int, end: int) -> Iterator[Sentence]:
-    """What has no end is cut between words."""
+    """Split overlong text between words."""
     while start < end:
         stop = end
         if end - start > _SENTENCE:

@@ -1,7 +1,7 @@
-"""Text as the terms that it is searched by: words without their endings and accents; where a script puts no
-space between words, pairs of characters.
+"""Split text into search terms: words without endings and accents; in scripts without spaces between
+words, pairs of characters.
 
-Of a source every term is kept; of a question only those that say what it is about.
+Of a source every term is indexed; of a question only those that say what it is about.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from unicodedata import normalize
 
 __all__ = ["asks_for_number", "content_terms", "has_number", "join_terms", "split_terms"]
 
-# Thai to Myanmar, Khmer, and all that is Chinese, Japanese or Korean.
+# Thai to Myanmar, Khmer, and all Chinese, Japanese and Korean.
 _SOLID = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3041-\u31ff"
     "\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Vowel signs and the like, which are no letters but part of words.
+# Vowel signs and the like, which are not letters but part of words.
 _MARKS = "\u0483-\u0487\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 _TERM = re.compile(rf"([{_SOLID}]+)|\d+(?:[.,]\d+)*|(?:[^\W\d_{_SOLID}]|[{_MARKS}]|(?<=\w)\d)+")
 # The same for ASCII, which most text is, several times as fast.
 _PLAIN_TERM = re.compile(r"\d+(?:[.,]\d+)*|[a-z][a-z0-9]*")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-# Longer ones are no words, and one row of the index must not outgrow the text.
+# Longer ones are not words, and a row of the index must not outgrow the text.
 _LONGEST = 40
 
-# Words that every question is made of, in English, German, French, Spanish, Italian, Portuguese and Dutch.
+# Words that occur in any question, in English, German, French, Spanish, Italian, Portuguese and Dutch.
 _COMMON = (
     """
     a about after again all also am an and any are as at be been before being but by can could did do
@@ -73,7 +73,7 @@ _COMMON = (
     """,
 )
 _COMMON_WORDS = tuple(frozenset(words.split()) for words in _COMMON)
-# What asks in scripts without spaces, and what only joins. Hiragana, alone, is mostly endings.
+# Question words and particles of scripts without spaces. Hiragana, alone, is mostly endings.
 _ASKING = re.compile(
     "什么|什麼|怎么|怎麼|怎样|怎樣|如何|为什么|為什麼|多少|多久|多长|多長|时间|時間|几天|幾天|哪些|哪个|哪個|哪里|哪裡|是否|可以|需要"
     "|能否|请问|請問|有没有|有沒有|[是的了吗嗎呢在我你您们們和与與及或]|[\u3041-\u309f]+|何[日時円年人]?|教えて"
@@ -100,17 +100,17 @@ _HOW = re.compile(
 
 
 def split_terms(text: str) -> list[str]:
-    """The terms of a text, in order."""
+    """Return the terms of a text, in order."""
     if text.isascii():
         return [_stem(word) for word in _PLAIN_TERM.findall(text.lower())]
     return [term for found in _TERM.finditer(_folded(text)) for term in _of(found, singles=True)]
 
 
 def content_terms(question: str) -> dict[str, str]:
-    """The terms that say what a question is about, in order, and the word that each was."""
+    """Map the terms that say what a question is about, in order, to their words."""
     text = _ASKING.sub(" ", _folded(_HOW.sub(" ", question)))
     said = [*_TERM.finditer(text)]
-    # Those of the language that most are of: a hat is no verb in an English question.
+    # The stop words of the language with most matches: a hat is not a verb in an English question.
     common = max(_COMMON_WORDS, key=lambda some: sum(word[0] in some for word in said))
     found: dict[str, str] = {}
     for word in said:
@@ -122,17 +122,17 @@ def content_terms(question: str) -> dict[str, str]:
 
 
 def join_terms(text: str) -> str:
-    """The terms of a text as one, for the index."""
+    """Return the terms of a text joined by spaces, for the index."""
     return " ".join(split_terms(text))
 
 
 def asks_for_number(question: str) -> bool:
-    """Whether a number, a date or a time is what would answer it."""
+    """Return whether the answer would be a number, a date or a time."""
     return _ASKS_NUMBER.search(question) is not None
 
 
 def has_number(text: str) -> bool:
-    """Whether a text says how many, in figures or in words."""
+    """Return whether a text contains a number, in figures or in words."""
     return _NUMBER.search(text) is not None
 
 
@@ -153,7 +153,7 @@ def _of(found: re.Match[str], *, singles: bool) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _stem(word: str) -> str:
-    """An English word without its ending. Other languages lose little by it: both sides are cut alike."""
+    """Remove the ending of an English word. Other languages suffer little: both sides are cut alike."""
     word = _without_plural(word[:_LONGEST])
     for ending in ("ing", "ed"):
         rest = word.removesuffix(ending)
@@ -161,7 +161,7 @@ def _stem(word: str) -> str:
             doubled = rest[-1] == rest[-2] and rest[-1] not in "lsz"
             word = rest[:-1] if doubled else rest
             break
-    # So that `use` is `using`, and `carry` is `carried`.
+    # So that `use` matches `using`, and `carry` matches `carried`.
     if len(word) > 3 and word[-1] == "e":
         return word[:-1]
     return word[:-1] + "i" if len(word) > 2 and word[-1] == "y" else word

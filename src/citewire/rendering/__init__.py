@@ -1,8 +1,8 @@
-"""An answer with inline markers and a list of sources, for people to read.
+"""Render an answer with inline markers and a list of sources, for people to read.
 
-`render(answer, to)` writes any of `FORMATS`; `render_html` and `render_terminal` take what only these
-surfaces know. On every surface foreign text is escaped, hidden characters are gone, and only absolute
-http, https and mailto URLs are links.
+`render(answer, to)` writes any of `FORMATS`; `render_html` and `render_terminal` take options of these
+formats. In every format untrusted text is escaped, hidden characters are removed, and only absolute http,
+https and mailto URLs are links.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UnknownFormat(CitewireError):
 
 
 def render(answer: Answer, to: str) -> str:
-    """`answer` in the format `to`, one of `FORMATS`.
+    """Render `answer` in the format `to`, one of `FORMATS`.
 
     A terminal gets colours unless NO_COLOR is set. Raises `UnknownFormat`.
     """
@@ -57,10 +57,10 @@ def render(answer: Answer, to: str) -> str:
 
 
 def render_html(answer: Answer, prefix: str = "cite") -> str:
-    """`answer` as an HTML fragment; give each answer of a page its own `prefix` for ids."""
+    """Render `answer` as an HTML fragment; give each answer of a page its own `prefix` for ids."""
     return html.write(lay_out(answer), prefix)
 
 
 def render_terminal(answer: Answer, *, colour: bool = True) -> str:
-    """`answer` for a terminal, coloured or free of escape sequences."""
+    """Render `answer` for a terminal, coloured or without escape sequences."""
     return terminal.write(lay_out(answer), colour=colour)

@@ -1,9 +1,8 @@
-"""Where Markdown is code beyond doubt.
+"""Find the parts of Markdown that are certainly code.
 
-Outside code we take the teeth out of tags and links; inside it nothing may change, or readers would see
-our escapes. A stretch taken for code that the renderer does not take for code would let a tag through,
-so this is not `markers.code_ranges`, which may guess: whatever depends on context that we do not track
-counts as prose. By CommonMark 0.31 and GFM.
+Outside code, tags and links are defused; inside it nothing may change, or readers would see our escapes. Text
+that we take for code but the renderer does not would let a tag through, so this is not `markers.code_ranges`,
+which may guess: anything that depends on context we do not track counts as prose. By CommonMark 0.31 and GFM.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from typing import NamedTuple
 
 __all__ = ["VerbatimRange", "find_verbatim"]
 
-# An opening fence; one of backticks has no backtick behind it. With a pipe it may be the head of a table.
+# An opening fence; one of backticks has no backtick after it. With a pipe it may be the head of a table.
 _FENCE = re.compile(r"(`{3,})(?=[^`]*\Z)|(~{3,})")
 _CLOSING = re.compile(r"(`{3,}|~{3,})[ \t]*\Z")
-# A fence that stands inside list items or quotes which open on the same line.
+# A fence inside list items or quotes that open on the same line.
 _NESTED_FENCE = re.compile(r"[ \t>*+\-\d.)]*(?:`{3,}[^`]*\Z|~{3,})")
 _ITEM = re.compile(r"(?:[-*+]|(?P<number>\d{1,9})[.)]) {1,4}(?=[^ \t])")
 _LIKE_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|\Z)")
 _RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*\Z")
 
-# The content of a list item is indented by at least so much: less closes every list.
+# The content of a list item is indented by at least this much: less closes every list.
 _LEAST_ITEM = 2
-# More indentation than this makes indented code of what would be a fence.
+# With more indentation, a fence is indented code instead.
 _MOST_INDENT = 3
 
 
 class VerbatimRange(NamedTuple):
-    """`text` is to stand for the characters from `start` to `end` as it is."""
+    """Write `text` unchanged for the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -39,15 +38,15 @@ class VerbatimRange(NamedTuple):
 
 
 def find_verbatim(text: str) -> Iterator[VerbatimRange]:
-    """Fenced blocks line by line, and code spans within a line, in order.
+    """Yield fenced blocks line by line, and code spans within a line, in order.
 
-    Where a fence might be at top level or in a list, a backslash is put before it: whether all that
-    follows is code or prose must not be a guess. A block left open is closed at the end.
+    If a fence might be at top level or in a list, a backslash is put before it: it must be certain whether
+    the text after it is code or prose. An unclosed block is closed at the end.
     """
     if "`" not in text and "~~~" not in text:
         return
     blocks = _Blocks()
-    # A backtick that may pair with one further down makes every later span doubtful, up to a blank line.
+    # A backtick that may pair with a later one makes every later span doubtful, up to a blank line.
     doubtful = False
     at = 0
     for line in text.split("\n"):
@@ -67,7 +66,7 @@ def find_verbatim(text: str) -> Iterator[VerbatimRange]:
 
 
 class _Fence(NamedTuple):
-    """An open fence. Within a list item its own indentation counts, at top level there is None."""
+    """An open fence. `indent` is its indentation in a list item, None at top level."""
 
     run: str
     indent: int | None
@@ -81,11 +80,11 @@ _Line = Enum("_Line", ["PROSE", "CODE", "DOUBTFUL"])
 
 
 class _Blocks:
-    """The block structure as far as fences need it, line by line.
+    """Tracks the block structure, line by line, as far as fences need it.
 
-    `item` is how far the content of the open list item at top level is indented: 0 without one, None
-    when that is unknown. `unsure` is set where a fence may be open inside a list or quote; whether one
-    is open at top level is always known.
+    `item` is the content indentation of the open list item at top level: 0 without one, None if unknown.
+    `unsure` is set if a fence may be open inside a list or quote; whether one is open at top level is always
+    known.
     """
 
     def __init__(self) -> None:
@@ -95,7 +94,7 @@ class _Blocks:
         self.after_blank = True
 
     def next(self, line: str) -> _Line:
-        """What the next line is; a fence belongs to its block."""
+        """Classify the next line; a fence belongs to its block."""
         rest = line.lstrip(" \t")
         if not rest:
             self.after_blank = True
@@ -109,13 +108,13 @@ class _Blocks:
         return kind
 
     def _goes_on(self, fence: _Fence, rest: str, indent: int) -> bool:
-        """Whether the line is still in `fence`, which it may close."""
+        """Return whether the line is still in `fence`, which it may close."""
         if fence.indent is None:
             if indent <= _MOST_INDENT and fence.is_closed_by(rest):
                 self.fence = None
             return True
         if indent < fence.indent:
-            # In the item or out of it: only how far the item itself is indented could tell.
+            # Inside or outside the item: only the item's own indentation could tell.
             self.fence, self.unsure = None, True
             return False
         if fence.is_closed_by(rest):
@@ -123,7 +122,7 @@ class _Blocks:
         return True
 
     def _outside(self, rest: str, indent: int) -> _Line:
-        """What a line outside any fence we know of is."""
+        """Classify a line outside any known fence."""
         fence = _FENCE.match(rest)
         if self.unsure and indent >= _LEAST_ITEM:
             return _Line.DOUBTFUL if fence and indent <= _MOST_INDENT else _Line.PROSE
@@ -148,7 +147,7 @@ class _Blocks:
         return fence is not None
 
     def _open(self, run: str, indent: int, piped: bool) -> _Line:
-        """Open a fence where the list around it is known well enough."""
+        """Open a fence if the list around it is known well enough."""
         if piped:
             return _Line.DOUBTFUL
         if indent <= _MOST_INDENT and (self.item == 0 or self._leaves_lists(indent)):
@@ -159,16 +158,16 @@ class _Blocks:
             return _Line.CODE
         if indent <= _MOST_INDENT:
             return _Line.DOUBTFUL
-        # Four blanks outside every list make it indented code or a line of a paragraph.
+        # Four spaces outside every list make it indented code or a line of a paragraph.
         self.unsure = self.item != 0
         return _Line.PROSE
 
     def _leaves_lists(self, indent: int) -> bool:
-        """A block that starts at `indent` is in no list item."""
+        """Return whether a block that starts at `indent` is in no list item."""
         return indent < (self.item or _LEAST_ITEM)
 
     def _item_after(self, rest: str, indent: int) -> int | None:
-        """`item` after a line that is no fence: it opens, continues or leaves a list item."""
+        """Return `item` after a line that is not a fence: it opens, continues or leaves a list item."""
         if self.item and indent >= self.item:
             return self.item
         if indent > _MOST_INDENT:
@@ -177,16 +176,16 @@ class _Blocks:
         if rest[0] == ">" or _RULE.match(rest):
             return 0 if at_top else None
         if item := _ITEM.match(rest):
-            # Within a paragraph only an item numbered 1 starts a list; the rest is its next line.
+            # Within a paragraph only an item numbered 1 starts a list; any other is its next line.
             starts = item["number"] is None or int(item["number"]) == 1 or self.after_blank or self.item
             return indent + item.end() if at_top and starts else None
         if _LIKE_ITEM.match(rest):
             return None
-        # A paragraph in a list goes on in a line that is not indented, unless a blank line ended it.
+        # A paragraph in a list continues in an unindented line, unless a blank line ended it.
         return 0 if self.item == 0 or (self.after_blank and at_top) else None
 
 
-# What may hold a backtick that opens no code, besides a code span itself: the tail of a link, a bare URL.
+# May contain a backtick that opens no code, besides a code span itself: the tail of a link, a bare URL.
 _TOKEN = re.compile(r"(?P<ticks>`+)|(?P<tail>\](?=[(\[]))|www\.|://", re.IGNORECASE)
 _TICKS = re.compile("`+")
 _WORD = re.compile(r"\S*")
@@ -196,7 +195,7 @@ _PLAIN_TAIL = re.compile(
 
 
 def _spans(line: str, offset: int) -> Generator[VerbatimRange, None, bool]:
-    """The code spans of a line; returns whether what follows is doubtful."""
+    """Yield the code spans of a line; return whether the text after it is doubtful."""
     at = url_end = 0
     while token := _TOKEN.search(line, at):
         start, end = token.span()
@@ -218,7 +217,7 @@ def _spans(line: str, offset: int) -> Generator[VerbatimRange, None, bool]:
 
 
 def _span_end(line: str, opening: re.Match[str]) -> int | None:
-    """Where the span ends that `opening` opens; None where it may not open or end one."""
+    """Return the end of the span that `opening` opens; None if it may not open or end one."""
     start = opening.start()
     if line[start - 1 : start] == "\\":
         return None

@@ -1,4 +1,4 @@
-"""An answer for a GitHub comment: Markdown that mentions nobody, with sources that refer to no issue."""
+"""Write an answer for a GitHub comment: Markdown without mentions and references to issues."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from citewire.rendering.layout import Layout
 
 __all__ = ["write"]
 
-# A list longer than this is folded away: the answer is what people came for.
+# A longer list is collapsed: the answer matters most.
 _MOST_OPEN = 6
 
-# GitHub looks for mentions in the text after Markdown is done with it, so escapes do not stop it and
-# entities do not hide them; a zero-width space does. Letters and digits before it make it an address.
+# GitHub looks for mentions after Markdown is rendered, so escapes do not stop it and entities do not hide
+# them; a zero-width space does. Letters and digits before the @ make it an email address.
 _BREAK = "\u200b"
 _AT = r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9&])|&(?:\#0*64|\#x0*40|commat);"
 _MENTION = re.compile(rf"(?P<url>https?://[^\s<>()\[\]]*)|{_AT}", re.IGNORECASE)
@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"(?:\\#|(?<![A-Za-z0-9])GH(?=-))(?=-?\d)", re.IGNORECAS
 
 
 def write(layout: Layout) -> str:
-    """The answer in GitHub's Markdown."""
+    """Write the answer in GitHub's Markdown."""
     text = commonmark.write_body(layout, lambda prose: _unmention(commonmark.defuse(prose)))
     return "\n\n".join(section for section in (text, _sources(layout)) if section)
 
@@ -42,7 +42,7 @@ def _unmention(prose: str) -> str:
 
 def _broken(match: re.Match[str]) -> str:
     if match["url"]:
-        # The address must stay one.
+        # The URL must stay valid.
         return _AT_IN_URL.sub("%40", match["url"])
     return f"@{_BREAK}"
 

@@ -1,7 +1,7 @@
-"""An answer as an HTML fragment.
+"""Write an answer as an HTML fragment.
 
-Tags and attributes are the ones written here and no others; the text is shown as plain text. Without a
-style sheet everything is still said: verdicts in words, numbers as links into the list.
+Tags and attributes are only those written here; the text is shown as plain text. Everything is readable
+without a style sheet: verdicts are words, numbers link to the list.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _LINES = re.compile(r"(\n)")
 
 
 def write(layout: Layout, prefix: str = "cite") -> str:
-    """The answer as an HTML fragment; ids start with `prefix`."""
+    """Write the answer as an HTML fragment; ids start with `prefix`."""
     name = escape(prefix)
     parts = (piece for part in layout.parts for piece in _Paragraphs(name).of(part))
     return f'<div class="cite-answer">{"".join(parts)}{_sources(layout, name)}</div>'
 
 
 class _Paragraphs:
-    """The paragraphs of one part. A blank line ends a paragraph, a single newline a line."""
+    """Writes the paragraphs of one part. A blank line ends a paragraph, a single newline a line."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._open = False
         self._newlines = 0
-        # Blanks behind a newline: part of a blank line, or the indentation of what follows.
+        # Blanks after a newline: part of a blank line, or the indentation of the next text.
         self._blanks: list[str] = []
 
     def of(self, part: tuple[LayoutRun, ...]) -> Iterator[str]:
@@ -59,7 +59,7 @@ class _Paragraphs:
                 yield wrap(escape(piece, quote=False))
 
     def _break(self) -> Iterator[str]:
-        """What stands between the text so far and what comes now."""
+        """Yield the separator between the text so far and the next text."""
         if not self._open:
             yield "<p>"
         elif self._newlines > 1:
@@ -90,7 +90,7 @@ def _marker(mark: CitationMark, prefix: str) -> str:
 
 
 def _bracketed(mark: CitationMark) -> str:
-    """The marker; what must not be overlooked is strong even without a style sheet."""
+    """Return the marker; serious verdicts are strong even without a style sheet."""
     if mark.status in {"altered", "missed"}:
         return str(mark).replace(mark.words, f"<strong>{mark.words}</strong>")
     return str(mark)
@@ -117,7 +117,7 @@ def _item(source: NumberedSource, prefix: str) -> str:
 
 
 def _title(source: NumberedSource) -> str:
-    # A title in the other writing direction must not reorder the line around it.
+    # A title in the opposite writing direction must not reorder the line around it.
     label = f'<bdi class="cite-title">{escape(source.label, quote=False)}</bdi>'
     if source.href is None:
         return label

@@ -1,8 +1,8 @@
-"""An answer as runs of words and markers, which every surface then writes in its own way.
+"""Lay out an answer as runs of text and markers, which every format then writes in its own way.
 
-A citation shows at its insertion point, else behind its claim, else in place of the marker that the
-text already has; with none of these it is only listed. Numbers go in reading order. Each part is laid
-out in one forward pass over sorted events.
+A citation is shown at its insertion point, else after its claim, else in place of its marker in the text;
+with none of these it is only listed. Numbers are in reading order. Each part is laid out in one forward pass
+over sorted events.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from citewire.rendering.safety import clean_text
 
 __all__ = ["Layout", "LayoutRun", "MarkRun", "TextRun", "join_runs", "lay_out"]
 
-# From what the provider said to what nobody knows: words under several claims show the least certain.
+# From stated by the provider to unknown: text under several claims shows the least certain.
 _CERTAINTY: dict[SpanOrigin, int] = {"exact": 0, "block": 1, "derived": 2, "repaired": 3, "unknown": 4}
 
-# Claims may all overlap. At most so many, the innermost, are named at one place, so that the output
-# grows with the input and not with its square.
+# Claims may all overlap. At most this many, the innermost, are named at one place, so that the output grows
+# linearly with the input and not with its square.
 _MOST_NAMED = 16
 
-# How far a marker is moved back over white space at the end of its claim; a longer run is no accident
-# of cutting, and looking at it once per claim could take long.
+# How far a marker is moved back over white space at the end of its claim; a longer run is not accidental, and
+# scanning it once per claim could take long.
 _MOST_BLANKS = 16
 
 
 class TextRun(Struct, frozen=True, gc=False):
-    """Clean text. Under claims, `cites` are their numbers and `origin` how we know the place."""
+    """Clean text. Under claims, `cites` are their numbers and `origin` how their place is known."""
 
     text: str
     cites: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class TextRun(Struct, frozen=True, gc=False):
 
 
 class MarkRun(Struct, frozen=True, gc=False):
-    """Markers that stand at one point, each number once."""
+    """Markers at one point, each number once."""
 
     marks: tuple[CitationMark, ...]
 
@@ -66,7 +66,7 @@ class Layout(Struct, frozen=True):
 
 
 def join_runs(layout: Layout, show: Callable[[CitationMark], str] = str) -> str:
-    """The running text with its markers, a blank line between parts."""
+    """Return the running text with its markers, with a blank line between parts."""
     return "\n\n".join("".join(_strings(part, show)) for part in layout.parts)
 
 
@@ -80,7 +80,7 @@ def _strings(part: Iterable[LayoutRun], show: Callable[[CitationMark], str]) -> 
 
 
 class _Cut(NamedTuple):
-    """Text that goes. Where it is only replaced by a number, the text around it stays as it is."""
+    """Text to remove. If it is only replaced by a number, the text around it stays unchanged."""
 
     start: int
     end: int
@@ -88,7 +88,7 @@ class _Cut(NamedTuple):
 
 
 class _ShownCitation(NamedTuple):
-    """A citation that shows at `at`; `order` is its place in the answer."""
+    """A citation shown at `at`; `order` is its position in the answer."""
 
     at: int
     order: int
@@ -104,7 +104,7 @@ class _Claim(NamedTuple):
 
 @dataclass(slots=True)
 class _Plan:
-    """What happens to the text of one part."""
+    """The changes to the text of one part."""
 
     text: str
     shown: list[_ShownCitation] = field(default_factory=list[_ShownCitation])
@@ -113,7 +113,7 @@ class _Plan:
 
 
 def lay_out(answer: Answer) -> Layout:
-    """The runs and numbered sources of `answer`."""
+    """Return the runs and numbered sources of `answer`."""
     plans = [_Plan(part.text) for part in answer.parts]
     cited = [numbered for numbered in enumerate(answer.citations) if _shows(numbered[1])]
     unplaced = [(order, citation) for order, citation in cited if not _place(order, citation, plans)]
@@ -130,7 +130,7 @@ def lay_out(answer: Answer) -> Layout:
 
 
 def _shows(citation: Citation) -> bool:
-    """Whether there is anything to show. A `[2]` that names no source may be the number of another one."""
+    """Return whether there is anything to show. A `[2]` without a source may be the number of another one."""
     return bool(citation.refs or citation.marker or citation.verification)
 
 
@@ -139,7 +139,7 @@ def _numbers(citation: Citation, shelf: NumberedSources) -> tuple[int, ...]:
 
 
 def _place(order: int, citation: Citation, plans: Sequence[_Plan]) -> bool:
-    """Enter the citation into the plan of its part; False when it has no place in the text."""
+    """Add the citation to the plan of its part; False if it has no place in the text."""
     at: tuple[_Plan, int] | None = None
     claim, marker, point = citation.claim, citation.marker, citation.insert_at
     if claim and (plan := _plan(plans, claim.part, claim.start, claim.end)):
@@ -158,14 +158,14 @@ def _place(order: int, citation: Citation, plans: Sequence[_Plan]) -> bool:
 
 
 def _plan(plans: Sequence[_Plan], part: int, start: int, end: int) -> _Plan | None:
-    """The plan of `part`, if it has such a span: an answer without text may still carry spans."""
+    """Return the plan of `part`, if it has such a span: an answer without text may still have spans."""
     if 0 <= part < len(plans) and 0 <= start <= end <= len(plans[part].text):
         return plans[part]
     return None
 
 
 def _claim_end(text: str, start: int, end: int) -> int:
-    """The end of the claim's words: a marker behind its last newline would open the next paragraph."""
+    """Return the end of the claim's words: a marker after its last newline would open the next paragraph."""
     for at in range(end, max(start, end - _MOST_BLANKS), -1):
         if not text[at - 1].isspace():
             return at
@@ -173,7 +173,7 @@ def _claim_end(text: str, start: int, end: int) -> int:
 
 
 def _collapse(plan: _Plan) -> None:
-    """Merge the cuts, and bring what would show inside one to its start; then sort."""
+    """Merge the cuts, move citations inside a cut to its start, and sort."""
     plan.cuts = list(_merged(plan.cuts, plan.text))
     starts = [cut.start for cut in plan.cuts]
     for place, shown in enumerate(plan.shown):
@@ -184,7 +184,7 @@ def _collapse(plan: _Plan) -> None:
 
 
 def _merged(cuts: list[_Cut], text: str) -> Iterator[_Cut]:
-    """Cuts that overlap as one, in order; so are those that touch and leave no number between them."""
+    """Yield cuts in order, merging those that overlap, or that touch with no number between them."""
     done = 0
     current: _Cut | None = None
     for cut in sorted(cuts):
@@ -201,7 +201,7 @@ def _merged(cuts: list[_Cut], text: str) -> Iterator[_Cut]:
 
 
 def _with_space(cut: _Cut, text: str, done: int) -> _Cut:
-    """The cut, with the blank before it where that would dangle. All before `done` is dealt with."""
+    """Return the cut, with the blank before it if that would dangle. All before `done` is final."""
     before = cut.start - 1
     if cut.replaced or before < done or text[before] != " " or not _closes(text[cut.end : cut.end + 1]):
         return cut
@@ -209,7 +209,7 @@ def _with_space(cut: _Cut, text: str, done: int) -> _Cut:
 
 
 def _closes(char: str) -> bool:
-    """No blank belongs before `char`: the end, white space, or punctuation that does not open anything."""
+    """Return whether no blank belongs before `char`: the end, white space, or non-opening punctuation."""
     if not char or char.isspace():
         return True
     category = unicodedata.category(char)
@@ -217,8 +217,8 @@ def _closes(char: str) -> bool:
 
 
 class _Event:
-    """What happens at one offset, in this order: claims end before the markers that follow them, and
-    what starts there starts behind the markers. Plain numbers sort fast."""
+    """The order of events at one offset: claims end before the markers that follow them, and new claims
+    and cuts start after the markers. Plain numbers sort fast."""
 
     CUT_END, CLAIM_END, MARK, CLAIM_START, CUT_START = range(5)
 
@@ -244,7 +244,7 @@ class _RunBuilder:
         yield from self._pending()
 
     def _events(self) -> Iterator[tuple[int, int, int]]:
-        """Each event with its offset and its place in the plan's list."""
+        """Yield each event with its offset and its index in the plan's list."""
         for place, shown in enumerate(self._plan.shown):
             yield shown.at, _Event.MARK, place
         for place, cut in enumerate(self._plan.cuts):
@@ -284,7 +284,7 @@ class _RunBuilder:
             self._marks = {}
 
     def _named(self) -> tuple[tuple[int, ...], SpanOrigin | None]:
-        """The numbers of the innermost claims, and the least certain of their origins."""
+        """Return the numbers of the innermost claims, and the least certain of their origins."""
         if not self._claims:
             return (), None
         inner = list(islice(reversed(self._claims.items()), _MOST_NAMED))
@@ -293,6 +293,6 @@ class _RunBuilder:
 
 
 def _clean_slice(text: str, start: int, end: int) -> str:
-    """Characters `start` to `end`, cleaned; a line end that the slice cuts in two stays one."""
+    """Return characters `start` to `end`, cleaned; a line end that the slice cuts in two stays one."""
     split = text[end - 1 : end + 1] == "\r\n"
     return clean_text(text[start : end - 1 if split else end])

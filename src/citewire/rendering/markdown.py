@@ -1,4 +1,4 @@
-"""An answer in CommonMark: `[1]` in the text, the links in the list."""
+"""Write an answer in CommonMark: `[1]` in the text, the links in the list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["write"]
 
 
 def write(layout: Layout) -> str:
-    """The answer in Markdown."""
+    """Write the answer in Markdown."""
     items = [line for source in layout.sources for line in write_source_item(source)]
     sections = [write_body(layout, defuse), "**Sources**" if items else "", "\n".join(items)]
     return "\n\n".join(section for section in sections if section)

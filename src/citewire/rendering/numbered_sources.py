@@ -1,4 +1,4 @@
-"""The numbered sources: which sources are one and the same, what the list says of each."""
+"""Number the sources: merge identical ones, and prepare each line of the list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "worst_mark",
 ]
 
-# A verified citation is quiet; what a reader must not overlook is in capitals on every surface.
+# A verified citation is inconspicuous; a serious verdict is in capitals in every format.
 STATUS_WORDS: dict[Status, str] = {
     "verified": "✓",
     "partial": "partial",
@@ -30,8 +30,8 @@ STATUS_WORDS: dict[Status, str] = {
     "skipped": "unchecked",
 }
 
-# Which verdict stands where several share one number, the last one first. No verdict outranks `verified`:
-# a tick must hold for everything it stands for.
+# Which verdict is shown if several share one number: the last one wins. A missing verdict outranks
+# `verified`: a tick must hold for everything it covers.
 _RANK: dict[Status | None, int] = {
     status: rank
     for rank, status in enumerate(("verified", None, "pending", "skipped", "partial", "missed", "altered"))
@@ -40,13 +40,13 @@ _RANK: dict[Status | None, int] = {
 # The number of a citation that names no source, printed as `[?]`.
 NO_SOURCE = 0
 
-# Quotes help to recognise a source; the list must stay a list.
+# Quotes help to recognise a source; the list must stay short.
 _QUOTES = 3
 _QUOTE_LENGTH = 160
 
 
 class CitationMark(Struct, frozen=True, gc=False):
-    """A number as it is printed, with the verdict on what it stands for."""
+    """A number as printed, with the verdict on its citations."""
 
     number: int
     status: Status | None = None
@@ -54,7 +54,7 @@ class CitationMark(Struct, frozen=True, gc=False):
 
     @property
     def words(self) -> str:
-        """The verdict in words or a sign; empty when there is none."""
+        """The verdict in words or a sign; empty if there is none."""
         return "" if self.status is None else STATUS_WORDS[self.status]
 
     def __str__(self) -> str:
@@ -62,10 +62,10 @@ class CitationMark(Struct, frozen=True, gc=False):
 
 
 class NumberedSource(Struct, frozen=True, gc=False):
-    """A line of the sources list. All text in it is clean and on one line.
+    """A line of the sources list. All its text is clean and on one line.
 
-    `href` is `url` made safe to link, None when it may only be shown. `mark` has a verdict only for
-    citations that have no place in the text, since nothing else would show it.
+    `href` is `url` made safe to link, None if it may only be shown. `mark` has a verdict only for citations
+    without a place in the text, since nothing else would show it.
     """
 
     mark: CitationMark
@@ -77,17 +77,17 @@ class NumberedSource(Struct, frozen=True, gc=False):
 
     @property
     def shown_url(self) -> str | None:
-        """The URL, unless the label already is."""
+        """The URL, unless the label already is the URL."""
         return None if self.url == self.label else self.url
 
 
 def worst_mark(marks: Iterable[CitationMark]) -> CitationMark:
-    """The mark whose verdict stands for all of `marks`, which share a number."""
+    """Return the mark whose verdict is shown for all of `marks`, which share a number."""
     return max(marks, key=lambda mark: _RANK[mark.status])
 
 
 def make_mark(number: int, verdict: Verification | None) -> CitationMark:
-    """`number` with `verdict`."""
+    """Return `number` with `verdict`."""
     if verdict is None:
         return CitationMark(number)
     return CitationMark(number, verdict.status, clean_line(verdict.reason) if verdict.reason else None)
@@ -102,9 +102,9 @@ class _SourceEntry:
 
 
 class NumberedSources:
-    """Sources that get their number when they are first asked for.
+    """Assigns numbers to sources on first use.
 
-    Sources of the same id or the same URL are one. A source that the answer does not have goes by its id.
+    Sources with the same id or the same URL are one. A source missing from the answer is listed by its id.
     """
 
     def __init__(self, sources: Iterable[Source]) -> None:
@@ -123,7 +123,7 @@ class NumberedSources:
                 self._face[key] = source
 
     def assign_number(self, ref: SourceRef) -> int:
-        """The number of the source that `ref` names; its page and quote go on the list."""
+        """Return the number of the source that `ref` names, and add its page and quote to the list."""
         key = self._key.get(ref.source_id, ref.source_id)
         number = self._number.setdefault(key, len(self._number) + 1)
         if number > len(self._entries):
@@ -136,11 +136,11 @@ class NumberedSources:
         return number
 
     def add_unplaced_mark(self, mark: CitationMark) -> None:
-        """Show `mark` in the list: its citation has no place in the text."""
+        """Show `mark` in the list, since its citation has no place in the text."""
         self._entries[mark.number - 1].unplaced.append(mark)
 
     def list_sources(self) -> tuple[NumberedSource, ...]:
-        """Every source that got a number, in order."""
+        """Return every numbered source, in order."""
         return tuple(_listed(number, entry) for number, entry in enumerate(self._entries, 1))
 
 
@@ -168,7 +168,7 @@ def _pages(locator: Locator | None) -> tuple[int, int] | None:
 
 
 def _page_words(pages: set[tuple[int, int]]) -> str:
-    """`p. 3` or `pp. 3–5, 8`; stretches that touch become one."""
+    """Format pages as `p. 3` or `pp. 3–5, 8`; adjacent ranges are merged."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(pages):
         if merged and first <= merged[-1][1] + 1:
@@ -184,8 +184,8 @@ def _page_words(pages: set[tuple[int, int]]) -> str:
 
 
 def _shorten(quote: str) -> str:
-    """The beginning of `quote`, cut between words."""
-    # Only the beginning is looked at: quotes may be whole documents.
+    """Return the beginning of `quote`, cut between words."""
+    # Only the beginning is cleaned: quotes may be whole documents.
     line = clean_line(quote[: 4 * _QUOTE_LENGTH])
     if len(line) <= _QUOTE_LENGTH:
         return line

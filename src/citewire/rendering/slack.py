@@ -1,4 +1,4 @@
-"""An answer in Slack's mrkdwn."""
+"""Write an answer in Slack's mrkdwn."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from citewire.rendering.numbered_sources import NumberedSource
 
 __all__ = ["write"]
 
-# mrkdwn has no escapes, so formatting characters in foreign words give way to look-alikes, where Slack
-# would see them: not within a word. A pipe would end the address of a link.
+# mrkdwn has no escapes, so formatting characters in untrusted words are replaced by look-alikes where Slack
+# would interpret them: not within a word. A pipe would end the URL of a link.
 _FORMAT = re.compile(r"(?<!\w)[*_~]|[*_~](?!\w)|[`|]")
 _LOOK_ALIKE = {"*": "∗", "_": "＿", "~": "∼", "`": "ˋ", "|": "¦"}
 
-# Senders that ask Slack to find names would alert everyone.
+# If the sender asks Slack to resolve names, these would alert everyone.
 _EVERYONE = re.compile(r"@(?=(?:channel|everyone|here)\b)", re.IGNORECASE)
 _BREAK = "\u200b"
 
 
 def write(layout: Layout) -> str:
-    """The answer in mrkdwn."""
+    """Write the answer in mrkdwn."""
     text = _escape(join_runs(layout))
     if text.count("```") % 2:
-        # A code block left open would take in the sources.
+        # An unclosed code block would include the sources.
         text += "\n```"
     lines = [_line(source) for source in layout.sources]
     sections = [text, "\n".join(["*Sources*", *lines]) if lines else ""]
@@ -36,7 +36,7 @@ def _escape(text: str) -> str:
 
 
 def _words(words: str) -> str:
-    """Foreign words without formatting."""
+    """Escape untrusted words, without formatting."""
     return _escape(_FORMAT.sub(lambda match: _LOOK_ALIKE[match[0]], words))
 
 

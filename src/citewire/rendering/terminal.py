@@ -1,4 +1,4 @@
-"""An answer for a terminal: colours, and links where the terminal knows them (OSC 8)."""
+"""Write an answer for a terminal: colours, and links where the terminal supports them (OSC 8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from citewire.rendering.numbered_sources import CitationMark, NumberedSource
 __all__ = ["write"]
 
 _BOLD, _DIM, _CYAN = "1", "2", "36"
-# White on red, bold: nobody overlooks it.
+# White on red, bold: hard to overlook.
 _ALARM = "1;97;41"
 _COLOURS: dict[Status | None, str] = {
     None: _CYAN,
@@ -25,7 +25,7 @@ _COLOURS: dict[Status | None, str] = {
 
 
 def write(layout: Layout, *, colour: bool = True) -> str:
-    """The answer for a terminal; without `colour` there is no escape sequence at all."""
+    """Write the answer for a terminal; without `colour` there is no escape sequence at all."""
     text = join_runs(layout, _coloured if colour else str)
     lines = [_line(source, colour=colour) for source in layout.sources]
     title = _paint("Sources", _BOLD) if colour else "Sources"
@@ -51,7 +51,7 @@ def _paint(text: str, style: str) -> str:
 
 
 def _linked(text: str, href: str | None) -> str:
-    """`text` as a link. OSC 8 takes printable ASCII only."""
+    """Return `text` as a link. OSC 8 takes printable ASCII only."""
     if href is None:
         return text
     target = quote(href, safe="!#$%&'()*+,/:;=?@[]~")

@@ -1,4 +1,4 @@
-"""An answer as plain text."""
+"""Write an answer as plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["write"]
 
 
 def write(layout: Layout) -> str:
-    """The answer as plain text."""
+    """Write the answer as plain text."""
     lines = [_line(source) for source in layout.sources]
     sections = [join_runs(layout), "\n".join(["Sources:", *lines]) if lines else ""]
     return "\n\n".join(section for section in sections if section)

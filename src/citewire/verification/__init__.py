@@ -1,4 +1,4 @@
-"""Whether the words of a citation are in its source: found, judged and shown."""
+"""Verification of citations: find each quote in its source, judge it and report the verdict."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["verify"]
 
 
 def verify(answer: Answer | Any, sources: SourceInput | Iterable[SourceInput]) -> Report:
-    """Check the quotes of an answer, a payload in any dialect or the text of a model, against its sources.
+    """Check the quotes of an answer against its sources, and return a report.
 
-    Those are files, folders, addresses and documents. Raises `DocumentError` for one that cannot be read. It
-    says whether the words are there, not whether they support what they are cited for. It checks in this
-    process, event loop or none; `Engine` does it in others.
+    The answer is an `Answer`, a payload in any dialect, or a model's text; sources are files, folders, URLs
+    and documents. The verdict says whether the words are there, not whether they support the claim.
+    Everything runs in this process, with or without an event loop; `Engine` uses child processes. Raises
+    `DocumentError` for a source that cannot be read.
     """
-    # They bring numpy along, which those who only read and write need not wait for.
+    # These import numpy, which callers that only read and write answers should not wait for.
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     from citewire.verification.document_set import DocumentSet  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Right-to-left text in the order of the eye, from the left: what some files have, and some extractors give.
+"""Right-to-left text in visual order (left to right), as some files store it and some extractors return it.
 
-Between that order and the one it is read in, each line is turned around, and back within what goes from left
-to right: numbers and words of other scripts.
+To convert between visual and logical order, reverse each line, then reverse each left-to-right run in it
+again: numbers and words of other scripts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEFT_TO_RIGHT = re.compile(
 
 
 def reverse_rtl_lines(text: str) -> tuple[str, NDArray[np.int64]] | None:
-    """`text` with its right-to-left lines turned around, and where each character was; None without any."""
+    """Reverse the right-to-left lines of `text`; return it and each character's old offset, or None."""
     if not _RIGHT_TO_LEFT.search(text):
         return None
     places = np.arange(len(text))

@@ -1,6 +1,6 @@
-"""Documents of a cache, searched: those used last are open, and of all of them there is a sketch.
+"""Search the documents of a cache: the most recently used are held open, and every document has a sketch.
 
-A document has a number by which others know it, and of equals the first is taken.
+Each document has a number that identifies it; among equally good results the lowest number wins.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from citewire.verification.sketches import Sketches
 
 __all__ = ["DocumentNotCached", "DocumentRef", "DocumentSearcher", "SearchAnswer", "SearchRequest"]
 
-# Documents and characters that are open at most: a document may map a dozen files, a process about 1,000.
+# Limits on open documents and their characters: a document may map a dozen files, a process about 1,000.
 _MOST_OPEN, _MOST_CHARACTERS = 50, 16_000_000
 
 
 class DocumentNotCached(DocumentError):
-    """A document that the cache has no more: it has to be read again."""
+    """A document is no longer in the cache and has to be read again."""
 
 
 class DocumentRef(Struct, frozen=True, order=True, gc=False):
-    """A document: its number, its key, and the folder of its cache where that is not the one of all."""
+    """A document: its number, its cache key, and its cache folder if that is not the shared one."""
 
     number: int
     key: str
@@ -37,9 +37,9 @@ class DocumentRef(Struct, frozen=True, order=True, gc=False):
 
 
 class SearchRequest(Struct, frozen=True, tag=True):
-    """A quote to look for: in each of these documents, or, if there are none, where it may be.
+    """A quote to search for in `documents`, or, if that is empty, in the documents whose sketch matches.
 
-    With `closest` it is a sentence that quotes nothing, and the passage closest to it is wanted.
+    With `closest`, `quote` is a sentence of the answer, and the passage closest to it is returned.
     """
 
     quote: str
@@ -51,9 +51,9 @@ class SearchRequest(Struct, frozen=True, tag=True):
 
 
 class SearchAnswer(Struct, frozen=True):
-    """What became of a quote, in which document, and how good that is, smaller is better; or what failed.
+    """The result for a quote, its document, and its rank (smaller is better); or an error.
 
-    `is_missing`: a document is not in the cache any more.
+    `is_missing`: a document is no longer in the cache.
     """
 
     checked: CheckResult | None = None
@@ -67,7 +67,7 @@ class SearchAnswer(Struct, frozen=True):
 
 
 class DocumentSearcher:
-    """Documents in `cache`."""
+    """Searches quotes in the documents of `cache`."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -76,16 +76,16 @@ class DocumentSearcher:
         self._open: OrderedDict[tuple[str, str], SearchedDocument] = OrderedDict()
 
     def add(self, document: DocumentRef) -> None:
-        """Search this one too when no document is named. Raises `DocumentError`."""
+        """Include a document in searches that name no document. Raises `DocumentError`."""
         text = self._get_open(document).document.text
         sketch = CachedSearchIndex.load_or_build(text, self._cache_of(document), document.key).sketch
-        # In order, whichever was read first.
+        # Sorted by number, in whatever order the documents were read.
         at = bisect(self._documents, document)
         self._sketches.insert(at, sketch)
         self._documents.insert(at, document)
 
     def remove(self, number: int) -> None:
-        """Search the document of this number no longer, if it was added."""
+        """Exclude the document with this number from searches, if it was added."""
         at = bisect_left(self._documents, number, key=lambda document: document.number)
         if at < len(self._documents) and self._documents[at].number == number:
             self._sketches.remove(at)
@@ -93,12 +93,12 @@ class DocumentSearcher:
             self._open.pop((gone.folder, gone.key), None)
 
     def close(self, folder: str) -> None:
-        """Have no document of this folder open any more."""
+        """Close all open documents of a folder."""
         for each in [each for each in self._open if each[0] == folder]:
             del self._open[each]
 
     def search(self, asked: SearchRequest) -> SearchAnswer:
-        """What becomes of a quote in the document where it is best. Raises `DocumentError`."""
+        """Return the best result for a quote over the documents. Raises `DocumentError`."""
         best = SearchAnswer()
         likely = [] if asked.documents else self._sketches.find_likely(asked.quote, thorough=asked.thorough)
         for document in asked.documents or [self._documents[at] for at in likely]:
@@ -113,7 +113,7 @@ class DocumentSearcher:
             if best.checked is None or finding.rank < best.rank:
                 checked = held.to_result(finding, asked.near)
                 best = SearchAnswer(checked, document.number, finding.rank, finding.is_perfect)
-            # Or there is nothing to look for.
+            # Skipped: the quote has nothing to search for.
             if finding.is_perfect or finding.status == "skipped":
                 break
         return best

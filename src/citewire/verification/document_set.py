@@ -1,7 +1,7 @@
-"""The documents that quotes are checked against, and what a check says.
+"""The documents that quotes are checked against, and the result of a check.
 
-A quote that names its source is looked for there; any other in all of them. What running headers, page
-numbers and deleted text come between is read as one, so a quote may go on over a page.
+A quote that names its source is searched there, any other in all documents. Text interrupted by running
+headers, page numbers or deleted text is joined, so a quote may continue across a page break.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from citewire.verification.text_views import canonical_view
 
 __all__ = ["CheckResult", "DocumentSet", "SearchedDocument"]
 
-# What the text goes on around.
+# Asides that interrupt the running text.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
 NO_TEXT_LAYER = "no text layer"
 NOTHING_QUOTED = "nothing quoted"
-# Characters of the passage that is closest to a sentence, and the share of its grams that it must have.
+# Characters of the passage closest to a sentence, and the share of the sentence's grams it must contain.
 _PASSAGE, _CLOSE = 400, 0.3
-# Pages that are looked at on their own.
+# Named pages that are searched separately.
 _MOST_NAMED = 3
 
 
 class ClosestPassage(Struct, frozen=True, gc=False):
-    """A stretch of a source that has much in common with what was asked about. It says nothing of it."""
+    """A passage of a source that shares many words with a claim. It does not support or refute the claim."""
 
     source: str
     page: int
@@ -51,12 +51,11 @@ class ClosestPassage(Struct, frozen=True, gc=False):
 
 
 class CheckResult(Struct, frozen=True, gc=False, rename={"found": "quote_found"}):
-    """What became of one quote: where it stands, what differs, and what to be careful about.
+    """The verdict on one quote: its place, the differences, and warnings.
 
-    `start` and `end` are offsets in the text of the source, in code points, `ranges` what lies between them
-    without what the quote leaves out; `boxes` one rectangle a line. `sha256` is that of the bytes of the
-    source, `text_sha256` that of the text that was read from them, in UTF-8. `origin` is set where a client
-    brought the source.
+    `start` and `end` are code point offsets in the source's text, `ranges` the parts between them without
+    what the quote leaves out; `boxes` has one rectangle per line. `sha256` is the hash of the source's bytes,
+    `text_sha256` that of the text read from them, in UTF-8. `origin` is set if a client supplied the source.
     """
 
     id: str | None
@@ -84,7 +83,7 @@ def _make_searchable(text: str, _: str) -> SearchableText:
 
 
 class SearchedDocument:
-    """A document that is searched; `search` makes a text of it searchable, and is told which part it is."""
+    """A document to search. `search` receives a text and the part it is, and makes it searchable."""
 
     def __init__(
         self, document: Document, search: Callable[[str, str], SearchableText] = _make_searchable
@@ -94,7 +93,7 @@ class SearchedDocument:
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """The document's name in a report."""
         return self.document.name or self.document.url or self.document.sha256[:12]
 
     @cached_property
@@ -103,12 +102,12 @@ class SearchedDocument:
 
     @cached_property
     def full_text(self) -> SearchableText:
-        """Its text, whatever stands apart included."""
+        """The whole text, including headers, footers, deleted text and comments."""
         return self._search(self.document.text, "")
 
     @cached_property
     def _body(self) -> tuple[SearchableText, list[int], list[int]] | None:
-        """The text without what stands apart, and where its pieces start, in it and in the document."""
+        """The text without interrupting asides, and the offsets of its pieces in it and in the document."""
         text, at = self.document.text, 0
         pieces: list[str] = []
         ours: list[int] = []
@@ -133,7 +132,7 @@ class SearchedDocument:
         return ReadingOrderSearch(self.document, self.full_text)
 
     def judge_quote(self, quote: str, near: ExpectedPlace = ANYWHERE, *, thorough: bool = True) -> Finding:
-        """What `quote` is here; of equally good places the one that is nearest. See `findings`."""
+        """Judge `quote` in this document; of equally good places take the nearest. See `find_and_judge`."""
         finding = self._best(find_and_judge(quote, self.full_text, thorough=thorough), near)
         if finding.status != "verified" and self._body is not None:
             in_body = map(self._from_body, find_and_judge(quote, self._body[0], thorough=thorough))
@@ -141,13 +140,13 @@ class SearchedDocument:
         if finding.status != "verified" and thorough and (found := self._reader.find_quote(quote)):
             finding = min(finding, self._best(found, near), key=lambda one: one.rank)
         if finding.places > 1 and near.is_on_other_page(self.document, finding.start, finding.end):
-            # Of very many places only the first were looked at.
+            # If there are very many places, only the first ones were judged.
             other = self._best(self._on_pages(quote, near), near)
             finding = replace(other, places=finding.places) if other.rank == finding.rank else finding
         return finding
 
     def _on_pages(self, quote: str, near: ExpectedPlace) -> Iterator[Finding]:
-        """What `quote` is on the first of the pages that are named."""
+        """Judge `quote` on the first few pages that `near` names."""
         named = (page for page in self.document.pages if page.number in near.pages)
         for page in islice(named, _MOST_NAMED):
             for found in find_and_judge(
@@ -165,7 +164,7 @@ class SearchedDocument:
         )
 
     def find_closest(self, sentence: str) -> tuple[float, ClosestPassage] | None:
-        """The passage with most of what `sentence` says, and how much of it."""
+        """Return the passage that shares most with `sentence`, and the share of its grams found there."""
         edges = np.arange(0, max(1, self.full_text.index.length), _PASSAGE)
         shares = self.full_text.index.gram_shares(canonical_view(sentence).text, edges)
         best = int(np.argmax(shares))
@@ -183,13 +182,13 @@ class SearchedDocument:
         )
 
     def _from_body(self, finding: Finding) -> Finding:
-        """What was found in the body, with its place in the document."""
+        """Translate a finding in the body to offsets in the document."""
         if self._body is None or not finding.ranges:
             return finding
         _, ours, theirs = self._body
         ranges: list[tuple[int, int]] = []
         for start, end in finding.ranges:
-            # What comes between two pieces is not part of it.
+            # The text between two pieces is not part of the range.
             first, last = bisect_right(ours, start) - 1, bisect_right(ours, max(start, end - 1)) - 1
             for piece in range(first, last + 1):
                 stop = ours[piece + 1] if piece < last else end
@@ -198,7 +197,7 @@ class SearchedDocument:
         return replace(finding, start=ranges[0][0], end=ranges[-1][1], ranges=tuple(ranges))
 
     def list_warnings(self, finding: Finding, near: ExpectedPlace) -> Iterator[str]:
-        """What is to be said of where a quote stands."""
+        """Yield warnings about the place where a quote was found."""
         yield from near.describe_mismatch(self.document, finding.start, finding.end)
         first = self.document.page_at(finding.start).number
         last = self.document.page_at(max(finding.start, finding.end - 1)).number
@@ -217,7 +216,7 @@ class SearchedDocument:
                 yield f"the text is {aside.kind}"
 
     def to_result(self, finding: Finding, near: ExpectedPlace = ANYWHERE) -> CheckResult:
-        """What is to be said of a quote, and where it stands."""
+        """Convert a finding to a result, with page, boxes and warnings."""
         if finding.status in ("missed", "skipped"):
             pictures = sum(problem.code == "no_text_layer" for problem in self.document.problems)
             unread = f"{pictures} of its pages are pictures that were not read"
@@ -243,13 +242,13 @@ class SearchedDocument:
 
 
 class DocumentSet:
-    """Documents, by name, id and address."""
+    """Documents to check quotes against, looked up by name, id and URL."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
         self.held = [SearchedDocument(document) for document in documents]
 
     def find_named(self, name: str) -> list[SearchedDocument]:
-        """The documents that a name may mean: a file name with or without folders, an id, an address."""
+        """Return the documents a name may refer to: a file name with or without folders, an id, or a URL."""
         wanted = name.casefold()
         return [
             held
@@ -261,7 +260,7 @@ class DocumentSet:
     def check(
         self, quote: str, source: str | None = None, near: ExpectedPlace = ANYWHERE, name: str | None = None
     ) -> CheckResult:
-        """What becomes of `quote`, in the source that it names or in all of them."""
+        """Check `quote` in the named source, or in all documents if `source` is None."""
         return replace(self._check(quote, source, near), id=name, quote=quote)
 
     def _check(self, quote: str, source: str | None, near: ExpectedPlace) -> CheckResult:
@@ -282,7 +281,7 @@ class DocumentSet:
         return home.to_result(finding, near)
 
     def _search(self, quote: str, near: ExpectedPlace) -> tuple[SearchedDocument, Finding]:
-        """In all of them, where it may be; exhaustively only if it is not there as it is."""
+        """Search the likely documents; search exhaustively only if the quote is nowhere verbatim."""
         readable, sketches = self._sketched
         found: list[tuple[SearchedDocument, Finding]] = []
         for thorough in (False, True):

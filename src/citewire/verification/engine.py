@@ -1,8 +1,8 @@
-"""The local verifier: sources are read in children, searched by workers, and awaited here.
+"""The local verifier: child processes read the sources, workers search them, and this process awaits both.
 
-A quote that names a source waits for that one to be read; any other for all sources of its caller and of the
-server, and a moment for those of other callers. What a source, a quote or a process does costs no other quote
-its verdict, and nothing is left running in the end.
+A quote that names a source waits until it is read. Any other waits for all sources of its caller and of the
+server, and briefly for those of other callers. A failing source, quote or process costs no other quote its
+verdict, and nothing is left running after close.
 """
 
 from __future__ import annotations
@@ -49,21 +49,20 @@ __all__ = ["Engine", "EngineLimits"]
 
 _log = logging.getLogger("citewire.verification")
 
-# Seconds more for each character of a document that is opened: ten times what it takes.
+# Extra seconds per character when a document is opened: ten times what it takes.
 _OPENING = 5e-6
 _MOST_WORKERS = 8
-# Seconds for which a quote waits for unread sources of other callers that it does not name; and for its own
-# and the server's, before it is looked for in those that are read.
+# Seconds a quote that names no source waits for unread sources of other callers; and for its own and the
+# server's, before it is searched in the sources that are already read.
 _PATIENCE, _OWN_PATIENCE = 2.0, 10.0
-# A quote that is longer is not remembered.
+# Results of longer quotes are not cached.
 _LONGEST = 2000
 _CLOSED, _REMOVED = "the engine was closed", "the source was removed"
 
 
 class EngineLimits(Struct, frozen=True):
-    """Seconds for one quote, bytes for one worker, files that are read at once, bytes for all readers
-    together, sources of one caller that are not read yet, quotes that one call has under way, and results
-    that are remembered."""
+    """Limits: seconds per quote, bytes per worker, files read at once, bytes for all readers together,
+    unread sources per caller, quotes in progress per call, and cached results."""
 
     seconds: float = 20.0
     memory: int = 4 << 30
@@ -77,9 +76,9 @@ class EngineLimits(Struct, frozen=True):
 class Engine:
     """A `Verifier`: `async with Engine(sources) as engine: async for checked in engine.check(quotes)`.
 
-    A quote that names a source that cannot be read is `skipped`. One that has no verdict `deadline` seconds
-    after it was taken is `pending`. Without a `cache` everything is read anew. What is made of the sources of
-    a scope is in a folder of its own, which goes with the scope, or with the next start after a crash.
+    A quote whose named source cannot be read is `skipped`; one without a verdict after `deadline` seconds is
+    `pending`. Without a `cache`, every source is read again. The sources of a scope are cached in a folder of
+    their own, which is deleted with the scope, or at the next start after a crash.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Engine:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End everything. What is being checked is `skipped`."""
+        """Stop all processes and tasks. Checks in progress end as `skipped`."""
         if not self._running:
             return
         self._running = False
@@ -149,11 +148,11 @@ class Engine:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that belong to it."""
+        """The ids of the engine's child processes."""
         return [*self._readers.pids, *self._pool.pids]
 
     async def add(self, *sources: SourceInput, scope: str | None = None, is_kept: bool = False) -> None:
-        """See `Verifier`. What is made of sources that somebody keeps is not forgotten with the scope."""
+        """See `Verifier`. With `is_kept`, cached data of the sources outlives the scope."""
         await self._add(sources, scope, is_kept)
 
     async def _add(
@@ -173,9 +172,9 @@ class Engine:
         bring: Callable[[], Awaitable[object]] | None = None,
         account: str = SERVER_ACCOUNT,
     ) -> SourceReading:
-        """As `add`, for one source of no scope that may be removed again, and is there after `bring`.
+        """Add one removable source without a scope, like `add`; it is read after `bring` finishes.
 
-        It is read on the account given, whoever calls.
+        The read is charged to `account`, not to the caller.
         """
         [listed] = iter_sources(given)
         return self._start(listed, self._shared, None, account, changed, bring)
@@ -198,7 +197,7 @@ class Engine:
         return reading
 
     def remove(self, reading: SourceReading) -> None:
-        """Look in a source that was taken no longer, read or not; `changed` is not called again."""
+        """Stop searching a source, read or not; its `changed` callback is not called again."""
         reading.changed = lambda _: None
         self._readings[None].remove(reading)
         self._removals += 1
@@ -206,35 +205,35 @@ class Engine:
         self._tasks.pop(reading).cancel()
         if restoring := self._restoring.get(reading):
             restoring.cancel()
-        # Whether or not it got there: a worker goes on with what it has begun, and does this afterwards.
+        # Even if no worker has opened it yet: a worker finishes its current request, then forgets the source.
         self._run_until_close(self._pool.forget(reading.number, self._limits.seconds))
 
     def _run_until_close(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have this done by the end of the engine."""
+        """Run `work` as a task that `aclose` waits for."""
         self._leaving.add(task := asyncio.create_task(work))
         task.add_done_callback(self._leaving.discard)
         return task
 
     async def discard(self, sha256: str) -> None:
-        """Forget what was made of these bytes, which no source has any more, also if it is being made."""
+        """Delete cached data for bytes that no source has any more, even while they are being read."""
         await self.retry(sha256)
         await run_in_thread(lambda: self._readers.discard(sha256, self._shared))
 
     async def retry(self, sha256: str) -> None:
-        """Have these bytes read anew when they are next needed, also if a reader could not cope with them."""
+        """Read these bytes again when they are next needed, even if reading them failed before."""
         await run_in_thread(lambda: self._readers.failures.forget(sha256))
 
     def check_read_quota(self) -> None:
-        """Raise `TooManyReads` where the caller has as many sources waiting to be read as it may have."""
+        """Raise `TooManyReads` if the caller has reached its limit of unread sources."""
         self._readers.check_quota(CURRENT_ACCOUNT.get())
 
     async def prune(self, is_needed: Callable[[str], bool]) -> None:
-        """Forget what was made of bytes that nobody needs, see `Cache.prune`, and which of them failed."""
+        """Delete cached data and recorded failures of bytes that are not needed; see `Cache.prune`."""
         await run_in_thread(lambda: self._shared.prune(is_needed))
         await run_in_thread(lambda: self._readers.failures.prune(is_needed))
 
     async def load(self, given: SourceContent, *, anew: bool = False) -> Document:
-        """What a source says that is none of the engine's; `anew` it is read and takes the cache's place.
+        """Read a source that is not one of the engine's; `anew` bypasses the cache and replaces its entry.
 
         Raises `DocumentError`.
         """
@@ -242,7 +241,7 @@ class Engine:
         job = ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True)
         if not anew:
             return (await self._readers.read(listed, self._shared, job))[1]
-        # A cache of its own: nothing in it is from before, and pages that tesseract reads have a place.
+        # A separate cache: it holds nothing old, and pages that tesseract reads can be stored in it.
         try:
             cache = self._scratch.make()
         except OSError as exc:
@@ -253,11 +252,11 @@ class Engine:
             await asyncio.shield(self._run_until_close(run_in_thread(partial(self._scratch.remove, cache))))
 
     async def load_cached(self, reading: SourceReading) -> Document | None:
-        """As `document`, without its boxes and in a thread."""
+        """Like `get_document`, but in a thread and without boxes."""
         return await run_in_thread(partial(self.get_document, reading, boxes=False))
 
     async def draw(self, given: SourceContent, crop: Crop, sha256: str) -> bytes | None:
-        """A picture of a source; None where it has no looks. Raises `DocumentError`."""
+        """Draw a picture of a source; None if it has no visual form. Raises `DocumentError`."""
         [listed] = iter_sources(given)
         return (
             await self._readers.draw(listed, [crop], sha256, ReadJob(CURRENT_ACCOUNT.get(), is_urgent=True))
@@ -270,7 +269,7 @@ class Engine:
         tasks += [self._restoring[reading] for reading in gone if reading in self._restoring]
         for known in [each for each in self._results if each[0] == scope]:
             del self._results[known]
-        # To the end, also when the caller is cancelled.
+        # Run to the end, even if the caller is cancelled.
         await asyncio.shield(self._run_until_close(self._forget(tasks, cache)))
 
     async def _forget(self, tasks: list[asyncio.Task[None]], cache: Cache | None) -> None:
@@ -288,15 +287,15 @@ class Engine:
 
     @property
     def shared_sources(self) -> tuple[SourceReading, ...]:
-        """The sources of no scope, read or not, in their order."""
+        """The sources without a scope, read or not, in the order they were added."""
         return tuple(self._readings[None])
 
     def scope_sources(self, scope: str) -> tuple[SourceReading, ...]:
-        """The sources of a scope, read or not, in their order."""
+        """Return the sources of a scope, read or not, in the order they were added."""
         return tuple(self._readings.get(scope, ()))
 
     async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
-        """See `Verifier`. Only PDFs and images have looks."""
+        """See `Verifier`. Only PDFs and images can be drawn."""
         readings = {reading.sha256: reading for each in self._readings.values() for reading in each}
         wanted: dict[str, list[int]] = {}
         for at, checked in enumerate(found):
@@ -315,7 +314,7 @@ class Engine:
         return drawn
 
     def get_document(self, reading: SourceReading, *, boxes: bool = True) -> Document | None:
-        """What was read, if it has any text; `boxes` keep a file open."""
+        """Return the document of a source, or None if it has no text; with `boxes`, a file stays open."""
         document = reading.cache.get(reading.key) if reading.key else None
         if document is None:
             return None
@@ -323,7 +322,7 @@ class Engine:
         return named if boxes else replace(named, boxes=None, confidence=None)
 
     async def iter_readings(self) -> AsyncGenerator[SourceReading]:
-        """The sources, each as it was read."""
+        """Yield each source as soon as it is read."""
         tasks = {task: reading for reading, task in self._tasks.items()}
         while tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -331,14 +330,14 @@ class Engine:
                 yield tasks.pop(task)
 
     async def _read_all(self, readings: Iterable[SourceReading]) -> None:
-        """As `_wait`, and have them read before what nobody waits for."""
+        """Like `_wait`, but read these sources before any that no caller waits for."""
         waited = [each for each in readings if not each.is_read]
         for each in waited:
             each.job.make_urgent()
         await self._wait(waited)
 
     async def _read_own(self, readings: Iterable[SourceReading], until: float) -> None:
-        """As `_read_all`, but wait for sources of other callers only `until` a time of the event loop."""
+        """Like `_read_all`, but wait for other callers' sources only `until` a time of the event loop."""
         own, others = _by_owner(readings)
         for each in others:
             each.job.make_urgent()
@@ -346,7 +345,7 @@ class Engine:
         await self._wait(others, max(0.0, until - asyncio.get_running_loop().time()))
 
     async def _wait(self, readings: Iterable[SourceReading], seconds: float | None = None) -> None:
-        """Wait for them, but for those that are gone. They go on being read when this is cancelled."""
+        """Wait until the sources are read, ignoring removed ones. Cancelling does not stop the reading."""
         if tasks := [task for each in readings if (task := self._tasks.get(each)) and not task.done()]:
             await asyncio.wait(tasks, timeout=seconds)
 
@@ -374,11 +373,11 @@ class Engine:
             reading.end()
 
     async def _open(self, reading: SourceReading, key: str, length: int) -> None:
-        """Have a worker search it from now on. Raises `DocumentError`."""
+        """Let a worker search the source from now on. Raises `DocumentError`."""
         named, seconds = DocumentRef(reading.number, key), self._limits.seconds + length * _OPENING
         opened = await self._pool.open(named, seconds)
         if opened.is_missing:
-            # Dropped just now, with another source that had the same bytes.
+            # It was dropped just now, with another source that had the same bytes.
             await self._readers.read(reading.listed, reading.cache, reading.job)
             opened = await self._pool.open(named, seconds)
         if opened.error:
@@ -387,7 +386,7 @@ class Engine:
     async def check(
         self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
     ) -> AsyncGenerator[CheckResult]:
-        """See `Verifier`. Raises `RuntimeError` where the engine is not running."""
+        """See `Verifier`. Raises `RuntimeError` if the engine is not running."""
         if not self._running:
             raise RuntimeError("an engine checks between entering and leaving it")
         async with aclosing(check_concurrently(quotes, self._check_in_time, self._limits.waiting)) as results:
@@ -419,11 +418,11 @@ class Engine:
         return await self._check_in(asked, readings, pinned)
 
     async def _check_without_slow_sources(self, asked: QuoteCheck, until: float) -> CheckResult | None:
-        """A verdict for a quote that names no source, where unread sources are not needed for it.
+        """Return a verdict on a quote that names no source, if it does not depend on unread sources.
 
-        It waits a while for the caller's own sources and the server's, and `until` a time of the event loop
-        for those of other callers; not at all for what is known to be slow. Only `verified` is a verdict that
-        no unread source can change.
+        It waits a while for the caller's and the server's sources, and `until` a time of the event loop for
+        those of other callers; sources known to be slow are not waited for. Only `verified` is returned,
+        since no unread source can change it.
         """
         every = self._candidate_sources(asked)
         for each in every:
@@ -438,7 +437,7 @@ class Engine:
         return await self._verified(asked, every)
 
     async def _verified(self, asked: QuoteCheck, every: list[SourceReading]) -> CheckResult | None:
-        """The verdict on a quote that is verified in what is read, where some sources are not."""
+        """Return the verdict on a quote that the sources read so far verify, while others are unread."""
         read = [each for each in every if each.is_read]
         likely = {name.casefold() for name in asked.likely}
         unread = [each for each in every if not each.is_read]
@@ -447,12 +446,12 @@ class Engine:
         named = [each for each in read if likely & each.names]
         ours = [each for each in named if each.origin is None]
         if named and not ours:
-            return None  # what is not read yet may go by that name too
+            return None  # a source that is not read yet may have that name too
         checked = await self._check_in(asked, ours or read, bool(ours))
         return checked if checked.status == "verified" else None
 
     async def _check_in(self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool) -> CheckResult:
-        """What becomes of a quote in sources that are read; `pinned` where it names them."""
+        """Check a quote in sources that are read; `pinned` if the quote names them."""
         if not readings:
             called = f"no source is called {one_line(asked.source, 80)}"
             late = [reading.name for reading in self._candidate_sources(asked) if not reading.is_read]
@@ -486,7 +485,7 @@ class Engine:
     async def _find_closest_passage(
         self, asked: QuoteCheck, readings: list[SourceReading], pinned: bool
     ) -> CheckResult:
-        """Of a citation that quotes nothing: never a verdict, but where one may look."""
+        """Find the passage closest to a claim that quotes nothing: a place to look, never a verdict."""
         readable = {reading.number: reading for reading in readings if reading.key}
         named, shared = self._document_refs(readable, pinned)
         search = SearchRequest(asked.claim[:_LONGEST], self._limits.seconds, closest=True)
@@ -500,10 +499,10 @@ class Engine:
         return replace(best.checked, context=passage)
 
     async def _select_sources(self, asked: QuoteCheck, until: float) -> tuple[list[SourceReading], bool]:
-        """The sources to look in, and whether the quote names them.
+        """Return the sources to search, and whether the quote names them.
 
-        They are read, but for those that it does not name and that other callers have added: for these it
-        waits `until` a time of the event loop, or to the end where no source is read.
+        All of them are read, except other callers' sources that the quote does not name: those are waited for
+        `until` a time of the event loop, or until they are read if no source is.
         """
         wanted = [name.casefold() for name in (asked.likely if asked.source is None else (asked.source,))]
         every = self._candidate_sources(asked)
@@ -519,7 +518,7 @@ class Engine:
         return ([], True) if asked.source is not None else (every, False)
 
     def _candidate_sources(self, asked: QuoteCheck) -> list[SourceReading]:
-        """All sources that a quote may be looked for in, those that came with its scope first."""
+        """Return all sources that may be searched for a quote, those of its scope first."""
         given = self.scope_sources(asked.scope) if asked.scope else ()
         return [*given, *(() if asked.alone else self.shared_sources)]
 
@@ -552,12 +551,12 @@ class Engine:
         return replace(best.checked, source=name, warnings=warnings, origin=origin)
 
     def _name(self, number: int, meant: dict[int, SourceReading], asked: QuoteCheck) -> str | None:
-        """What a source is called, which may have come since it was said which are meant."""
+        """Return the display name of a source, which may have been added since `meant` was computed."""
         came = {reading.number: reading for reading in self.shared_sources} if number not in meant else meant
         return display_name(came[number], self._candidate_sources(asked)) if number in came else None
 
     async def _search(self, search: SearchRequest) -> list[SearchAnswer]:
-        """The answers of the workers. What was dropped from the cache meanwhile is read again, once."""
+        """Search on the workers. Documents dropped from the cache meanwhile are read again, once."""
         answers = await self._pool.search(search)
         if any(answer.is_missing for answer in answers):
             numbers = {document.number for document in search.documents}
@@ -568,15 +567,15 @@ class Engine:
         return answers
 
     async def _restored(self, reading: SourceReading) -> None:
-        """Have a source in its cache again, if it is there itself. All who need it wait for one reading."""
+        """Read a source again if it is no longer cached. Concurrent callers share one read."""
         if reading.key and not reading.cache.has(reading.key):
             if reading not in self._restoring:
-                # It goes on when whoever needed it first is cancelled: others may wait for it too.
+                # The task survives the cancellation of its first caller: others may wait for it too.
                 self._restoring[reading] = self._run_until_close(self._restore(reading))
             await asyncio.wait([self._restoring[reading]])
 
     async def _restore(self, reading: SourceReading) -> None:
-        # Whoever added a source of no scope may have no room for another one, and others need this one.
+        # The account that added a shared source may be at its quota, and other callers need the source.
         account = SERVER_ACCOUNT if reading.scope is None else reading.job.account
         try:
             with suppress(DocumentError):
@@ -587,9 +586,9 @@ class Engine:
     def _document_refs(
         self, readable: dict[int, SourceReading], pinned: bool
     ) -> tuple[tuple[DocumentRef, ...], int]:
-        """The documents that a search has to name, and how many it need not.
+        """Return the documents that a search must name, and the number of those that it need not.
 
-        Workers know those of no scope, and where among them a quote may be.
+        Workers already know the documents without a scope, and which of them may contain a quote.
         """
         named = tuple(
             DocumentRef(
@@ -601,7 +600,7 @@ class Engine:
         return named, sum(reading.scope is None for reading in readable.values())
 
     async def _search_in_two_passes(self, search: SearchRequest) -> list[SearchAnswer]:
-        """Of all who were asked: where it is as it is, and only then exhaustively where it may be."""
+        """Search all workers for the verbatim quote first, and exhaustively only if it is not found."""
         quick = await self._search(replace(search, thorough=False))
         if any(answer.is_perfect for answer in quick):
             return quick
@@ -609,7 +608,7 @@ class Engine:
 
 
 def _by_owner(readings: Iterable[SourceReading]) -> tuple[list[SourceReading], list[SourceReading]]:
-    """The sources of the caller, of the scope of the quote and of the server; and those of other callers."""
+    """Split sources into those of the caller, the quote's scope or the server, and those of others."""
     own: list[SourceReading] = []
     others: list[SourceReading] = []
     for each in readings:
@@ -619,7 +618,7 @@ def _by_owner(readings: Iterable[SourceReading]) -> tuple[list[SourceReading], l
 
 
 def _with_unread(checked: CheckResult, unread: list[str]) -> CheckResult:
-    """A verdict with a warning that names the sources that were not read."""
+    """Add a warning that names the unread sources to a verdict."""
     if not unread:
         return checked
     elsewhere = f"not looked for in {one_line(', '.join(unread), 200)}"
@@ -627,7 +626,7 @@ def _with_unread(checked: CheckResult, unread: list[str]) -> CheckResult:
 
 
 async def _settle(readings: Iterable[SourceReading], until: float) -> None:
-    """Wait until each of them is read or known to be slow, at most `until` a time of the event loop."""
+    """Wait until each source is read or known to be slow, at most `until` a time of the event loop."""
     with suppress(TimeoutError):
         async with asyncio.timeout_at(until):
             for each in readings:
@@ -635,7 +634,7 @@ async def _settle(readings: Iterable[SourceReading], until: float) -> None:
 
 
 def _crop(boxes: Sequence[Box], form: ImageFormat) -> Crop:
-    """The first page of a quote, as far as the quote is on it."""
+    """Return the crop around a quote's boxes on its first page."""
     page = boxes[0].page
     here = tuple((box.left, box.top, box.right, box.bottom) for box in boxes if box.page == page)
     return Crop(page, here, format=form, margin=QUOTE_MARGIN)

@@ -1,8 +1,8 @@
-"""Where a text may hold a passage: its six-grams, sorted, and the text in bytes for alignment.
+"""An index that finds where a text may contain a passage: its sorted six-grams, and its bytes for alignment.
 
-Nine bytes for each character, and no dictionary: a gram is looked up by binary search, and what was found
-votes for the place where the whole passage would start. Collisions cost a look and nothing else, since every
-place is aligned before it counts.
+It takes nine bytes per character and no dictionary: a gram is looked up by binary search, and each posting
+votes for the offset where the whole passage would start. A hash collision costs one look and nothing else,
+since every candidate is aligned before it counts.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 __all__ = ["AlignedRange", "GRAM_LENGTH", "GramIndex", "SortedGrams", "hash_grams"]
 
 GRAM_LENGTH = 6
-# Odd multipliers, as random as any.
+# Arbitrary odd multipliers.
 _SPREAD, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-# This many votes are enough, those of the rarest grams; and of so many grams, however common.
+# Votes that suffice, counted from the rarest grams; and grams that always vote, however common.
 _VOTES, _FEWEST_GRAMS = 1_000, 8
 _PLACES = 8
 _LOW = np.uint64(0xFFFFFFFF)
-# Where grams are more common than this, reading the text is as fast as looking at all of them.
+# Above this number of occurrences, scanning the text is as fast as checking all of them.
 _COMMON = 2_000
-# Characters that are compared at most where a passage is everywhere, as in a text of one letter.
+# Most characters compared if a passage occurs everywhere, as in a text of one letter.
 _MOST_COMPARED = 50_000_000
-# A passage that is longer than this is given one place in a range.
+# A longer passage gets one alignment per range.
 _LONG = 1_000
-# Grams that are looked up to find a passage as it is, and to find one like it (less than twice as many).
+# Grams looked up to find a passage verbatim, and to find a similar one (less than twice as many).
 _TRIED, _SEEDS = 8, 64
-# Characters that have a byte of their own; of the rest, those of the text and of the passage never agree.
+# Characters with a byte of their own. The bytes for other characters of the text and the passage never match.
 _OWN_BYTES, _FOREIGN, _RARE = 253, 254, 255
 
 
@@ -41,7 +41,7 @@ _align: Callable[..., dict[str, Any]] = cast("Any", edlib).align
 
 
 class AlignedRange(Struct, frozen=True, gc=False):
-    """A range of the text that is like a passage, and in how many characters they differ."""
+    """A range of the text that is similar to a passage, and their edit distance."""
 
     start: int
     end: int
@@ -49,21 +49,21 @@ class AlignedRange(Struct, frozen=True, gc=False):
 
 
 class EncodedPassage(Struct, frozen=True, eq=False):
-    """A passage in bytes, and the bytes of its characters where they are not those of the text."""
+    """A passage as bytes, and the byte table for its characters if it is not that of the text."""
 
     data: bytes
     table: NDArray[np.uint8] | None = None
 
 
 class SortedGrams(NamedTuple):
-    """The grams of a text in the order of their hashes, and where they stand."""
+    """The grams of a text sorted by hash, and their positions."""
 
     hashes: NDArray[np.uint32]
     positions: NDArray[np.int32]
 
     @classmethod
     def from_codes(cls, codes: NDArray[np.uint32]) -> SortedGrams:
-        """Hash and position are sorted as one number: several times as fast as one by the other."""
+        """Sort the grams of a text. Hash and position are sorted as one number, several times faster."""
         both = _hashes(codes)
         both &= ~_LOW
         both |= np.arange(len(both), dtype=np.uint64)
@@ -72,7 +72,7 @@ class SortedGrams(NamedTuple):
 
 
 class GramIndex:
-    """The grams of one text; `grams`, which take longest, may be known from before."""
+    """Index of the grams of one text. `grams`, the slowest part, may be passed in if already computed."""
 
     def __init__(self, text: str, grams: SortedGrams | None = None) -> None:
         codes = _codes(text)
@@ -87,11 +87,11 @@ class GramIndex:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, beside the text."""
+        """Bytes used, not counting the text."""
         return self._hashes.nbytes + self._positions.nbytes + len(self._bytes) + 5 * len(self._own)
 
     def encode(self, passage: str) -> EncodedPassage:
-        """`passage` in the bytes of this text, or in bytes of its own where it has characters without one."""
+        """Encode `passage` in the bytes of this text, or with its own table if it has other characters."""
         codes = _codes(passage)
         at = np.searchsorted(self._own, codes)
         at[at == len(self._own)] = 0
@@ -102,9 +102,9 @@ class GramIndex:
         return EncodedPassage(np.where(own == _RARE, _FOREIGN, own).astype(np.uint8).tobytes(), table)
 
     def find_occurrences(self, passage: str) -> Iterator[int]:
-        """Where `passage` stands as it is, by the rarest of its grams, in order; of very many, the first."""
+        """Return where `passage` occurs verbatim, in order, found by its rarest gram; the first of many."""
         grams = _hashes(_codes(passage))
-        # A few of them will do: if one is missing, so is the passage.
+        # A few grams suffice: if one is missing, the passage is missing too.
         tried = (
             np.unique(np.linspace(0, len(grams) - 1, _TRIED).astype(np.intp)) if len(grams) else np.arange(0)
         )
@@ -116,7 +116,7 @@ class GramIndex:
         return (at for at in there.tolist() if at >= 0 and self._text.startswith(passage, at))
 
     def find_candidates(self, passage: str) -> Iterator[tuple[int, int, float]]:
-        """Ranges of the text that may hold `passage`, the likeliest first, and how likely beside that one."""
+        """Yield ranges that may contain `passage`, likeliest first, with scores relative to the best."""
         length = len(passage)
         width = max(16, length // 4)
         slack = length * 35 // 100 + width
@@ -124,7 +124,7 @@ class GramIndex:
             yield max(0, start - slack), min(self.length, start + 2 * width + length + slack), share
 
     def gram_shares(self, passage: str, edges: NDArray[Any]) -> NDArray[np.float64]:
-        """The share of the grams of `passage` that each section has; sections start at `edges`."""
+        """Return the share of the passage's grams that each section contains; sections start at `edges`."""
         grams = np.unique(_hashes(_codes(passage)))
         first, counts = self._look_up(grams)
         kept = _rarest(counts, _VOTES * _FEWEST_GRAMS)
@@ -142,7 +142,7 @@ class GramIndex:
         return self._voted(tried[kept], first[kept], counts, len(passage), width)
 
     def _look_up(self, grams: NDArray[np.uint64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Where the postings of each gram start, and how many they are."""
+        """Return the index of each gram's first posting, and the number of its postings."""
         wanted = _high(grams)
         first = np.searchsorted(self._hashes, wanted, "left")
         counts = np.zeros(len(grams), np.int64)
@@ -154,7 +154,7 @@ class GramIndex:
     def _voted(
         self, grams: NDArray[Any], first: NDArray[Any], counts: NDArray[Any], length: int, width: int
     ) -> list[tuple[int, float]]:
-        """Where the passage would start, by what its grams say, each with less weight the commoner it is."""
+        """Return likely start offsets of the passage; the more common a gram, the less its vote weighs."""
         found = self._positions[_spread(first, counts)].astype(np.int64)
         bins = (found - np.repeat(grams, counts) + length) // width
         order = np.argsort(bins)
@@ -163,7 +163,7 @@ class GramIndex:
             return []
         names = bins[order[edges]]
         scores = np.add.reduceat(np.repeat(1 / np.sqrt(counts), counts)[order], edges)
-        # One that lies on an edge, or drifts, is split over two.
+        # The votes for a passage on the edge of a bin, or with drift, are split over two bins.
         following = np.append(names[1:] == names[:-1] + 1, False)
         scores[following] += np.append(scores[1:], 0)[following]
         best = np.argsort(-scores, kind="stable")[:_PLACES]
@@ -171,7 +171,7 @@ class GramIndex:
         return list(zip(starts.tolist(), shares.tolist(), strict=True))
 
     def align(self, passage: EncodedPassage, start: int, end: int, most: int) -> list[AlignedRange]:
-        """Where in that range `passage` differs least, in at most so many characters; equal ones all."""
+        """Return all ranges from `start` to `end` with the least edit distance to `passage`, up to `most`."""
         if passage.table is None:
             there = self._bytes[start:end]
         else:
@@ -189,7 +189,7 @@ class GramIndex:
 
 
 def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[AlignedRange]:
-    """One place for a long passage: in a text of one word there are as many as letters, each aligned anew."""
+    """Return one range for a long passage: a repetitive text has one per letter, each aligned separately."""
     found = _align(passage, there, mode="HW", task="distance", k=most)
     distance = found["editDistance"]
     if distance < 0:
@@ -201,7 +201,7 @@ def _aligned_once(passage: bytes, there: bytes, start: int, most: int) -> list[A
 
 
 def hash_grams(text: str) -> NDArray[np.uint64]:
-    """The grams of `text` as they come."""
+    """Return the hashes of the grams of `text`, in order."""
     return _hashes(_codes(text))
 
 
@@ -210,14 +210,14 @@ def _high(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _rarest(counts: NDArray[Any], votes: int = _VOTES) -> NDArray[Any]:
-    """Which grams are there, the rarest first, until there are votes enough."""
+    """Return the indexes of the grams that occur, rarest first, until they have enough votes."""
     order = np.argsort(counts, kind="stable")
     there = order[np.searchsorted(counts[order], 1) :]
     return there[: max(_FEWEST_GRAMS, int(np.searchsorted(np.cumsum(counts[there]), votes)))]
 
 
 def _spread(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """The numbers from each of `first` on, as many as `counts` says."""
+    """Concatenate ranges of integers: each starts at an item of `first` and has the length in `counts`."""
     return np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
 
 
@@ -244,7 +244,7 @@ def _hashes(codes: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 
 def _byte_table(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """The byte of every character: the commonest have their own."""
+    """Map every character to a byte; the most common ones get their own."""
     table = np.full(0x110000, _RARE, np.uint8)
     counts = np.bincount(codes, minlength=1)
     present = np.flatnonzero(counts)

@@ -1,8 +1,8 @@
-"""Queues of reading jobs: a few at a time, urgent ones first, and callers take turns.
+"""Queues of reading jobs: a few run at a time, urgent ones first, and callers take turns.
 
-A lane has a number of slots. When one is free it goes to a job that somebody waits for, if there is one, and
-among those to the caller who was served longest ago. One caller never holds the last free slot of a lane
-that has more than one: another caller's job begins at once, however much the first one has queued.
+A lane has a number of slots. A free slot goes to an urgent job (one that a caller waits for), if there is
+one, and among those to the caller served longest ago. One caller never holds the last free slot of a lane
+with several slots, so another caller's job starts at once, however many jobs the first one has queued.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CURRENT_ACCOUNT: ContextVar[str] = ContextVar("account", default=SERVER_ACCOUNT)
 
 
 class _Waiter:
-    """One place in the queue of a lane. A job that waits more than once has as many of them."""
+    """One entry in the queue of a lane. A job may have several."""
 
     def __init__(self, lane: Lane, account: str, is_urgent: bool) -> None:
         self.lane, self.account, self.is_urgent = lane, account, is_urgent
@@ -33,14 +33,14 @@ class _Waiter:
 
 
 class ReadJob:
-    """One source to read, on an account. `is_urgent` once somebody waits for it."""
+    """One source to read, charged to an account. `is_urgent` once a caller waits for it."""
 
     def __init__(self, account: str = SERVER_ACCOUNT, *, is_urgent: bool = False) -> None:
         self.account, self.is_urgent = account, is_urgent
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
 
     def make_urgent(self) -> None:
-        """Somebody waits for it: it goes before those that nobody waits for."""
+        """Move the job ahead of all jobs that no caller waits for."""
         if not self.is_urgent:
             self.is_urgent = True
             for waiter in self._waiters:
@@ -48,7 +48,7 @@ class ReadJob:
 
     @contextmanager
     def set_lane(self, lane: Lane) -> Generator[_Waiter]:
-        """A place in the queue of a lane, which `hurry` moves up during the block."""
+        """Create a queue entry for `lane`, which `make_urgent` promotes during the block."""
         waiter = _Waiter(lane, self.account, self.is_urgent)
         self._waiters[waiter] = None
         try:
@@ -58,19 +58,19 @@ class ReadJob:
 
 
 class LaneStatus(Struct, frozen=True):
-    """How many jobs run and wait in a lane."""
+    """The number of running and waiting jobs of a lane."""
 
     running: int
     waiting: int
 
 
 class Lane:
-    """`slots` jobs at once, each of which may take `memory` bytes and `seconds`."""
+    """A queue that runs `slots` jobs at once, each limited to `memory` bytes and `seconds`."""
 
     def __init__(self, slots: int, memory: int = 0, seconds: float = 0.0) -> None:
         self.slots, self.memory, self.seconds = slots, memory, seconds
         self._running: Counter[str] = Counter()
-        # By urgency, then by account: the account that was served longest ago comes first.
+        # By urgency, then by account; the account served longest ago comes first.
         self._waiting: dict[bool, OrderedDict[str, OrderedDict[_Waiter, None]]] = {
             True: OrderedDict(),
             False: OrderedDict(),
@@ -78,7 +78,7 @@ class Lane:
 
     @property
     def status(self) -> LaneStatus:
-        """How busy it is."""
+        """The number of running and waiting jobs."""
         waiting = (len(waiters) for accounts in self._waiting.values() for waiters in accounts.values())
         return LaneStatus(self._running.total(), sum(waiting))
 
@@ -102,7 +102,7 @@ class Lane:
             self._release(waiter.account)
 
     def promote(self, waiter: _Waiter) -> None:
-        """The job of a waiter has become urgent."""
+        """Move a waiter to the urgent queue."""
         if self._withdraw(waiter):
             waiter.is_urgent = True
             self._enqueue(waiter)
@@ -111,7 +111,7 @@ class Lane:
         self._waiting[waiter.is_urgent].setdefault(waiter.account, OrderedDict())[waiter] = None
 
     def _withdraw(self, waiter: _Waiter) -> bool:
-        """Take a waiter from the queue, and tell whether it was there."""
+        """Remove a waiter from the queue, and return whether it was there."""
         accounts = self._waiting[waiter.is_urgent]
         waiters = accounts.get(waiter.account, OrderedDict())
         was_there = waiter in waiters
@@ -132,14 +132,14 @@ class Lane:
             waiters = self._waiting[urgent].pop(name)
             waiter, _ = waiters.popitem(last=False)
             if waiters:
-                self._waiting[urgent][name] = waiters  # at the end: the others come first now
-            # Whoever was cancelled has not yet been able to withdraw.
+                self._waiting[urgent][name] = waiters  # at the end: the other accounts come first now
+            # A cancelled waiter has not yet been able to withdraw.
             if not waiter.admitted.cancelled():
                 self._running[name] += 1
                 waiter.admitted.set_result(None)
 
     def _next_account(self) -> tuple[bool, str] | None:
-        """The account whose turn it is, and whether it is for an urgent job."""
+        """Return the account that is served next, and whether its job is urgent."""
         most = max(1, self.slots - 1)
         for urgent, accounts in self._waiting.items():
             for account in accounts:

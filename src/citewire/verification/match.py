@@ -1,8 +1,7 @@
-"""Finding words in a text: exactly, by letters and digits alone, and where they differ a little.
+"""Find words in a text: verbatim, by letters and digits alone, and approximately.
 
-What is found is a range of the canonical view, and every place that is as good as the best is given. Nothing
-is decided here: how alike two texts are says whether it is worth looking closer, never whether a quote is
-right.
+Hits are ranges of the canonical view, and all places as good as the best are returned. Nothing is decided
+here: similarity says whether a place is worth a closer look, never whether a quote is right.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ __all__ = ["Hit", "Letters", "SearchableText"]
 
 Method = Literal["exact", "letters", "fuzzy"]
 
-# How alike a place must be to look closer, by length. Short texts are like each other by chance; of those of
-# a hundred characters that have nothing to do with each other, none was seen that is more than 0.58 alike.
+# Similarity that a place needs for a closer look, by length. Short texts are similar by chance; of unrelated
+# texts of a hundred characters, none was seen above 0.58.
 _SHORT, _LONG = 40, 100
 _SHORT_GATE, _GATE, _LONG_GATE = 0.85, 0.7, 0.65
-# Words of a short text that must agree, at its start and its end, where one between them does not.
+# Words of a short text that must agree, counted from both ends, if one between them does not.
 _FEWEST_WORDS = 3
-# How much of a short text may differ where all words but one agree.
+# Share of a short text that may differ if all words but one agree.
 _BUDGET = 0.35
-# Of a book, no more may differ: aligning takes time for each character and for what may differ.
+# Limit for very long texts: alignment time grows with the length and with the number of edits allowed.
 _MOST_EDITS = 10_000
-# Once a place was found, only those with at least this share of its grams can be as good.
+# After a first match, only candidates with at least this share of the best score can be as good.
 _AS_LIKELY = 0.5
-# Letters that are enough to find a place by letters alone.
+# Fewest letters for a search by letters alone.
 _FEWEST_LETTERS = 12
-# Scripts without spaces between words: Thai, Lao and Tibetan, Burmese, Khmer, and those of CJK but Korean.
+# Scripts without spaces between words: Thai, Lao and Tibetan, Burmese, Khmer, and CJK except Korean.
 _UNSPACED = (
     ("\u0e00", "\u0fff"),
     ("\u1000", "\u109f"),
@@ -49,16 +48,16 @@ _UNSPACED = (
 _WIDE = "".join(f"{first}-{last}" for first, last in _UNSPACED)
 _AROUND = r"\"'()\[\],;:.!?"
 _WORD = re.compile(rf"[{_WIDE}]|[.!?](?!\S)|[^\s{_WIDE}{_AROUND}](?:[^\s{_WIDE}]*[^\s{_WIDE}{_AROUND}])?")
-# Places that are given at most; more of them only say that the words are everywhere.
+# Most hits returned; more of them only show that the words are everywhere.
 _MOST_HITS = 100
-# Places that are looked at for one that is not within a word.
+# Most occurrences checked for one that does not start or end inside a word.
 _MOST_LOOKED = 100_000
-# Longer texts have grams enough to be found by; reading all of a text for them would take seconds.
+# Longer texts have enough grams to be found by; an exhaustive scan would take seconds.
 _MOST_EXHAUSTIVE = 1_000
 
 
 class Hit(Struct, frozen=True, gc=False):
-    """A range of the canonical view that words were found in, and in how many characters they differ."""
+    """A matching range of the canonical view, and its edit distance."""
 
     start: int
     end: int
@@ -67,14 +66,14 @@ class Hit(Struct, frozen=True, gc=False):
 
 
 class Letters(NamedTuple):
-    """Letters and digits only, and where each stands in the canonical view."""
+    """The letters and digits of a text, and the position of each in the canonical view."""
 
     text: str
     starts: NDArray[np.int32]
 
 
 class SearchableText:
-    """A text that is searched again and again; what takes long to make of it may be known from before."""
+    """A text prepared for repeated searches. The slow parts may be passed in if already computed."""
 
     def __init__(self, text: str, view: TextView | None = None, grams: SortedGrams | None = None) -> None:
         self.text = text
@@ -87,27 +86,27 @@ class SearchableText:
 
     @cached_property
     def letters(self) -> Letters:
-        """Letters and digits only of the canonical view."""
+        """The letters and digits of the canonical view."""
         return _letters_of(self.view.text)
 
     def find(self, words: str, thorough: bool = True) -> list[Hit]:
-        """Where `words`, which are canonical, stand. Without `thorough`, only where their grams say.
+        """Return where `words`, in canonical form, occur. Without `thorough`, only grams are used.
 
-        Ends within a word or a number are not its ends: `5%` is not in `15%`.
+        A match must not start or end inside a word or a number: `5%` is not in `15%`.
         """
         if not words:
             return []
         return self.find_exactly(words) or self._fuzzy(words, thorough) or self._by_letters(words)
 
     def find_exactly(self, words: str) -> list[Hit]:
-        """Where `words`, which are canonical, stand as they are."""
+        """Return where `words`, in canonical form, occur verbatim."""
         occurrences = islice(self.index.find_occurrences(words), _MOST_LOOKED)
         places = ((at, at + len(words)) for at in occurrences)
         whole = (Hit(start, end, 0, "exact") for start, end in places if self._is_whole(start, end))
         return list(islice(whole, _MOST_HITS))
 
     def _by_letters(self, words: str) -> list[Hit]:
-        """By letters and digits alone: spacing, hyphens and punctuation may differ."""
+        """Match letters and digits alone: spacing, hyphens and punctuation may differ."""
         letters = _letters_of(words).text
         if len(letters) < _FEWEST_LETTERS:
             return []
@@ -149,9 +148,9 @@ class SearchableText:
         return [hit for hit in hits if len(words) < _SHORT and self._has_all_but_one(words, hit)]
 
     def _has_all_but_one(self, words: str, hit: Hit) -> bool:
-        """Whether a place has the words, all but one within: replaced, put in or left out.
+        """Return whether a place has all the words but one in the middle: replaced, inserted or left out.
 
-        The end of a sentence counts as a word, and so do two characters of what has no blanks between words.
+        The end of a sentence counts as a word, as do two characters of a script without spaces.
         """
         text, start, end = self.view.text, hit.start, hit.end
         while _is_inside(text, start):
@@ -178,12 +177,12 @@ def _gate(length: int) -> float:
 
 
 def _words(text: str) -> list[str]:
-    """Words without what stands around them, but for the end of a sentence."""
+    """Split into words without surrounding punctuation; the end of a sentence counts as a word."""
     return _WORD.findall(text)
 
 
 def _agreeing(some: list[str], others: list[str]) -> int:
-    """How many words agree from the start on."""
+    """Count the words that agree from the start."""
     pairs = enumerate(zip(some, others, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 
@@ -195,25 +194,25 @@ def _letters_of(text: str) -> Letters:
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Whether a place is within a word or a number."""
+    """Return whether an offset is inside a word or a number."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]
     if before.isalnum() and after.isalnum():
         return not (_is_wide(before) or _is_wide(after))
-    # 5 in 1.5, 1,500 and -5: the number goes on.
+    # 5 in 1.5, 1,500 and -5: the number continues.
     return (before in ".,-" and after.isdecimal() and text[at - 2 : at - 1].isdecimal()) or (
         before.isdecimal() and after in ".," and text[at + 1 : at + 2].isdecimal()
     )
 
 
 def _is_wide(char: str) -> bool:
-    """Of a script that does not put spaces between words."""
+    """Return whether a character belongs to a script without spaces between words."""
     return any(first <= char <= last for first, last in _UNSPACED)
 
 
 def _clustered(found: list[AlignedRange]) -> list[Hit]:
-    """Places that overlap are one: the aligner often cuts the first short."""
+    """Merge overlapping ranges: the aligner often ends the first too early."""
     hits: list[Hit] = []
     for each in sorted(set(found), key=lambda one: (one.start, one.end)):
         if hits and each.start < hits[-1].end:

@@ -1,4 +1,4 @@
-"""Which sources a citation names. A source that a client brought never takes the name of another one."""
+"""Find the sources that a citation names. A client's source never takes the name of another source."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ORIGIN_WARNINGS: Mapping[str, str] = {
     "client_tool": "the source is what a tool of the client returned",
 }
 """What a verdict says of a source that a client brought, by its `Origin`."""
-# Digits of a label that is only a place in a list, such as the 12 of "[12]".
+# Most digits of a label that is only a position in a list, such as the 12 of "[12]".
 _PLACE_DIGITS = 3
 
 
 def find_named(readings: Iterable[SourceReading], wanted: Iterable[str]) -> list[SourceReading]:
-    """The sources that go by the first of these names that any goes by."""
+    """Return the sources with the first of the `wanted` names that any source has."""
     known = list(readings)
     found = ([reading for reading in known if name in reading.names] for name in wanted)
     return next(filter(None, found), list[SourceReading]())
@@ -28,9 +28,9 @@ def find_named(readings: Iterable[SourceReading], wanted: Iterable[str]) -> list
 def lookup_order(
     readings: Sequence[SourceReading], wanted: Sequence[str]
 ) -> Iterator[tuple[list[SourceReading], list[str]]]:
-    """The sources to look for names in, in order, and which names: those that no client brought come first.
+    """Yield pairs of sources and names to look up in them; sources that no client supplied come first.
 
-    A number such as that of `[12]` is looked for last, for it may only be a place in a list.
+    A number such as the 12 of `[12]` is looked up last, since it may only be a position in a list.
     """
     theirs = [reading for reading in readings if reading.origin is not None]
     if not theirs:
@@ -44,7 +44,7 @@ def lookup_order(
 
 
 def display_name(reading: SourceReading, others: Iterable[SourceReading]) -> str:
-    """What a source is called in a verdict: one that a client brought never as another one is."""
+    """Return the name of a source in a verdict; a client's source never gets the name of another source."""
     if reading.origin is None:
         return reading.name
     called = source_names(reading.name)

@@ -1,8 +1,8 @@
-"""What to make of differences from a text that a machine read off a picture: it may have read wrongly.
+"""Judge differences from text that OCR read from a picture, since OCR may have misread it.
 
-A quote that differs only where that is likely is not `altered` but `partial`, with a reason that says how the
-picture was read there. Words that were read without doubt count as in any text, and numbers and negations
-need more doubt than other words. Nothing becomes `verified` here.
+A quote that differs only where a misreading is likely is `partial`, not `altered`, with a reason that says
+how the picture was read. Words read with confidence count as in any text, and numbers and negations need more
+doubt than other words. Nothing becomes `verified` here.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from citewire.verification.text_views import canonical_view
 
 __all__ = ["allow_for_misreading"]
 
-# In percent. Of the words that tesseract reads rightly from a clean page, one in a hundred is below the
-# first; of those it reads wrongly nine in ten are, and more than half are below the second.
+# OCR confidence in percent. Of the words that tesseract reads correctly from a clean page, one in a hundred
+# is below the first; of those it misreads nine in ten are, and more than half are below the second.
 _DOUBTED, _DOUBTFUL = 90, 60
-# A word that was misread still has so much in common with what stands there.
+# Least similarity of a misread word to the word on the page.
 _ALIKE = 0.5
-# Digits and the letters that look like them. One digit is never taken for another.
+# Digits and the letters that look like them. One digit is never accepted for another.
 _LOOK_ALIKE = frozenset({"1l", "1i", "1|", "1!", "0o", "0q", "5s", "8b", "2z", "6b", "9g"})
-# What bullets are read as, at the start of a line.
+# What OCR reads bullets as, at the start of a line.
 _BULLET = re.compile(r"[eo¢*«»®©°+.·•-](?: |$)")
 
 
 def allow_for_misreading(finding: Finding, document: Document) -> Finding:
-    """The finding, `partial` instead of `altered` where the picture may well say what the quote says."""
+    """Return the finding, `partial` instead of `altered` if the picture may well say what the quote says."""
     if finding.status != "altered" or document.confidence is None:
         return finding
     real = [each for each in finding.diff if each.kind != "article"]
@@ -45,7 +45,7 @@ def allow_for_misreading(finding: Finding, document: Document) -> Finding:
 
 
 def _may_be_misread(difference: Difference, finding: Finding, document: Document) -> bool:
-    """Whether each word that differs may be. Where they stand more than once, the surest reading counts."""
+    """Return whether each differing word may be misread. Of several occurrences the surest reading counts."""
     quote, source = difference.quote.split(), difference.source.split()
     places = _places(difference.source, finding, document)
     if _is_bullet(difference, places, document):
@@ -63,7 +63,7 @@ def _may_be_misread(difference: Difference, finding: Finding, document: Document
 
 
 def _places(source: str, finding: Finding, document: Document) -> dict[int, list[int]]:
-    """Where the words stand in what was found, and how sure it is of each, if that was read from pictures."""
+    """Map each place of the words in the finding to OCR's confidence in each word; empty if not from OCR."""
     view = canonical_view(document.text[finding.start : finding.end])
     found = re.finditer(rf"(?<!\w){re.escape(source)}(?!\w)", view.text) if source else ()
     places: dict[int, list[int]] = {}
@@ -101,5 +101,5 @@ def _looks_alike(quote: str, source: str) -> bool:
 
 
 def _word_starts(text: str) -> list[bool]:
-    """Where a capital may stand: I is taken for l, and i is not."""
+    """Return where a capital may be: I is read as l, but i is not."""
     return [not before.isalnum() for before in f" {text}"[:-1]]

@@ -1,11 +1,11 @@
-"""Judging a quote: by what differs, never by how much.
+"""Judge a quote by what differs, never by how much.
 
-One changed digit or a dropped "not" leaves two sentences more alike than harmless noise does, so no score
+One changed digit or a dropped "not" leaves two sentences more similar than harmless noise does, so no score
 decides anything here. Words, quantities and signs are compared one to one and in order. Case, typography,
-spacing and what the quote itself marks as edited do not count; an article more or less makes a quote
-`partial`; anything else makes it `altered`.
+spacing and edits that the quote itself marks do not count; an added or missing article makes a quote
+`partial`; any other difference makes it `altered`.
 
-It says whether the words are there. Whether they support what is said with them is not for it to know.
+The verdict says whether the words are there, not whether they support the claim.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from citewire.verification.word_alignment import align_words
 
 __all__ = ["Difference", "Finding", "choose_best", "find_and_judge", "judge_quote"]
 
-# More than this share of the tokens must agree for a place to be the one that was meant.
+# More than this share of the tokens must agree for a place to count as the quoted one.
 _SAME_PLACE = 0.5
-# What an ellipsis may leave out, and brackets may replace, in characters.
+# Most characters that an ellipsis may leave out, and brackets may replace.
 _REACH: dict[Gap, int] = {"none": 0, "words": 60, "text": 1000}
-# Words that brackets may put in, or replace: enough to say who or what is meant.
+# Most words that brackets may insert or replace: enough to say who or what is meant.
 _MOST_INSERTED = 4
-# Places that are looked at closely, and characters there: a long text that is everywhere is seen at a few.
+# Limits on places compared closely, and on their characters: a long repeated text is compared in few places.
 _MOST_PLACES, _MOST_COMPARED = 40, 1_000_000
-# Words beside a quote that are looked at for a negation.
+# Words before and after a quote that are checked for a negation.
 _BESIDE = 3
 _EXCEPTIONS = NEGATION | word_set("but however only provided although though if aber mais pero")
 _RANK: dict[Status, int] = {
@@ -56,19 +56,19 @@ _RANK: dict[Status, int] = {
 }
 
 DifferenceKind: TypeAlias = TokenKind | Literal["case"]
-# What a harmless difference is called among the edits.
+# Names of harmless differences in the list of edits.
 _EDITS: dict[DifferenceKind, str] = {"mark": "footnote mark", "word": "spacing", "identifier": "typography"}
-# Right at the edge of a quote, and part of the word or number there: it was cut within what it says.
+# Text touching the edge of a quote that belongs to the word or number there: the quote cuts it in two.
 _CUT_BEFORE = re.compile(r"(?:\b(?:non|un|not|anti|pseudo|quasi|ex)-|[不没沒未無无非]|ไม่)$")
 _CUT_AFTER = re.compile(r"-(?:free|less|proof)\b|ない|なかっ|なけれ|ません|ずに")
 _NUMBER_BEFORE = re.compile(r"(?:\d ?[-/] ?|[<>≤≥±~≈] ?)$")
 _NAME_AFTER = re.compile(r"[+#]+(?!\w)")  # C++ is not C
-# The hour or the day that something goes from says what it says without the other one.
+# The start of a range of hours or days keeps its meaning without the end.
 _MOMENT = re.compile(r"\d:\d\d$|\d[./]\d+[./]\d+$")
 _NUMBER_AFTER = re.compile(r" ?[-/] ?\d|\+|[¼-¾⅐-⅞]")
-# Negations of scripts without blanks, in what a quote leaves out or stands beside.
+# Negations in scripts without spaces, in omitted or adjacent text.
 _UNSPACED_NEGATION = re.compile(r"ない|なかっ|ません|않|없|못|아니|ไม่")
-# Words that brackets may put in or take away: they name what was named before.
+# Words that brackets may insert or remove: they refer to something named before.
 _POINTING = word_set(
     """
     i me my we us our you your he him his she her it its they them their this these those who which what there
@@ -79,7 +79,7 @@ _POINTING = word_set(
 
 
 class Difference(Struct, frozen=True, gc=False):
-    """What the quote says, and what stands in the source instead; either may be empty."""
+    """What the quote says, and what the source says instead; either may be empty."""
 
     quote: str
     source: str
@@ -88,11 +88,11 @@ class Difference(Struct, frozen=True, gc=False):
 
 
 class Finding(Struct, frozen=True, gc=False):
-    """What became of a quote in one text.
+    """The verdict on a quote in one text.
 
-    `start` and `end` are offsets in the text, `ranges` what lies between them without what was left out, and
-    `found` is what it says there; `edits` are the harmless changes of a quote that is there, `warnings` what
-    stands beside it, and `places` how many places are as good.
+    `start` and `end` are offsets in the text, `ranges` the parts between them without what the quote leaves
+    out, and `found` is the text there. `edits` are harmless changes, `warnings` name suspicious words next to
+    the quote, and `places` counts the equally good places.
     """
 
     status: Status
@@ -110,24 +110,24 @@ class Finding(Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Smaller is better."""
+        """Sort key; smaller is better."""
         return _RANK[self.status], -self.score
 
     @property
     def is_perfect(self) -> bool:
-        """Nothing elsewhere can be better."""
+        """Return whether no other place can be better."""
         return self.status == "verified" and self.score >= 1
 
 
 def judge_quote(quote: str, source: SearchableText) -> Finding:
-    """What `quote` is in `source`."""
+    """Judge `quote` at its best place in `source`."""
     return choose_best(find_and_judge(quote, source))
 
 
 def find_and_judge(quote: str, source: SearchableText, *, thorough: bool = True) -> list[Finding]:
-    """What `quote` is at each place of `source` where it may be.
+    """Judge `quote` at each place of `source` where it may be.
 
-    Without `thorough`, it is only looked for where its grams say.
+    Without `thorough`, only the gram index is used to find places.
     """
     read = parse_quote(quote)
     if not read.pieces:
@@ -137,13 +137,13 @@ def find_and_judge(quote: str, source: SearchableText, *, thorough: bool = True)
     if not any(finding.is_perfect for finding in found):
         found += islice(_findings(read, source, thorough), most)
     if not found and read.edits:
-        # Brackets and dots may be those of the source.
+        # Brackets and dots may be part of the source.
         found += islice(_findings(ParsedQuote((Piece(quote),)), source, thorough=False), most)
     return found
 
 
 def choose_best(found: Sequence[Finding], distance: Callable[[Finding], Any] = lambda _: 0) -> Finding:
-    """The best finding; of those that are equally good the first with the least `distance`."""
+    """Return the best finding; among equally good ones, the first with the least `distance`."""
     if not found:
         return Finding("missed", "these words are not in the source")
     rank = min(finding.rank for finding in found)
@@ -152,7 +152,7 @@ def choose_best(found: Sequence[Finding], distance: Callable[[Finding], Any] = l
 
 
 def _find_verbatim(quote: str, source: SearchableText) -> Iterator[Finding]:
-    """Where a quote stands in so many words, with its brackets or with what they hold."""
+    """Find a quote verbatim, with its brackets or with their content only."""
     whole = [ParsedQuote((Piece(quote),))]
     if "[" in quote:
         whole.append(ParsedQuote((Piece(re.sub(r"[\[\]]", "", quote)),), ("brackets",)))
@@ -164,7 +164,7 @@ def _find_verbatim(quote: str, source: SearchableText) -> Iterator[Finding]:
 
 
 def _findings(quote: ParsedQuote, source: SearchableText, thorough: bool) -> Iterator[Finding]:
-    """What the quote is at each place of its longest piece, with the others around it."""
+    """Judge the quote at each place of its longest piece, with the other pieces around it."""
     said = [_TokenizedPiece.from_piece(piece) for piece in quote.pieces]
     longest = max(range(len(said)), key=lambda at: len(said[at].view.text))
     for hit in source.find(said[longest].view.text, thorough):
@@ -176,7 +176,7 @@ def _findings(quote: ParsedQuote, source: SearchableText, thorough: bool) -> Ite
 def _place_pieces(
     quote: ParsedQuote, said: list[_TokenizedPiece], longest: int, hit: Hit, text: str
 ) -> list[Hit] | None:
-    """A place for each piece, in order and near enough, or None."""
+    """Find a place for each piece, in order and close enough; None if there is none."""
     placed = [hit]
     for at in range(longest - 1, -1, -1):
         end, words = placed[0].start, said[at].view.text
@@ -194,7 +194,7 @@ def _place_pieces(
 
 
 def _find_within(text: str, start: int, end: int, words: str) -> list[Hit]:
-    """Where words stand in a stretch of a text; the nearest ones even where they stand everywhere."""
+    """Find words in a range of a text; the nearest ones, even if they occur everywhere."""
     start, end = max(0, start), min(len(text), end)
     stretch = SearchableText(text[start:end])
     spans = ((hit, *stretch.view.to_source(hit.start, hit.end)) for hit in stretch.find(words))
@@ -247,7 +247,7 @@ def _judge_at(
 
 
 def _merge_spans(quote: ParsedQuote, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans of the pieces, as one where no ellipsis is between them."""
+    """Return the spans of the pieces, merged unless an ellipsis separates them."""
     made = spans[:1]
     for piece, (start, end) in zip(quote.pieces[1:], spans[1:], strict=True):
         made.append((start, end) if piece.gap == "text" else (made.pop()[0], end))
@@ -256,7 +256,7 @@ def _merge_spans(quote: ParsedQuote, spans: list[tuple[int, int]]) -> list[tuple
 
 def _status(differences: list[Difference], omitted: bool) -> Status:
     real = [each for each in differences if not each.harmless]
-    # An article that went from one place and came at another has moved.
+    # An article missing in one place and added in another has moved.
     moved = any(each.quote for each in real) and any(each.source for each in real)
     if moved or any(each.kind != "article" for each in real):
         return "altered"
@@ -272,7 +272,7 @@ def _reason(differences: list[Difference], omitted: list[str]) -> str | None:
 
 
 def _tokens_at(text: str, hit: Hit) -> list[TextToken]:
-    """The whole tokens of the text that a hit touches."""
+    """Return the whole tokens of the text that a hit touches."""
     first, last = max(0, hit.start - 80), min(len(text), hit.end + 80)
     if text[hit.start].isalpha() and text[hit.start - 1 : hit.start] in ("", " "):
         first = hit.start  # `dollars a year` is in `5 dollars a year`, though `5` is not in `5 million`
@@ -288,7 +288,7 @@ def _tokens_at(text: str, hit: Hit) -> list[TextToken]:
 
 
 class _TokenizedPiece(NamedTuple):
-    """A piece of a quote, its canonical view, and what can differ in it."""
+    """A piece of a quote, its canonical view, and its tokens."""
 
     text: str
     view: TextView
@@ -301,7 +301,7 @@ class _TokenizedPiece(NamedTuple):
 
 
 class _PieceComparison:
-    """A piece of a quote beside the source: what differs, how many tokens agree, from where to where."""
+    """Compares a piece of a quote with the source: differences, matching tokens, and range."""
 
     def __init__(self, said: _TokenizedPiece, source: SearchableText) -> None:
         self._view = said.view
@@ -312,7 +312,7 @@ class _PieceComparison:
 
     def compare(self, ours: list[TextToken], theirs: list[TextToken]) -> None:
         steps = align_words([one.key for one in ours], [one.key for one in theirs])
-        # What the source has more at the ends is not part of the quote, unless it is half of a token there.
+        # Extra source tokens at the ends are not part of the quote, unless they are half of a token there.
         if steps[0].a == steps[0].b and _are_apart(theirs, steps[0].d):
             del steps[0]
         if steps and steps[-1].a == steps[-1].b and _are_apart(theirs, steps[-1].c):
@@ -369,7 +369,7 @@ class _PieceComparison:
 
 
 def _are_apart(found: list[TextToken], at: int) -> bool:
-    """Whether the tokens before and at `at` are not of one word, as `can` and `not` of `cannot` are."""
+    """Return whether the tokens around `at` are separate words, unlike `can` and `not` of `cannot`."""
     return at in (0, len(found)) or found[at - 1].end <= found[at].start
 
 
@@ -381,20 +381,20 @@ def _kind(both: list[TextToken]) -> DifferenceKind:
 
 
 def _is_idle(article: TextToken, beside: list[TextToken], after: list[TextToken]) -> bool:
-    """Whether an article can come or go: not in `a few` and `the the`."""
+    """Return whether an article may be added or dropped: not in `a few` and `the the`."""
     return article.key not in {one.key for one in beside} and all(one.kind == "word" for one in after)
 
 
 def _is_reference(found: list[TextToken], text: str) -> bool:
-    """Whether tokens of the source are only the mark of a reference, like [3] or [ZF14]."""
+    """Return whether tokens of the source are only a reference mark, such as [3] or [ZF14]."""
     start, end = found[0].start, found[-1].end
     enclosed = text[start - 1 : start] == "[" and text[end : end + 1] == "]"
     return enclosed and all(token.kind in ("number", "identifier") for token in found)
 
 
 def _gaps(quote: ParsedQuote, spans: list[tuple[int, int]], text: str) -> tuple[list[str], list[Difference]]:
-    """What stands in the source between the pieces: a warning where it turns the meaning, a difference
-    where brackets say something else."""
+    """Check the source text between pieces: warn if it reverses the meaning, and report a difference
+    if brackets say something else."""
     warnings: list[str] = []
     first, last = spans[0][0], spans[-1][1]
     differences = _compare_insertion(quote.pieces[0].inserted, _before(text, first), False)
@@ -409,7 +409,7 @@ def _gaps(quote: ParsedQuote, spans: list[tuple[int, int]], text: str) -> tuple[
 
 
 def _turning(text: str) -> str | None:
-    """The first word that may turn what a sentence says, or None."""
+    """Return the first word that may reverse the meaning of a sentence, or None."""
     unspaced = _UNSPACED_NEGATION.search(text)
     words = (token for token in tokenize(text) if token.kind == "negation" or token.key in _EXCEPTIONS)
     turning = next(words, None)
@@ -417,11 +417,11 @@ def _turning(text: str) -> str | None:
 
 
 def _compare_insertion(inserted: str, there: str, replaces: bool) -> list[Difference]:
-    """What words in brackets say that the source does not: anything but who or what is meant."""
+    """Return differences if bracketed words add anything except who or what is meant."""
     if not inserted:
         return []
     put, found = tokenize(canonical_view(inserted).text), tokenize(there)
-    if replaces and there.strip().startswith("["):  # the brackets are those of the source
+    if replaces and there.strip().startswith("["):  # the brackets are in the source
         same = [one.key for one in put] == [one.key for one in found]
         return [] if same else [Difference(inserted, there.strip(), "word")]
     new, gone = _tokens_missing_from(put, found), _tokens_missing_from(found, put) if replaces else []
@@ -435,7 +435,7 @@ def _compare_insertion(inserted: str, there: str, replaces: bool) -> list[Differ
 
 
 def _tokens_missing_from(some: list[TextToken], others: list[TextToken]) -> list[TextToken]:
-    """The tokens that are not among the others, not even in another form: increased for increases."""
+    """Return the tokens not among the others, not even in another form: increased for increases."""
     stems = {token.key[:4] if token.kind == "word" and len(token.key) > 4 else token.key for token in others}
     return [
         token
@@ -446,7 +446,7 @@ def _tokens_missing_from(some: list[TextToken], others: list[TextToken]) -> list
 
 
 def _find_cut_words(text: str, start: int, end: int) -> list[Difference]:
-    """Differences where the quote was cut within a word that turns it, or within a range of numbers."""
+    """Find differences where the quote is cut inside a word that reverses it, or a range of numbers."""
     before, after = text[max(0, start - 8) : start], text[end : end + 8]
     cut: list[tuple[DifferenceKind, re.Match[str] | None]]
     cut = [("negation", _CUT_BEFORE.search(before)), ("negation", _CUT_AFTER.match(after))]
@@ -459,7 +459,7 @@ def _find_cut_words(text: str, start: int, end: int) -> list[Difference]:
 
 
 def _warn_of_neighbours(text: str, start: int, end: int) -> list[str]:
-    """Warnings where a negation or an exception stands right beside the quote, in the same sentence."""
+    """Warn of a negation or exception just before or after the quote, in the same sentence."""
     near, after = tokenize(_before(text, start))[-_BESIDE:], _after(text, end)
     warnings = [f"{token.key!r} stands right before it" for token in near if token.kind == "negation"]
     follows = [token.key for token in tokenize(after)[:_BESIDE] if token.key in _EXCEPTIONS]
@@ -468,7 +468,7 @@ def _warn_of_neighbours(text: str, start: int, end: int) -> list[str]:
 
 
 def _before(text: str, at: int) -> str:
-    """What stands before a place in the same sentence, as far as it matters."""
+    """Return the text before an offset in the same sentence, at most 60 characters."""
     return re.split(r"[.!?;:。](?!\w)", text[max(0, at - 60) : at])[-1]
 
 

@@ -1,7 +1,7 @@
-"""What a quote says of itself before it is looked for: pieces, insertions, markup.
+"""Parse a quote before searching for it: pieces, insertions, markup.
 
-An ellipsis leaves something out, brackets put something in, and Markdown and HTML are not part of the words.
-What is left is the text of the pieces, in order, with the gaps between them.
+An ellipsis leaves something out, brackets insert something, and Markdown and HTML are not part of the words.
+The result is the text of the pieces, in order, with the gaps between them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Gap", "ParsedQuote", "Piece", "parse_quote"]
 Edit = Literal["ellipsis", "brackets", "markup"]
 Gap = Literal["none", "words", "text"]
 
-# None of these may run along the same blanks or letters in two ways: a quote can be nothing but those.
+# No pattern may match the same blanks or letters in two ways: a quote may consist of nothing else.
 # The dots between a heading and its page number.
 _LEADERS = re.compile(r"(?:\.\s?){5,}")
 _ELLIPSIS = r"(?:[\[(<]\s*)?(?:\.\s?\.\s?\.(?:\s?\.)?|[…⋯‥]+|。{3,}|\*\s\*\s\*)(?:\s*[\])>])?"
 _CUT = re.compile(rf"{_ELLIPSIS}|\[(?P<inserted>[^\[\]]{{0,200}})\]")
-# A letter in brackets is one of the word: `[T]he`.
+# A letter in brackets belongs to the word: `[T]he`.
 _LETTERS = re.compile(r"\[(\w{1,3})\](?=\w)|(?<=\w)\[(\w{1,3})\]")
-# What an editor says of the quote, not in it.
+# Remarks of an editor about the quote, not part of it.
 _REMARK = re.compile(
     r"[\[(]\s*(?:sic\b[.!]?|(?:my |our )?(?:emphasis|italics)\b[^\[\]()]{0,30}"
     r"|[^\[\]()]{0,40}\bomitted|citation needed)\s*[\])]",
@@ -36,7 +36,7 @@ _FOOTNOTE = re.compile(
 )
 _MARKUP = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|~~|`+)(?=\S)(.{1,1000}?)(?<=\S)\1(?!\w)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*\)")
-# Not what may be `greater than`, unless it stands before every line.
+# Not a `>` that may mean `greater than`, unless every line starts with one.
 _LINE_MARKS = re.compile(r"^(?:[ \t]*(?:#{1,6}[ \t]+|>(?![ \t]*\d)[ \t]?|[-*+•][ \t]+))+", re.MULTILINE)
 _QUOTED = re.compile(r"\s*>.*(?:\n[ \t]*>.*)+\s*")
 _ESCAPE = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
@@ -55,9 +55,9 @@ _LOWER = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """Words that must stand together. `gap` is what may stand before them: nothing, a few words, or more.
+    """Words that must be adjacent. `gap` is what may precede them: nothing, a few words, or more.
 
-    `inserted` is what the quote put in brackets there.
+    `inserted` is the quote's text in brackets there.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Piece(Struct, frozen=True, gc=False):
 
 
 class ParsedQuote(Struct, frozen=True, gc=False):
-    """A quote as pieces, what was done to it to get them, and what it put in brackets after the last."""
+    """A quote as pieces, the edits removed to get them, and the text in brackets after the last piece."""
 
     pieces: tuple[Piece, ...]
     edits: tuple[Edit, ...] = ()
@@ -74,7 +74,7 @@ class ParsedQuote(Struct, frozen=True, gc=False):
 
 
 def parse_quote(text: str) -> ParsedQuote:
-    """The pieces of a quote."""
+    """Parse a quote into pieces."""
     text = unicodedata.normalize("NFC", text)
     unmarked = _LEADERS.sub(" ", _without_markup(text))
     plain = _LETTERS.sub(lambda found: found[1] or found[2], _REMARK.sub("", unmarked))
@@ -82,7 +82,7 @@ def parse_quote(text: str) -> ParsedQuote:
     if plain != unmarked:
         edits.add("brackets")
     pieces: list[Piece] = []
-    gaps: list[str | None] = []  # since the last piece: what brackets put in, or None for an ellipsis
+    gaps: list[str | None] = []  # since the last piece: text in brackets, or None for an ellipsis
     at = 0
     for cut in (*_CUT.finditer(plain), None):
         words = plain[at : cut.start() if cut else len(plain)]

@@ -1,9 +1,9 @@
-"""Files that a reader could not cope with, remembered so that they are not tried again and again.
+"""Remember files that crashed or exhausted a reader, to avoid repeated attempts.
 
 A file that ran out of time or memory, or crashed its reader, costs its full limits at each attempt. Its
-failure is kept on disk by the file's sha256 and the version of the readers, and counts as long as the limits
-are no larger than they were. `forget` makes the next attempt a real one. The failure of a file of which
-nothing may be left, such as one that came with a request, is in memory only, by a keyed hash of its sha256.
+failure is stored on disk by the file's sha256 and the version of the readers, and applies while the limits
+are no larger than they were. `forget` makes the next attempt a real one. Failures of files that must leave no
+trace, such as those sent with a request, are in memory only, under a keyed hash of the sha256.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from citewire.documents.reader import ReaderFailed, ReaderTimeout
 
 __all__ = ["ReadFailures"]
 
-# Failures on disk and in memory: the oldest go first. One takes a few hundred bytes.
+# Most failures on disk and in memory; the oldest are dropped first. One takes a few hundred bytes.
 _MOST = 10_000
 _SHA256 = len("0" * 64)
 _ASIDE = ".aside-"
@@ -40,7 +40,7 @@ class _Failure(Struct, frozen=True):
 
 
 class ReadFailures:
-    """Failures in `folder`. Any number of threads and processes may use one folder."""
+    """Store of read failures in `folder`. Many threads and processes may share one folder."""
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
         self._home, self._folder, self._most = folder, folder / f"failed-v{READER_VERSION}", most
@@ -48,7 +48,7 @@ class ReadFailures:
         self._secret = secrets.token_bytes(32)
 
     def check(self, sha256: str, variant: str, *, seconds: float, memory: int) -> None:
-        """Raise the failure of a file, unless it had less time or memory than it would have now."""
+        """Raise the recorded failure of a file, unless it had less time or memory than it would get now."""
         failure = self._known.get(self._hidden(sha256, variant)) or self._read(_name(sha256, variant))
         if failure and failure.seconds >= seconds and failure.memory >= memory:
             raise _KINDS.get(failure.code, DocumentError)(failure.message)
@@ -57,18 +57,18 @@ class ReadFailures:
         self, sha256: str, variant: str, error: DocumentError, *, seconds: float, memory: int,
         is_kept: bool = True,
     ) -> None:  # fmt: skip
-        """Remember a failure: if `is_kept`, on disk as far as something can be written there."""
+        """Record a failure; with `is_kept`, also on disk if it is writable."""
         failure = _Failure(error.code, error.message, seconds, memory)
         self._known[self._hidden(sha256, variant)] = failure
         while len(self._known) > self._most:
             self._known.popitem(last=False)
-        # Where nothing can be written it is only forgotten sooner.
+        # If the disk is not writable, the failure is only forgotten sooner.
         with suppress(OSError):
             if is_kept:
                 self._write(_name(sha256, variant), failure)
 
     def forget(self, sha256: str) -> None:
-        """Have a file tried again."""
+        """Delete the failures of a file, so that it is tried again."""
         hidden = self._hidden(sha256)
         for name in [each for each in list(self._known) if each.startswith(hidden)]:
             self._known.pop(name, None)
@@ -77,16 +77,16 @@ class ReadFailures:
                 path.unlink(missing_ok=True)
 
     def prune(self, is_needed: Callable[[str], bool]) -> None:
-        """Remove the failures of files that nobody needs, by their sha256, and those of older versions."""
+        """Delete failures of files that are not needed, by sha256, and those of older versions."""
         with suppress(OSError):
             for path in self._home.glob("failed-v*/*"):
                 is_current, sha256 = path.parent == self._folder, path.name[:_SHA256]
-                # What is aside is being written.
+                # A temporary file is being written.
                 if not is_current or not (path.name.startswith(_ASIDE) or is_needed(sha256)):
                     path.unlink(missing_ok=True)
 
     def _hidden(self, sha256: str, variant: str | None = None) -> str:
-        """The name of a failure in memory, which hides the sha256; without a variant, its beginning."""
+        """Return the in-memory key of a failure, which hides the sha256; without a variant, its prefix."""
         keyed = hashlib.blake2b(sha256.encode(), key=self._secret, digest_size=32).hexdigest()
         return f"{keyed}-" if variant is None else _name(keyed, variant)
 
@@ -107,7 +107,7 @@ class ReadFailures:
     def _surplus(self) -> Iterator[Path]:
         paths = list(self._folder.iterdir())
         if len(paths) > self._most:
-            # Others may delete them meanwhile.
+            # Other processes may delete files meanwhile.
             ages = {path: path.stat().st_mtime for path in paths if path.exists()}
             yield from sorted(ages, key=ages.__getitem__)[: len(paths) - self._most]
 

@@ -1,8 +1,8 @@
-"""Sources, read in children that can be killed, each within limits of time and memory.
+"""Read sources in killable child processes, with limits on time and memory.
 
-A source passes through lanes, see `Lanes`: what the cache has costs no child, most files take a moment, and
-the few that take long, take much memory or have to be looked at by tesseract wait for slots of their own. No
-file holds up others of another kind, and all children together stay within one bound of memory.
+A source passes through lanes, see `Lanes`. Cached sources need no child, and most files take a moment; the
+few that take long, need much memory or need tesseract wait for slots of their own. No file holds up files of
+another kind, and all children together stay within one memory limit.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = ["Lanes", "ReaderPool", "TooManyReads", "default_reader_memory", "run_
 
 _T = TypeVar("_T")
 _Load: TypeAlias = Callable[[Lane, "_Attempt"], tuple[str, Document]]
-# Seconds for threads whose children were killed: they take milliseconds.
+# Seconds to wait for threads whose children were killed; they take milliseconds.
 _GRACE = 10.0
-# Seconds for a file in the quick lane, and of OCR before the next file has its turn.
+# Seconds for a file in the quick lane, and for one turn of OCR before the next file's turn.
 _QUICK, _OCR_TURN = 10.0, 30.0
-# Sources at once that are looked for in the cache or are plain text, and that are downloaded.
+# Concurrent sources that are cached or plain text, and concurrent downloads.
 _LOCAL, _DOWNLOADS = 4, 8
-# Bytes of address space: a reader has 140 MB before it reads anything.
+# Bytes of address space; a reader uses 140 MB before it reads anything.
 _LEAST_QUICK, _MOST_QUICK, _LEAST_OCR, _LEAST_HEAVY = 384 << 20, 1 << 30, 512 << 20, 3 << 29
 _LEAST_TOTAL, _MOST_TOTAL = 2 << 30, 16 << 30
 
@@ -53,13 +53,13 @@ class TooManyReads(DocumentError):
     code = "too_many_reads"
 
 
-class _MoveToLane(Exception):  # no error: the job goes on in another lane
+class _MoveToLane(Exception):  # not an error: the job continues in another lane
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
 
 
 def default_reader_memory() -> int:
-    """Half of the memory of this machine, or of its container, between 2 and 16 GiB."""
+    """Return half the memory of this machine, or of its container, between 2 and 16 GiB."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
@@ -68,20 +68,20 @@ def default_reader_memory() -> int:
 
 
 class ReadProgress(Protocol):
-    """**Protocol:** whoever is told how far the reading of a source is."""
+    """**Protocol:** receives progress updates while a source is read."""
 
     def begin(self) -> None:
-        """A reader has it now."""
+        """A reader has started on the source."""
         ...
 
     def mark_slow(self) -> None:
-        """It takes longer than most files, or needs tesseract."""
+        """The source takes longer than most files, or needs tesseract."""
         ...
 
 
 class Lanes(NamedTuple):
-    """Where jobs wait: in the `local` lane for what needs no child, in the `quick` lane for at most ten
-    seconds, in the `heavy` lane for files that need more time or memory, in the `ocr` lane for tesseract."""
+    """The queues for jobs: `local` for jobs without a child, `quick` for at most ten seconds, `heavy` for
+    files that need more time or memory, `ocr` for tesseract."""
 
     local: Lane
     quick: Lane
@@ -91,12 +91,12 @@ class Lanes(NamedTuple):
 
     @classmethod
     def within(cls, readers: int, memory: int) -> Lanes:
-        """Lanes whose children together take at most `memory` bytes; `readers` quick files of one caller."""
+        """Create lanes whose children use at most `memory` bytes; one caller gets `readers` quick slots."""
         half, quarter = memory // 2, memory // 4
-        # One more than a single caller may have, so that there is always one for somebody else.
+        # One more than a single caller may use, to leave one for other callers.
         quick_slots = max(1, min(readers + 1, half // _LEAST_QUICK))
         quick = min(_MOST_QUICK, half // quick_slots)
-        # Two processes each: the reader and tesseract.
+        # Two processes per slot: the reader and tesseract.
         ocr_slots = max(1, min(readers, quarter // (2 * _LEAST_OCR)))
         ocr = min(_MOST_QUICK, quarter // (2 * ocr_slots))
         rest = memory - quick * quick_slots - 2 * ocr * ocr_slots
@@ -111,12 +111,12 @@ class Lanes(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes that all children together may take."""
+        """Most bytes that all children together may use."""
         return sum(lane.slots * lane.memory for lane in (self.quick, self.heavy, self.ocr, self.ocr))
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """What a function gives, in a thread that nobody waits for: a download would hold up the end."""
+    """Run a function in a daemon thread and return its result; a running download does not delay shutdown."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_T] = loop.create_future()
 
@@ -125,7 +125,7 @@ async def run_in_thread(function: Callable[[], _T]) -> _T:
             tell = partial(answer.set_result, function())
         except BaseException as exc:  # noqa: BLE001  # the root of a thread
             tell = partial(answer.set_exception, exc)
-        # Nobody may listen any more.
+        # The event loop may be closed by now.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: answer.done() or tell())
 
@@ -134,9 +134,9 @@ async def run_in_thread(function: Callable[[], _T]) -> _T:
 
 
 class ReaderPool:
-    """Reads sources in lanes, and remembers in `folder` which files could not be read into a cache there.
+    """Reads sources in lanes, and records in `folder` which files could not be read into a cache there.
 
-    A caller may have `most` sources that are not read yet; the server itself any number.
+    A caller may have `most` unread sources; the server itself any number.
     """
 
     def __init__(self, folder: Path, lanes: Lanes, most: int) -> None:
@@ -144,26 +144,26 @@ class ReaderPool:
         self.lanes = lanes
         self.failures = ReadFailures(folder)
         self._unread: Counter[str] = Counter()
-        # For each source that is being read, the sha256 of bytes that were discarded meanwhile.
+        # For each source being read, the sha256 of bytes that were discarded meanwhile.
         self._discarded: dict[_Attempt, set[str]] = {}
         self._closed = False
-        # Those whose threads run: the end waits for them, as none of them waits for long.
+        # Attempts with a running thread. Closing waits for them, since none of them takes long.
         self._attempts: set[_Attempt] = set()
         self._changed = Condition()
 
     @property
     def pids(self) -> list[int]:
-        """The processes that there are."""
+        """The ids of the running child processes."""
         children = [attempt.child for attempt in list(self._attempts)]
         return [child.pid for child in children if child and child.returncode is None]
 
     def check_quota(self, account: str) -> None:
-        """Raise `TooManyReads` where a caller has as many sources waiting as it may have."""
+        """Raise `TooManyReads` if a caller has reached its limit of unread sources."""
         if account != SERVER_ACCOUNT and self._unread[account] >= self._most:
             raise TooManyReads(f"{self._most} sources of this caller are not read yet; wait for some of them")
 
     def discard(self, sha256: str, cache: Cache) -> None:
-        """Drop what was made of these bytes, also of what is being read now."""
+        """Delete cached data of these bytes, even if they are being read now."""
         for discarded in list(self._discarded.values()):
             discarded.add(sha256)
         cache.discard(sha256)
@@ -177,10 +177,10 @@ class ReaderPool:
         *,
         target: Cache | None = None,
     ) -> tuple[str, Document]:
-        """The document, and its key in the cache. Raises `DocumentError`.
+        """Return the document, and its key in the cache. Raises `DocumentError`.
 
-        To read it in any case, give an empty cache, and as `target` the one in which to replace it. Then it
-        is tried also if it has failed before, and no failure is remembered.
+        To force a fresh read, pass an empty `cache`, and as `target` the cache whose entry is replaced. Then
+        recorded failures are ignored, and none is recorded.
         """
         with self._count_unread(job.account):
             load = partial(self._load, cache, target)
@@ -208,7 +208,7 @@ class ReaderPool:
     def _load(
         self, cache: Cache, target: Cache | None, listed: SourceItem, lane: Lane, attempt: _Attempt
     ) -> tuple[str, Document]:
-        """In a thread, which goes on when whoever waits for it does not."""
+        """Load a source, in a thread that continues even if its caller is cancelled."""
         discarded = self._discarded[attempt] = set()
         try:
             is_kept = cache.folder == self._folder
@@ -228,7 +228,7 @@ class ReaderPool:
     async def draw(
         self, listed: SourceItem, crops: Sequence[Crop], sha256: str, job: ReadJob
     ) -> list[bytes | None]:
-        """Pictures of a source that is still what it was; None for each where it is not, or has no looks."""
+        """Draw pictures of a source; None for each if it has changed or has no visual form."""
 
         def drawn(lane: Lane, attempt: _Attempt) -> list[bytes | None]:
             data = read_original(listed)
@@ -247,9 +247,10 @@ class ReaderPool:
             return await self._attempt(partial(drawn, self.lanes.heavy))
 
     async def _attempt(self, work: Callable[[_Attempt], _T]) -> _T:
-        """What `work` gives, in a thread.
+        """Run `work` in a thread and return its result.
 
-        Cancelled, it kills the child and waits for its end: a slot is free when nothing runs in it any more.
+        On cancellation it kills the child and waits for its end, so a slot is free only when nothing runs in
+        it.
         """
         attempt = _Attempt()
         if self._closed:
@@ -260,7 +261,7 @@ class ReaderPool:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             attempt.give_up()
-            # Whatever comes of it, nobody wants it any more.
+            # The result or error is no longer needed.
             running.add_done_callback(lambda done: done.cancelled() or done.exception())
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running], timeout=_GRACE)
@@ -278,7 +279,7 @@ class ReaderPool:
         self, lane: Lane, attempt: _Attempt, failures: _FailureMemory | None, data: bytes, reader: str,
         **options: Any,
     ) -> Document:  # fmt: skip
-        """As `read_in_child`, in a lane. Raises `_Elsewhere` where the job belongs into another one."""
+        """Like `read_in_child`, in a lane. Raises `_MoveToLane` if the job belongs in another lane."""
         lanes, is_ocr = self.lanes, bool(options.get("ocr"))
         last = lanes.ocr if is_ocr else lanes.heavy
         if failures:
@@ -318,7 +319,7 @@ class ReaderPool:
                 del self._unread[account]
 
     def close(self) -> None:
-        """End what is being read, and wait until it has ended."""
+        """Stop all reads, and wait until they have ended."""
         self._closed = True
         for attempt in list(self._attempts):
             attempt.give_up()
@@ -327,17 +328,17 @@ class ReaderPool:
 
 
 class _FailureMemory(NamedTuple):
-    """Where failures of one source are looked for and remembered, see `Failures.add`."""
+    """Checks and records the failures of one source, see `ReadFailures.add`."""
 
     failures: ReadFailures
     is_kept: bool
 
     def check(self, last: Lane, options: dict[str, Any]) -> None:
-        """Raise the failure of the file in the last lane that it may be read in, if there was one."""
+        """Raise the recorded failure of the file in the last lane available to it, if any."""
         self.failures.check(options["sha256"], _variant(options), seconds=last.seconds, memory=last.memory)
 
     def add(self, last: Lane, options: dict[str, Any], error: DocumentError) -> None:
-        """Remember that the file could not be read in the last lane that it may be read in."""
+        """Record that the file could not be read in the last lane available to it."""
         self.failures.add(
             options["sha256"], _variant(options), error,
             seconds=last.seconds, memory=last.memory, is_kept=self.is_kept,
@@ -345,26 +346,26 @@ class _FailureMemory(NamedTuple):
 
 
 def _variant(options: dict[str, Any]) -> str:
-    """What a failure depends on beside the bytes and the limits."""
+    """Return the options that a failure depends on, in addition to the bytes and the limits."""
     return "|".join(str(options.get(name)) for name in ("hint", "charset", "ocr"))
 
 
 class _Attempt:
-    """One try to read or draw a source, with the child that it has, if any."""
+    """One attempt to read or draw a source, with its child process, if any."""
 
     def __init__(self) -> None:
         self.child: subprocess.Popen[bytes] | None = None
         self.is_given_up = False
 
     def started(self, child: subprocess.Popen[bytes]) -> None:
-        """Note the child, in the thread that has started it."""
+        """Register the child; called in the thread that started it."""
         self.child = child
-        # Seen by `give_up`, or sees that it was called.
+        # Either `give_up` sees the child, or this sees that it was called.
         if self.is_given_up:
             _kill(child)
 
     def give_up(self) -> None:
-        """End it, from any thread."""
+        """Stop the attempt, from any thread."""
         self.is_given_up = True
         if self.child:
             _kill(self.child)
@@ -374,6 +375,6 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
     if sys.platform == "win32":
         child.kill()
     elif child.poll() is None:
-        # What it started, too: a reader leads a group of its own.
+        # Kill its descendants too: a reader leads its own process group.
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)

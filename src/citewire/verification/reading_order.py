@@ -1,14 +1,13 @@
-"""Quotes that were read in another order than the text of a document has.
+"""Find quotes that were read in another order than the document's text has.
 
-Every extractor has its own idea of what comes after what. So a page is taken apart into segments, which are
-lines without wide gaps, and a quote may go from the end of one to the start of another, if an eye may go
-there too: to the next one of the text, to the one right below with nothing in between, or from the foot of a
-column to the head of the next. Nothing of a paragraph can be left out on such a way. Nothing goes on to the
-right: that would join the cells of a table, but also lines of two columns that have nothing to do with each
-other.
+Every extractor orders text in its own way. So a page is split into segments, which are lines without wide
+gaps, and a quote may continue from the end of one to the start of another, if a reader's eye may go there
+too: to the next segment of the text, to the one directly below with nothing in between, or from the foot of a
+column to the head of the next. No part of a paragraph can be skipped on such a path. No path continues to the
+right: that would join the cells of a table, but also unrelated lines of two columns.
 
-Segments are compared by letters and digits here, which only says what may be read; the text that comes out is
-judged as any other.
+Segments are compared by letters and digits here, which only finds candidates; the resulting text is judged
+like any other.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ from citewire.verification.text_views import canonical_view
 
 __all__ = ["ReadingOrderSearch"]
 
-# A gap between two characters that is wider than this, in heights of a line, is one between columns or cells.
+# A gap between two characters wider than this, in line heights, separates columns or cells.
 _WIDE = 1.5
-# Characters whose middles are further apart than this are not on one line.
+# Characters whose centres are further apart than this are on different lines.
 _OFF_LINE = 0.6
-# Type that is smaller than this beside that of a segment is that of a note at the foot of a column.
+# Type smaller than this relative to a segment's is a note at the foot of a column.
 _SMALL = 0.92
-# Heads of a column start this far from its left edge at most: an indent.
+# The head of a column starts at most this far from its left edge: an indent.
 _INDENT = 3.0
-# Where to look: pages with this share of what a quote consists of, and so many of them.
+# Pages to search: those with this share of the quote's grams, and at most this many.
 _SHARE, _PAGES = 0.3, 3
-# What is too short, too long or too scattered to be looked at this way.
+# Quotes shorter or longer, and pages with more segments, are not searched this way.
 _FEWEST_LETTERS, _MOST_LETTERS = 12, 2_000
 _MOST_SEGMENTS = _MOST_STEPS = 5_000
-# What the text may go on around.
+# Asides that may interrupt the text.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
-# A segment, and how much of the quote has been said at its end.
+# A segment, and how many letters of the quote are matched at its end.
 _QuoteProgress = tuple[int, int]
 
 
 class ReadingOrderSearch:
-    """A document, read in any order that an eye may take."""
+    """Searches a document in any order that a reader may take."""
 
     def __init__(self, document: Document, source: SearchableText) -> None:
         self._document = document
         self._source = source
 
     def find_quote(self, quote: str) -> list[Finding]:
-        """What `quote` is where it is read in another order and is there word by word."""
+        """Find `quote` read in another order, word for word."""
         return list(self._by_columns(quote)) or list(self._by_mirror(quote))
 
     def _by_columns(self, quote: str) -> Iterator[Finding]:
@@ -95,7 +94,7 @@ class ReadingOrderSearch:
         return found and (SearchableText(found[0]), found[1])
 
     def _likely(self, words: str) -> list[int]:
-        """The pages that hold most of what the quote consists of."""
+        """Return the pages that contain most of the quote's grams."""
         pages = self._document.pages
         edges = np.searchsorted(self._source.view.starts, [page.start for page in pages])
         shares = self._source.index.gram_shares(words, edges).tolist()
@@ -103,20 +102,20 @@ class ReadingOrderSearch:
         return sorted(likely, key=lambda page: -shares[page])[:_PAGES]
 
     def _text(self, segments: _Segments, way: list[int]) -> tuple[SearchableText, _Ints]:
-        """The text of segments, and where each character of it stands in the document."""
+        """Return the text of segments, and the document offset of each of its characters."""
         text, places = "", list[int]()
         for segment, after in zip(way, [*way[1:], -1], strict=True):
             start, end = int(segments.starts[segment]), int(segments.ends[segment])
             if after == segment + 1:
                 end = int(segments.starts[after])
-            # What ends a line is said to stand where its last character does.
+            # A line end gets the offset of the line's last character.
             text += self._document.text[start:end] + "\n"
             places += [*range(start, end), end - 1]
         return SearchableText(text), np.array(places)
 
 
 def _placed(quote: str, source: SearchableText, places: _Ints) -> Iterator[Finding]:
-    """What `quote` is in a text, with its places in the document."""
+    """Judge `quote` in a text, and translate its ranges to document offsets."""
     for found in find_and_judge(quote, source):
         if found.status not in ("verified", "partial"):
             continue
@@ -171,7 +170,7 @@ def _segments(document: Document, all_boxes: Boxes, source: SearchableText) -> _
 
 
 def _upright(text: str, inked: _Ints, left: Boxes, middle: Boxes, line: _Ints) -> _Bools:
-    """Of each character, whether its line goes the way that lines go, and not up, down or upside down."""
+    """Return, for each character, whether its line is horizontal and not upside down."""
     firsts = np.flatnonzero(np.diff(line, prepend=-1))
     lasts = np.append(firsts[1:], len(line)) - 1
     leftwards = [unicodedata.bidirectional(text[at]) in ("R", "AL") for at in inked[firsts].tolist()]
@@ -186,7 +185,7 @@ def _is_in(asides: list[Aside], offset: int) -> bool:
 
 
 class _PageSegments:
-    """The segments of a page and of the next one, and the ways between them."""
+    """The segments of a page and the next one, and the paths between them."""
 
     def __init__(self, segments: _Segments, letters: str, page: int) -> None:
         first, last = np.searchsorted(segments.pages, (page, page + 2)).tolist()
@@ -202,7 +201,7 @@ class _PageSegments:
         self._letters = [letters[start:end] for start, end in zip(*edges, strict=True)]
 
     def find_path(self, words: str) -> list[int]:
-        """Segments that say `words`, the first and the last in part; nothing where there is no such way."""
+        """Return segments that contain `words`, the first and last in part; empty if there is no path."""
         open_ends = [(at, said) for at, text in enumerate(self._letters) for said in _endings(text, words)]
         came: dict[_QuoteProgress, _QuoteProgress | None] = dict.fromkeys(open_ends)
         while open_ends and len(came) < _MOST_STEPS:
@@ -224,7 +223,7 @@ class _PageSegments:
         return way[::-1]
 
     def _after(self, here: _QuoteProgress, words: str) -> Iterator[_QuoteProgress]:
-        """Where to go on, the likeliest last, if it says what comes next."""
+        """Yield the segments that continue the quote, the likeliest last."""
         at, said = here
         for there in reversed(self._next(at)):
             text = self._letters[there]
@@ -240,9 +239,9 @@ class _PageSegments:
         return found
 
     def _goes_by_row(self, at: int) -> bool:
-        """Whether the text goes on to the right, or back to the left and down, as in a table.
+        """Return whether the text continues to the right, or back to the left and down, as in a table.
 
-        A quote that reads a table by row and by column would leave out what it likes.
+        A quote that read a table both by row and by column could leave out anything.
         """
         return bool(
             self._pages[at] == self._pages[at + 1]
@@ -251,7 +250,7 @@ class _PageSegments:
         )
 
     def _below(self, at: int) -> Iterator[int]:
-        """What is right below, with nothing beside either, running headers and the like aside."""
+        """Yield the segment directly below, if nothing is next to either; then again ignoring headers etc."""
         others = (self._pages == self._pages[at]) & (np.arange(len(self._pages)) != at)
         for seen in (others, others & ~self._apart):
             below = seen & self._overlapping(at, at) & (self._middle > self._bottom[at])
@@ -260,17 +259,17 @@ class _PageSegments:
             there = int(np.where(below, self._middle, np.inf).argmin())
             between = (self._middle > self._top[at]) & (self._middle < self._bottom[there])
             alone = np.count_nonzero(seen & between & self._overlapping(at, there)) == 1
-            # Where the text has it right before, lines go up.
+            # If the text has it just before, the lines go upwards.
             if alone and there + 1 != at:
                 yield there
 
     def _overlapping(self, one: int, other: int) -> _Bools:
-        """What stands above, below or within the breadth of two segments."""
+        """Return which segments overlap horizontally with two segments."""
         left, right = min(self._left[one], self._left[other]), max(self._right[one], self._right[other])
         return (self._left < right - 1) & (self._right > left + 1)
 
     def _next_head(self, at: int) -> Iterator[int]:
-        """The head of the next column, or of the next page, from the foot of one."""
+        """Yield the head of the next column, or of the next page, from the foot of a column."""
         like = ~self._apart & (self._height >= _SMALL * self._height[at])
         here = like & (self._pages == self._pages[at])
         column = here & self._overlapping(at, at)
@@ -285,7 +284,7 @@ class _PageSegments:
 
 
 def _endings(text: str, words: str) -> Iterator[int]:
-    """How much of `words` the end of a text says."""
+    """Yield how many letters of `words` a text ends with."""
     at = text.find(words[0], max(0, len(text) - len(words)))
     while at >= 0:
         if words.startswith(text[at:]):

@@ -1,9 +1,9 @@
-"""A verifier elsewhere: another citewire, or whoever speaks DeepCitation's contract.
+"""A verifier on another server: citewire, or any that implements DeepCitation's contract.
 
-Sources go there as attachments and quotes as citations, those that wait together in one request. What a
-request meets costs the quotes of that request their verdicts, and no others.
+Sources are sent as attachments and quotes as citations; waiting quotes share one request. A failed request
+costs only its own quotes their verdicts.
 
-Errors are told of the quotes that they cost: `RemoteError` is never raised to whoever checks.
+Errors are reported on the quotes they affect: `RemoteError` is never raised to the caller of `check`.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ __all__ = ["RemoteVerifier"]
 
 _log = logging.getLogger("citewire.verification")
 
-# Citations of one request, requests at a time, and quotes that one call has under way.
+# Citations per request, concurrent requests, and quotes in progress per call.
 _BATCH, _REQUESTS, _WAITING = 100, 4, 256
-# Verdicts whose places are remembered, for pictures of them.
+# Verdicts whose places are remembered, to request pictures later.
 _REMEMBERED = 4096
-# The first that there is counts. Where one source failed, nobody can say that a quote is nowhere.
+# The first status present wins. If one source failed, it is unknown whether a quote is nowhere.
 _RANK = {
     word: at
     for at, word in enumerate(("verified", "partial", "altered", "pending", "skipped", "missed"))
 }  # fmt: skip
 _CLOSED = "the verifier was closed"
-# What an attachment that is not there is answered with; and what not to name one is.
+# Statuses for an unknown attachment, and for a request that names none.
 _UNKNOWN, _UNNAMED = (404,), (400, 403, 404)
 
 
 class _Upload(NamedTuple):
-    """A source on its way to the verifier, under the id that it will have there.
+    """A source being uploaded to the verifier, and its id there.
 
-    The task gives None, or why it did not get there.
+    The task returns None, or an error message.
     """
 
     id: str
@@ -75,7 +75,7 @@ class _Upload(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Quotes that wait to be asked about together: all of one attachment, with pictures of one form."""
+    """Quotes to be sent in one request: all for one attachment, with pictures in one format."""
 
     attachment: str | None
     form: ImageFormat
@@ -85,10 +85,10 @@ class _Batch(NamedTuple):
 class RemoteVerifier:
     """A `Verifier` at `url`: `CitationMiddleware(agent, verifier=RemoteVerifier(url, api_key))`.
 
-    A quote is looked for in the source that it names: one that was added here, or that the verifier itself
-    knows by that name; without a name in all of them. A quote that has no verdict after `deadline` seconds is
-    `pending`, one whose request failed is `skipped`. A request may take `timeout` seconds and is made again
-    up to `retries` times, not before the `Retry-After` of a refusal. A `client` of the caller's stays open.
+    A quote is checked in the source it names, added here or known to the verifier by that name; without a
+    name, in all of them. A quote without a verdict after `deadline` seconds is `pending`, one whose request
+    failed is `skipped`. A request times out after `timeout` seconds and is retried up to `retries` times, not
+    before the `Retry-After` of a refusal. A `client` passed in is not closed.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RemoteVerifier:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what is going on, and take back what was added. What is being checked is `skipped`."""
+        """Stop all requests, and delete the added sources. Checks in progress end as `skipped`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -129,14 +129,14 @@ class RemoteVerifier:
     # Sources.
 
     async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
-        """See `Verifier`. One that cannot be sent costs the quotes that need it their verdicts."""
+        """See `Verifier`. If a source cannot be sent, the quotes that need it are `skipped`."""
         for listed in await run_in_thread(lambda: list(iter_sources(sources))):
             name = token_hex(10)
             task = asyncio.create_task(self._upload(name, listed))
             self._uploads[scope].append(_Upload(name, listed, task))
 
     async def forget(self, scope: str) -> None:
-        """See `Verifier`. The verifier is asked once; what it keeps in spite of that expires there."""
+        """See `Verifier`. The delete request is sent once; if it fails, the sources expire there."""
         await self._remove_scope(scope)
 
     async def prewarm(self) -> None:
@@ -161,7 +161,7 @@ class RemoteVerifier:
         for upload in gone:
             upload.task.cancel()
         await _wait_for_uploads(gone)
-        # Also what was under way: it may have come through.
+        # Cancelled uploads too: they may have arrived.
         await asyncio.gather(*(self._delete(upload.id) for upload in gone))
 
     async def _delete(self, name: str) -> None:
@@ -191,7 +191,7 @@ class RemoteVerifier:
         return replace(checked, id=asked.id, quote=asked.quote)
 
     async def _check_quote(self, asked: QuoteCheck) -> CheckResult:
-        """What becomes of a quote in what it names, or else in everything. See `Asked`."""
+        """Check a quote in the source it names, or else in all sources. See `QuoteCheck`."""
         here = self._uploads.get(asked.scope, []) if asked.scope else []
         here = [*here, *(() if asked.alone else self._uploads[None])]
         ours = [upload for upload in here if upload.listed.origin is None]
@@ -221,9 +221,9 @@ class RemoteVerifier:
     async def _check_in_attachment(
         self, name: str | None, asked: QuoteCheck, listed: SourceItem | None = None
     ) -> CheckResult | None:
-        """What becomes of a quote there; None where there is nothing of this name.
+        """Check a quote in an attachment; None if the verifier does not know this name.
 
-        `listed` is the source where it was added here.
+        `listed` is the source if it was added here.
         """
         try:
             said = await self._request_verdict(name, "avif", asked)
@@ -239,7 +239,7 @@ class RemoteVerifier:
         return checked
 
     async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
-        """See `Verifier`. Only of what was found a while ago at most."""
+        """See `Verifier`. Only for recent verdicts."""
 
         async def one(checked: CheckResult) -> bytes | None:
             place = self._places.get(replace(checked, id=None, quote=""))
@@ -255,7 +255,7 @@ class RemoteVerifier:
     # Requests.
 
     async def _request_verdict(self, attachment: str | None, form: ImageFormat, asked: QuoteCheck) -> Json:
-        """The published record of a verdict. Raises `RemoteError`."""
+        """Request the published record of a verdict. Raises `RemoteError`."""
         batch = self._batches.get((attachment, form))
         if batch is None or len(batch.waiting) >= _BATCH:
             batch = self._batches[attachment, form] = _Batch(attachment, form, [])
@@ -266,11 +266,11 @@ class RemoteVerifier:
         return await future
 
     async def _send(self, batch: _Batch) -> None:
-        """Ask about all that came until its turn."""
+        """Send all quotes that join the batch before it gets a request slot."""
         failure: Exception = RemoteError(_CLOSED)
         said: Json = {}
         try:
-            # Once it is sent, nobody waits for it longer than this.
+            # Once the request is sent, no quote waits for it longer than this.
             async with self._room, asyncio.timeout(self._deadline):
                 self._close_batch(batch)
                 answer = await self._peer.request("POST", "/verifyCitations", {"json": _question(batch)})
@@ -295,24 +295,24 @@ class RemoteVerifier:
 
 
 def _is_unknown_attachment(attachment: str | None, error: Exception) -> bool:
-    """Whether the verifier says that it has nothing of this name."""
+    """Return whether the error says that the verifier does not know this attachment."""
     return isinstance(error, RemoteError) and error.status in (_UNNAMED if attachment is None else _UNKNOWN)
 
 
 def _reported(error: Exception) -> RemoteError:
-    """The error as all who wait for the same request are told of it, logged once."""
+    """Log an error once, and return it as reported to all quotes of the request."""
     report = report_error(error, _log, code=RemoteError.code, message="the request to the verifier failed")
     return RemoteError(report.message)
 
 
 async def _wait_for_uploads(uploads: Iterable[_Upload]) -> None:
-    """Wait for them. They go on when this is cancelled."""
+    """Wait for uploads. They continue if this is cancelled."""
     if tasks := [upload.task for upload in uploads if not upload.task.done()]:
         await asyncio.wait(tasks)
 
 
 async def _upload_form(name: str, listed: SourceItem) -> Json:
-    """A source, as it is sent. Raises `RemoteError`."""
+    """Return the request body that uploads a source. Raises `RemoteError`."""
     if isinstance(listed.source, str):
         return {"json": {"url": listed.source, "attachmentId": name}}
     data = await run_in_thread(lambda: _content(listed))
@@ -356,7 +356,7 @@ def _citation(asked: QuoteCheck) -> Json:
 
 
 def _read_verdict(said: Json) -> CheckResult:
-    """A verdict: as we say it where it is one of ours, else as far as the published fields say it."""
+    """Read a verdict from our own extension if it is there, else from the published fields."""
     try:
         verdict = read_verdict(said)
     except CitewireError as exc:
@@ -376,7 +376,7 @@ def _read_verdict(said: Json) -> CheckResult:
 
 
 def _with_origin(checked: CheckResult, listed: SourceItem | None) -> CheckResult:
-    """The verdict with who brought the source. What the verifier's own sources are called is not known."""
+    """Add a source's client origin to its verdict. The names of the verifier's own sources are unknown."""
     origin = listed.origin if listed else None
     if listed is None or origin is None or checked.status not in ("verified", "partial", "altered"):
         return checked
@@ -385,7 +385,7 @@ def _with_origin(checked: CheckResult, listed: SourceItem | None) -> CheckResult
 
 
 def _named(uploads: Iterable[_Upload], wanted: Iterable[str]) -> list[_Upload]:
-    """The sources that go by the first of these names that any goes by."""
+    """Return the sources with the first of the `wanted` names that any source has."""
     known = list(uploads)
     found = ([each for each in known if name.casefold() in each.listed.names] for name in wanted)
     return next(filter(None, found), list[_Upload]())

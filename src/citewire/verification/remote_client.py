@@ -1,4 +1,4 @@
-"""How a verifier elsewhere is asked: one request at a time, with an end, and again where that may help."""
+"""HTTP client for a remote verifier, with a timeout and retries where they may help."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteClient", "RemoteError"]
 
-# Bytes of an answer: a hundred verdicts with pictures are a tenth of it.
+# Most bytes of a response: a hundred verdicts with pictures are a tenth of it.
 _LARGEST = 64 << 20
-# Seconds before the second attempt, if nobody says otherwise; each later one waits twice as long.
+# Seconds before the first retry, unless the response says otherwise; doubled for each later one.
 _PAUSE = 0.5
-# Characters of the body of a refusal that go to the log.
+# Characters of the body of an error response that are logged.
 _EXCERPT = 500
 _KEY = re.compile(r"[!-~]+")
 
 
 class RemoteError(CitewireError):
-    """No answer that could be used. It may be asked for again after `wait` seconds, or never."""
+    """The verifier gave no usable response. Retry after `wait` seconds; None means never."""
 
     code = "verifier_failed"
 
@@ -41,8 +41,10 @@ class RemoteError(CitewireError):
 
 
 class RemoteClient:
-    """Whoever answers at `url`. A request may take `timeout` seconds and is made again up to `retries` times,
-    unless it is to wait for more than `patience` seconds. A `client` of the caller's stays open.
+    """Client for the verifier at `url`.
+
+    A request times out after `timeout` seconds and is retried up to `retries` times, unless the verifier asks
+    for a wait of more than `patience` seconds. A `client` passed in is not closed.
     """
 
     def __init__(
@@ -65,13 +67,13 @@ class RemoteClient:
         self._client, self._owned = client, None
 
     async def aclose(self) -> None:
-        """Close the connections that are ours."""
+        """Close the connections opened here."""
         owned, self._owned = self._owned, None
         if owned:
             await owned.aclose()
 
     async def request(self, method: str, path: str, body: Json) -> Json:
-        """The answer, after as many attempts as it takes. Raises what the last one did."""
+        """Send a request, with retries, and return the response. Raises the error of the last attempt."""
         pause, left = _PAUSE, self._retries
         while True:
             try:
@@ -83,7 +85,7 @@ class RemoteClient:
             pause, left = pause * 2, left - 1
 
     async def request_once(self, method: str, path: str, body: Json) -> Json:
-        """The answer to one request; `body` is what httpx2 calls it. Raises `RemoteError`."""
+        """Send one request and return the response; `body` holds httpx2's arguments. Raises `RemoteError`."""
         import httpx2  # noqa: PLC0415  # a sixth of a second that only those pay who use it
 
         client = self._client or self._owned
@@ -105,7 +107,7 @@ class RemoteClient:
         except TimeoutError:
             raise RemoteError(f"the verifier did not answer within {self._timeout:g} s", 0) from None
         except httpx2.HTTPError as exc:
-            # Not `from exc`: some of them quote the value of a header.
+            # Not `from exc`: some of these errors quote the value of a header.
             raise RemoteError(f"the verifier gave no answer: {type(exc).__name__}", 0) from None
         return _answer(response, data)
 
@@ -143,7 +145,7 @@ def _answer(response: Response, data: bytes) -> Json:
 
 
 def _wait(response: Response) -> float:
-    """The seconds that a refusal asks to wait for: a number, or until a date."""
+    """Return the seconds in `Retry-After`: a number, or the time until a date."""
     said = response.headers.get("retry-after", "").strip()
     if said.isascii() and said.isdigit():
         return float(said[:9])

@@ -24,7 +24,7 @@ _SENTENCE = re.compile(r"[^\s.!?][^.!?\n]*[.!?]*[\"'”’)\]]*")
 
 
 class UncitedSentence(Struct, frozen=True, gc=False):
-    """A sentence of an answer, and where in it."""
+    """A sentence of an answer without a citation, and its place."""
 
     text: str
     part: int
@@ -33,7 +33,7 @@ class UncitedSentence(Struct, frozen=True, gc=False):
 
 
 class Report(Struct, frozen=True, gc=False):
-    """`answer` has the verdicts; `checks` say more, one for each quote, under the id of its citation."""
+    """`answer` with verdicts, and the detailed `checks`: one per quote, under the id of its citation."""
 
     answer: Answer
     checks: tuple[CheckResult, ...]
@@ -41,7 +41,7 @@ class Report(Struct, frozen=True, gc=False):
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many citations have which verdict."""
+        """The number of citations per verdict."""
         verdicts = Counter(
             citation.verification.status for citation in self.answer.citations if citation.verification
         )
@@ -49,7 +49,7 @@ class Report(Struct, frozen=True, gc=False):
 
     @property
     def uncited_sentences(self) -> tuple[UncitedSentence, ...]:
-        """Those without a citation."""
+        """The sentences without a citation."""
         parts = self.answer.parts
         return tuple(
             UncitedSentence(parts[span.part].text[span.start : span.end], span.part, span.start, span.end)
@@ -57,12 +57,12 @@ class Report(Struct, frozen=True, gc=False):
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows for it."""
+        """Return the HTML that a notebook shows."""
         return notebook_html("report", self)
 
 
 def verify_answer(answer: Answer, library: DocumentSet) -> Report:
-    """Check every quote of `answer`, here and now."""
+    """Check every quote of `answer`, in this process."""
     return make_report(answer, [_check(library, asked) for asked in list_quote_checks(answer)])
 
 
@@ -72,7 +72,7 @@ def _check(library: DocumentSet, asked: QuoteCheck) -> CheckResult:
 
 
 def list_quote_checks(answer: Answer) -> list[QuoteCheck]:
-    """The quotes of `answer`, each with what its source may be called."""
+    """Return the quotes of `answer`, each with the possible names of its source."""
     sources = {source.id: source for source in answer.sources}
     return [
         QuoteCheck(
@@ -89,9 +89,9 @@ def list_quote_checks(answer: Answer) -> list[QuoteCheck]:
 
 
 def make_report(answer: Answer, checks: Sequence[CheckResult]) -> Report:
-    """What became of the quotes of `answer`, given in their order, as verdicts on its citations.
+    """Turn the results for the quotes of `answer`, in their order, into verdicts on its citations.
 
-    A citation with several is as good as the worst of them.
+    A citation with several quotes gets the worst of their verdicts.
     """
     each = iter(checks)
     told: list[CheckResult] = []
@@ -113,7 +113,7 @@ def _names(source: Source | None, ref: SourceRef) -> Iterator[str]:
 
 
 def _uncited(answer: Answer) -> Iterator[Span]:
-    """The sentences that no citation claims, marks or follows."""
+    """Yield the sentences that no citation claims, marks or follows."""
     for number, part in enumerate(answer.parts):
         text = _without_markers(part.text, answer.citations, number)
         taken = _merged(_ranges(answer.citations, number, text))
@@ -137,7 +137,7 @@ def _without_markers(text: str, citations: Iterable[Citation], part: int) -> str
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same, in order, those that touch as one."""
+    """Sort ranges, and merge those that touch."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -147,7 +147,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _ranges(citations: Iterable[Citation], part: int, text: str) -> Iterator[tuple[int, int]]:
-    """What is cited: claims, and the last character before a marker or the place for one."""
+    """Yield the cited ranges: claims, and the last character before a marker or insertion point."""
     for citation in citations:
         if citation.claim is not None and citation.claim.part == part:
             yield citation.claim.start, citation.claim.end

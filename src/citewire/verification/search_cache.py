@@ -1,6 +1,6 @@
-"""Cache of search indexes: each is in the cache entry of its document, and goes with it.
+"""Cache of search indexes. An index is stored in its document's cache entry, and deleted with it.
 
-Its arrays are mapped, not read. Ten times as fast as making the index anew.
+Its arrays are memory-mapped. This is ten times as fast as rebuilding the index.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from citewire.verification.text_views import TextView
 
 __all__ = ["CachedSearchIndex", "INDEX_VERSION"]
 
-# Goes up when views, grams or sketches of the same text become others: what was kept is no longer found.
+# Increase this when views, grams or sketches of the same text change: older entries are then ignored.
 INDEX_VERSION = 2
 
 
 class CachedSearchIndex(Struct, frozen=True):
-    """A text that can be searched, and its sketch."""
+    """A searchable text and its sketch."""
 
     searchable: SearchableText
     sketch: Sketch
 
     @classmethod
     def load_or_build(cls, text: str, cache: Cache, document: str, part: str = "") -> CachedSearchIndex:
-        """From the cache, or made and put there, beside the document with this key.
+        """Load the index from the cache, or build and store it, under the document's key.
 
-        `part` names a text that is not the whole one of the document.
+        `part` names a text that is only a part of the document.
         """
         key = f"{document}/search{INDEX_VERSION}{part}"
         packed = cache.read(key)
@@ -39,7 +39,7 @@ class CachedSearchIndex(Struct, frozen=True):
             kept = cls(searchable, make_sketch(searchable.letters.text))
             cache.write(key, kept._to_cache_entry())
             return kept
-        # Plain arrays: one that knows its file is slow to look into.
+        # Plain arrays: indexing into a memmap object is slow.
         starts, ends, joints, hashes, positions, bits = map(np.asarray, packed.arrays)
         view = TextView(msgpack.decode(packed.meta, type=str), starts, ends, frozenset(joints.tolist()))
         return cls(SearchableText(text, view, SortedGrams(hashes, positions)), bits)

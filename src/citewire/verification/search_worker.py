@@ -1,8 +1,8 @@
-"""A process that searches documents: long-lived, with the documents it was asked about open, and killable.
+"""A long-lived, killable child process that searches documents and holds recently used ones open.
 
-The parent's end is `Worker`, for one thread; `serve` is the child. Messages are msgpack on stdin and stdout,
-one answer for each request, and documents are entries of a cache that both sides know. A request that takes
-too long, or too much memory, ends the process; the next one starts another.
+`SearchWorker` is the parent's end, for one thread; `serve` is the child. Messages are msgpack on stdin and
+stdout, one response per request, and documents are entries of a cache that both sides know. A request that
+exceeds its time or memory ends the process; the next request starts another.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from citewire.verification.document_search import (
 __all__ = ["CloseRequest", "ForgetRequest", "OpenRequest", "SearchWorker", "WorkerSetup"]
 
 _COMMAND = ("-P", "-c", "from citewire.verification.search_worker import serve; serve()")
-# A thread for each core, which nothing here uses, would take hundreds of megabytes of address space.
+# One thread per core, which nothing here uses, would take hundreds of megabytes of address space.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
-# What a process ends with that was too slow, which is up to the watchdog, or had not enough memory.
+# Exit statuses of a process that was too slow (set by the watchdog) or ran out of memory.
 _TOO_SLOW, _OUT_OF_MEMORY = 1, 86
-# Seconds for a process to be there, on a machine that has much else to do.
+# Seconds for a process to start, on a busy machine.
 _STARTING = 60.0
 _CLOSED = "the engine was closed"
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 class WorkerSetup(Struct, frozen=True):
-    """Where documents are, how large that cache may become, and the memory there is to search them."""
+    """The cache folder of the documents, its size limit, and the memory limit for searching."""
 
     folder: str
     limit: int
@@ -53,21 +53,21 @@ class WorkerSetup(Struct, frozen=True):
 
 
 class OpenRequest(Struct, frozen=True, tag=True):
-    """A document to search from now on, when a request names none."""
+    """Add a document to those searched when a request names none."""
 
     document: DocumentRef
     seconds: float
 
 
 class ForgetRequest(Struct, frozen=True, tag=True):
-    """The number of a document to search no longer."""
+    """Stop searching the document with this number."""
 
     number: int
     seconds: float
 
 
 class CloseRequest(Struct, frozen=True, tag=True):
-    """The folder of documents that are gone, of which none is to stay open."""
+    """Close all documents of a folder that was deleted."""
 
     folder: str
     seconds: float
@@ -80,7 +80,7 @@ _REQUEST: msgpack.Decoder[WorkerRequest] = msgpack.Decoder(WorkerRequest)
 
 
 class SearchWorker:
-    """A process that is started when it is needed, and again when it has died."""
+    """A search process, started when it is needed and restarted after it dies."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
@@ -89,20 +89,20 @@ class SearchWorker:
 
     @property
     def pid(self) -> int | None:
-        """The process, if there is one."""
+        """The process id, if a process is running."""
         return self._child.pid if self._child else None
 
     def ask(self, request: WorkerRequest, *, again: bool = False) -> SearchAnswer:
-        """The answer of the process; an error in it where there can be none."""
+        """Send a request to the process and return its response; failures are returned as errors in it."""
         if isinstance(request, ForgetRequest):
-            # First: a process that starts anew does not open it.
+            # First: a restarted process does not open the document.
             left = tuple(each for each in self._setup.opened if each.number != request.number)
             self._setup = replace(self._setup, opened=left)
         try:
             answer = _exchange(self._child or self._start_process(), request)
         except (EOFError, OSError) as exc:
             status = self.end()
-            # It may have died of something else.
+            # It may have died for another reason: retry once.
             if not (again or self._killed or status == _TOO_SLOW):
                 return self.ask(request, again=True)
             if self._killed:
@@ -115,7 +115,7 @@ class SearchWorker:
         return answer
 
     def start(self) -> None:
-        """Have a process, before it is asked anything."""
+        """Start the process before the first request."""
         with suppress(EOFError, OSError):
             self._start_process()
 
@@ -124,26 +124,26 @@ class SearchWorker:
             (sys.executable, *_COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT, start_new_session=True,
         )  # fmt: skip
-        # Seen by `kill`, or sees that it was there.
+        # Either `kill` sees the child, or this sees that it was called.
         if self._killed:
             child.kill()
         _exchange(child, self._setup)
         return child
 
     def kill(self) -> None:
-        """End it for good, from any thread: who waits for an answer gets one."""
+        """Stop the process for good, from any thread; a waiting caller gets an error response."""
         self._killed = True
         if self._child:
             self._child.kill()
 
     def end(self) -> int | None:
-        """The status with which the process has ended, whatever it was doing."""
+        """Kill the process and return its exit status."""
         child, self._child = self._child, None
         if child is None:
             return None
         child.kill()
         for pipe in (child.stdin, child.stdout):
-            # It may not have read all that it was sent.
+            # The child may not have read everything sent to it.
             with suppress(BrokenPipeError):
                 if pipe:
                     pipe.close()
@@ -180,11 +180,11 @@ def _receive(pipe: IO[bytes], decoder: msgpack.Decoder[_T]) -> _T:
 
 
 def serve() -> None:
-    """The child: requests until there are no more."""
+    """Run the child: handle requests until the pipe is closed."""
     out = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not end up among the answers.
+    # Output that a library prints must not mix with the responses.
     os.dup2(2, 1)
-    # The parent may be gone at any time.
+    # The parent may disappear at any time.
     with suppress(EOFError, BrokenPipeError):
         setup = _receive(sys.stdin.buffer, _SETUP)
         _limit(setup.memory)
@@ -197,7 +197,7 @@ def serve() -> None:
 
 
 def _answer(shelf: DocumentSearcher, request: WorkerRequest) -> SearchAnswer:
-    # Ends the process by itself, whatever that is doing.
+    # Watchdog that ends the process, whatever it is doing.
     faulthandler.dump_traceback_later(request.seconds, exit=True)
     try:
         if isinstance(request, SearchRequest):
@@ -225,12 +225,12 @@ def _answer(shelf: DocumentSearcher, request: WorkerRequest) -> SearchAnswer:
 def _limit(memory: int) -> None:
     if sys.platform == "win32":
         return
-    # Whoever streams an answer meanwhile goes first.
+    # Processes that stream answers have priority.
     os.nice(10)
     import resource  # noqa: PLC0415  # POSIX only
 
     # No core file either: it would be as large as the memory.
     for limit, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
-        # Not everywhere is there such a limit, and a lower one may be set already.
+        # Some platforms lack this limit, and a lower one may already be set.
         with suppress(ValueError, OSError):
             resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))

@@ -1,7 +1,7 @@
-"""Which of many documents a quote may be in, without opening them: the grams of each, as a set of bits.
+"""Select the documents that may contain a quote, without opening them: each has its grams as a bit set.
 
-A sketch never decides that a quote is absent. It says where to look first, and only there a quote is looked
-for exhaustively: a quote that is nowhere does not pay for every document in full.
+A sketch never decides that a quote is absent. It says where to search first, and only there is the search
+exhaustive: a quote that is nowhere does not cost a full search of every document.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Sketch", "Sketches", "make_sketch"]
 
 Sketch = NDArray[np.uint8]
 
-# Bits for each letter, of which it has one gram at most: one in four is set, or fewer.
+# Bits per letter; a letter has at most one gram, so at most one bit in four is set.
 _BITS = 4
-# Grams of a quote that are looked up: that many know a document from all others.
+# Grams of a quote that are looked up: enough to tell a document from all others.
 _WANTED = 256
-# Documents that are searched exhaustively, and the share of its grams that a quote has where it is as it is.
+# Documents searched exhaustively, and the share of its grams that a verbatim quote has in a document.
 _THOROUGH, _ALMOST_ALL = 3, 0.9
 
 
 def make_sketch(letters: str) -> Sketch:
-    """The grams of a text of letters and digits only: spaces and hyphens come and go."""
+    """Return the sketch of a text's letters and digits; spaces and hyphens vary too much."""
     bits = np.zeros(1 << max(10, (len(letters) * _BITS).bit_length()), np.uint8)
     bits[hash_grams(letters) & np.uint64(len(bits) - 1)] = 1
     return np.packbits(bits, bitorder="little")
 
 
 class _JoinedSketches(NamedTuple):
-    """All sketches in one, where each starts, in bits, and the bits of a hash that count in it."""
+    """All sketches in one array, the start of each in bits, and the mask for a hash in each."""
 
     bits: Sketch
     starts: NDArray[np.uint64]
@@ -43,32 +43,32 @@ class _JoinedSketches(NamedTuple):
 
 
 class Sketches:
-    """The sketches of documents, in their order."""
+    """The sketches of documents, in the documents' order."""
 
     def __init__(self) -> None:
         self._each: list[Sketch] = []
         self._joined: _JoinedSketches | None = None
 
     def insert(self, at: int, sketch: Sketch) -> None:
-        """Of equally likely ones, the first comes first."""
+        """Insert a sketch at `at`; among equally likely documents the first is returned first."""
         self._each.insert(at, sketch)
         self._joined = None
 
     def remove(self, at: int) -> None:
-        """The ones behind it move up."""
+        """Remove a sketch; the later ones move up."""
         del self._each[at]
         self._joined = None
 
     def find_likely(self, quote: str, *, thorough: bool) -> list[int]:
-        """Where it may be as it is, or, if it is not, where to look for it `thorough`ly; the likeliest first.
+        """Return documents that may have the quote verbatim, or to search `thorough`ly; likeliest first.
 
-        A gram that few documents have says more than one that many do.
+        A gram that few documents have counts more than a common one.
         """
         wanted = _grams(quote)
         if len(self._each) <= _THOROUGH:
             return list(range(len(self._each)))
         if not len(wanted):
-            # Too short to be looked for in any other way than as it is.
+            # Too short for any search except a verbatim one.
             return [] if thorough else list(range(len(self._each)))
         self._joined = self._joined or self._join()
         bits, starts, masks = self._joined

@@ -1,4 +1,4 @@
-"""A source of the engine, and how far it was read."""
+"""A source of the engine, and the state of its reading."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ __all__ = ["SourceReading"]
 
 
 class SourceReading(Struct, eq=False):
-    """A source: once it was read, `key` is its place in the cache, or `problem` says why it has none.
+    """A source. Once it is read, `key` is its cache key, or `problem` says why there is none.
 
-    One without any text has neither. `notes` are what is wrong with parts of it. `changed` is called when it
-    has `begun` to be read, and when it `is_read`. It `is_slow` where it takes longer than most files or
-    needs tesseract.
+    A source without text has neither. `notes` are problems with parts of it. `changed` is called when reading
+    has `begun`, and when it `is_read`. It `is_slow` if it takes longer than most files or needs tesseract.
     """
 
     number: int
@@ -47,27 +46,27 @@ class SourceReading(Struct, eq=False):
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """The source's name in a report."""
         return self.listed.name
 
     @property
     def origin(self) -> SourceOrigin | None:
-        """Who brought it, where that was a client."""
+        """How a client supplied the source, if one did."""
         return self.listed.origin
 
     def begin(self) -> None:
-        """Its turn has come."""
+        """Mark the reading as begun."""
         if not self.begun:
             self.begun = True
             self.changed(self)
 
     def mark_slow(self) -> None:
-        """It takes longer than most files, or needs tesseract."""
+        """Mark the source as slow: it takes longer than most files, or needs tesseract."""
         self.is_slow = True
         self.settled.set()
 
     def end(self) -> None:
-        """All is known of it that will be."""
+        """Mark the reading as finished, successfully or not."""
         self.is_read = True
         self.settled.set()
         self.changed(self)

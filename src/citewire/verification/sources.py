@@ -1,4 +1,4 @@
-"""What quotes are checked against, as it is given: files, folders, addresses, texts, documents."""
+"""The inputs that quotes are checked against: files, folders, URLs, texts, documents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ORIGIN_WORDS: dict[SourceOrigin, str] = {"posted": "posted", "client_tool": "cl
 
 
 class SourceContent(Struct, frozen=True):
-    """The content of a source, such as the result of a tool, or a file with it, and what it may be called."""
+    """The content of a source, such as a tool's result or a file, and its possible names."""
 
     content: str | bytes | Path
     name: str = ""
@@ -44,7 +44,7 @@ class SourceContent(Struct, frozen=True):
 
 
 class SourceUrl(Struct, frozen=True):
-    """The URL of a source that is to be fetched, and who named it, see `Given.origin`."""
+    """The URL of a source to fetch, and how a client supplied it, see `SourceContent.origin`."""
 
     url: str
     origin: SourceOrigin | None = None
@@ -55,7 +55,7 @@ SourceInput: TypeAlias = str | os.PathLike[str] | bytes | SourceContent | Source
 
 
 class SourceItem(NamedTuple):
-    """One source, no folder: what it is called in a report, and all that a citation may call it."""
+    """One source (no folder): its name in a report, and all names a citation may use."""
 
     source: str | Path | SourceContent | Document
     name: str
@@ -64,7 +64,7 @@ class SourceItem(NamedTuple):
 
 
 def iter_sources(sources: SourceInput | Iterable[SourceInput]) -> Iterator[SourceItem]:
-    """The sources, one by one. Of a folder, the files that are not hidden, called by their paths in it."""
+    """Yield the sources one by one. A folder yields its non-hidden files, named by their paths in it."""
     single = isinstance(sources, str | os.PathLike | bytes | SourceContent | SourceUrl | Document)
     for each in [sources] if single else sources:
         source = SourceContent(each) if isinstance(each, bytes) else each
@@ -93,7 +93,7 @@ def _listed(
 
 
 def qualified_name(name: str, origin: SourceOrigin) -> str:
-    """What a source that a client brought is called where another source has the same name."""
+    """Return the name of a client's source if another source has the same name."""
     return f"{name} ({_ORIGIN_WORDS[origin]})"
 
 
@@ -106,14 +106,14 @@ def _files(given: Path) -> Iterator[SourceItem]:
             yield SourceItem(path, name, source_names(name, str(path)))
             found = True
     if not found:
-        # A file, or a folder without any, which whoever reads it will say.
+        # A file, or an empty folder, which fails when it is read.
         yield SourceItem(given, given.name or str(given), source_names(str(given)))
 
 
 def load_source(
     listed: SourceItem, *, cache: Cache | None = None, read_in: Callable[..., Document] = read_in_child
 ) -> tuple[str, Document]:
-    """The document, and its key in the cache, if there is one. Raises `DocumentError`."""
+    """Return the document, and its cache key if there is a cache. Raises `DocumentError`."""
     match listed.source:
         case Document() as document:
             packed = PackedArrays.from_document(document)
@@ -125,7 +125,7 @@ def load_source(
             given = listed.source
             data = content.encode("utf-8", "replace") if isinstance(content, str) else content
             if isinstance(data, bytes) and isinstance(content, str) and sniff(data) == "text":
-                read_in = _read_here  # there is nothing in it that a process would have to be risked for
+                read_in = _read_here  # plain text carries no risk that needs a child process
             key, document = load_with_key(
                 data, cache=cache, name=listed.name, content_type=given.content_type, read_in=read_in
             )
@@ -137,7 +137,7 @@ def load_source(
 
 
 def download_source(listed: SourceItem) -> SourceItem:
-    """A source at a URL with what is there. Raises `FetchError`."""
+    """Download a source at a URL, and return it with its content. Raises `FetchError`."""
     if not isinstance(listed.source, str):
         return listed
     from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
@@ -148,7 +148,7 @@ def download_source(listed: SourceItem) -> SourceItem:
 
 
 def read_original(listed: SourceItem) -> bytes | None:
-    """The bytes of a source, where they are at hand."""
+    """Return the bytes of a source, or None if they are not available locally."""
     source = listed.source
     if isinstance(source, SourceContent):
         source = source.content
@@ -165,7 +165,7 @@ def _read_here(data: bytes, _: str, **options: Any) -> Document:
 
 
 def source_names(*given: str | None) -> frozenset[str]:
-    """All that something may be called: as it is, by its file name, and without the ending."""
+    """Return all names of a source: as given, by file name, and without the extension."""
     found: set[str] = set()
     for name in filter(None, given):
         path = PurePath(urlsplit(name).path if "://" in name else name)

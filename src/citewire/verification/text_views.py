@@ -1,11 +1,12 @@
-"""One text in three views: as it is, canonical, and letters and digits only, each with a map back to it.
+"""Views of a text: as it is, canonical, and letters and digits only, each with a map to the source.
 
-The canonical view is what quotes are compared in: case, typography, spacing, ligatures and the hyphens at
-line ends do not count there. Letters and digits only is for finding, never for judging: it has no minus
-sign, no decimal point and no percent sign.
+Quotes are compared in the canonical view: case, typography, spacing, ligatures and hyphens at line ends do
+not count there. Letters and digits only is for finding, never for judging: it has no minus sign, no decimal
+point and no percent sign.
 
-Every character of a view knows the range of the source that it stands for. Characters are looked up once
-each, and a text is taken as a whole, in numpy; only what needs its neighbours is looked at one by one.
+Every character of a view maps to a range of the source. Each distinct character is classified once, and a
+text is processed as a whole, in numpy; only characters that depend on their neighbours are handled one by
+one.
 """
 
 from __future__ import annotations
@@ -21,37 +22,37 @@ __all__ = ["TextView", "canonical_view"]
 
 _Ints = NDArray[np.int32]
 
-# What a character is to the pass. Anything from _MANY on becomes other than one character.
+# Character classes. A character of class _MANY becomes several characters, or none.
 _PLAIN, _SPACE, _BREAK, _GONE, _HYPHEN, _MARK, _MANY = range(7)
 _UNKNOWN = 255
 
 _SOFT_HYPHEN = "\u00ad"
-# pdfium gives these for a hyphen at the end of a line, and no line break after it.
+# pdfium returns these for a hyphen at the end of a line, without a line break after it.
 _BREAKING_HYPHENS = "\ufffe\x02"
 _HYPHENS = "-\u2010\u2011" + _SOFT_HYPHEN + _BREAKING_HYPHENS
 _BREAKS = "\n\r\v\f\x85\u2028\u2029"
-# Without width, or only width (the Arabic letter mark, the bar that lengthens a word), or who owns a name.
+# Zero-width characters, stretching ones (Arabic letter mark, tatweel), and copyright and trademark signs.
 _GONE_CHARACTERS = (
     "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
     "\u061c\u0640©®™℠"
 )
-# Points that Hebrew and Arabic are mostly written without; some letters have them built in.
+# Points that Hebrew and Arabic usually omit; some letters have them built in.
 _POINTS = dict.fromkeys(
     (*range(0x591, 0x5BE), 0x5BF, 0x5C1, 0x5C2, 0x5C4, 0x5C5, 0x5C7, *range(0x64B, 0x653), 0x670)
 )
-# Vowels and finals of Hangul, and the sound marks of narrow Kana: with what is before them, one character.
+# Vowels and finals of Hangul, and the sound marks of narrow Kana: they combine with the character before.
 _COMPOSED = (("\u1160", "\u11ff"), ("\uff9e", "\uff9f"))
 _ALIKE = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\uff07`\u00b4", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
         **dict.fromkeys("\u05be\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
-        # Letters that Persian has codes of its own for.
+        # Letters for which Persian has separate code points.
         "\u064a": "\u06cc",
         "\u0643": "\u06a9",
     }
 )
-# Scripts without blanks between words, and their punctuation: not Hangul, nor wide letters and digits.
+# Scripts without spaces between words, and their punctuation: not Hangul, nor wide letters and digits.
 _CJK = (
     (0x2E80, 0x312F),
     (0x3190, 0x9FFF),
@@ -70,10 +71,10 @@ _many: dict[int, str] = {}
 
 
 class TextView(NamedTuple):
-    """Text, and for each character of it the range of the source it stands for.
+    """A text, and for each of its characters the range of the source it stands for.
 
-    `joints` are the places where a hyphen at the end of a line was taken out between two letters: there the
-    source may have meant one.
+    `joints` are the offsets where a hyphen at a line end was removed between two letters; the source may have
+    meant a real one.
     """
 
     text: str
@@ -82,7 +83,7 @@ class TextView(NamedTuple):
     joints: frozenset[int] = frozenset()
 
     def to_source(self, start: int, end: int) -> tuple[int, int]:
-        """The range of the source that a range of the view stands for."""
+        """Return the range of the source that a range of the view stands for."""
         if start >= end:
             at = (
                 int(self.starts[start])
@@ -95,29 +96,29 @@ class TextView(NamedTuple):
         return int(self.starts[start]), int(self.ends[end - 1])
 
     def from_source(self, start: int, end: int) -> tuple[int, int]:
-        """The range of the view that stands for a range of the source."""
+        """Return the range of the view that stands for a range of the source."""
         return int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.starts, end, "left"))
 
     def source_spelling(self, source: str, start: int, end: int) -> str:
-        """A range of the view as the source spells it, on one line and without hyphens at line ends."""
+        """Return a range of the view as the source spells it, on one line and without line-end hyphens."""
         pieces: list[str] = []
         last = -1
         for at in range(start, end):
             first = int(self.starts[at])
-            if first != last:  # one character of the source may give several here
+            if first != last:  # one character of the source may become several here
                 pieces.append(" " if self.text[at] == " " else source[first : int(self.ends[at])])
             last = first
         return "".join(pieces)
 
     def letters_only(self) -> TextView:
-        """Letters, marks and digits only. The ranges are those of this view's source."""
+        """Return the letters, marks and digits only. The ranges are those of this view's source."""
         codes = _codes(self.text)
         kept = _is_word(codes)
         return TextView(_text(codes[kept]), self.starts[kept], self.ends[kept])
 
 
 def canonical_view(text: str) -> TextView:
-    """The canonical view of `text`."""
+    """Return the canonical view of `text`."""
     codes = _codes(text)
     _classify_new(codes)
     return _Canonicalizer(text, codes).view()
@@ -132,7 +133,7 @@ def _text(codes: NDArray[np.uint32]) -> str:
 
 
 def _classify_new(codes: NDArray[np.uint32]) -> None:
-    """Look up the characters that were not met before."""
+    """Classify characters that were not seen before."""
     for code in np.unique(codes[_class[codes] == _UNKNOWN]).tolist():
         kind, mapped = _classify_character(chr(code))
         _class[code] = kind
@@ -161,14 +162,14 @@ def _classify_character(char: str) -> tuple[int, str]:
 
 
 def _folded(cluster: str) -> str:
-    """A character with its marks, canonical. Superscripts and fractions stay apart from the digits beside."""
+    """Fold a character and its marks to canonical form. Superscripts and fractions differ from digits."""
     category = unicodedata.category(cluster[0])
     if category == "No":
         return cluster
     if category == "Nd":
         return str(unicodedata.decimal(cluster[0])) + cluster[1:]
     composed = unicodedata.normalize("NFKC", cluster.translate(_ALIKE))
-    if composed.startswith(" "):  # an accent by itself, which would become a blank with an accent
+    if composed.startswith(" "):  # a lone accent, which would become a space with an accent
         composed = cluster
     return composed.translate(_ALIKE | _POINTS).casefold()
 
@@ -187,14 +188,14 @@ def _is_cjk(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
 
 
 class _Canonicalizer:
-    """The canonical view of one text, made in steps: first what each character gives, then what it all is."""
+    """Builds the canonical view of one text: first the output of each character, then the whole."""
 
     def __init__(self, text: str, codes: NDArray[np.uint32]) -> None:
         self._source = text
         self._codes = codes
         self._kinds = _class[codes]
         self._chars = _single[codes]
-        # How many characters each one gives, and where in the source those end.
+        # The number of characters that each one becomes, and where in the source those end.
         self._counts = np.ones(len(codes), np.int32)
         self._ends = np.arange(1, len(codes) + 1, dtype=np.int32)
         self._longer: dict[int, str] = {}
@@ -208,7 +209,7 @@ class _Canonicalizer:
         return self._assembled()
 
     def _hyphens(self) -> None:
-        """A hyphen at a line end goes between two letters, and the break goes with it."""
+        """Remove hyphens at line ends between two letters, together with the line break."""
         for at in np.flatnonzero(self._kinds == _HYPHEN).tolist():
             char = self._source[at]
             after = self._line_end(at + 1)
@@ -236,7 +237,7 @@ class _Canonicalizer:
         return self._source[at - 1 : at]
 
     def _line_end(self, at: int) -> int | None:
-        """Where the next line starts, if nothing but blanks stands before its break."""
+        """Return the start of the next line, if only blanks precede the line break; else None."""
         broken = False
         while at < len(self._codes):
             kind = self._kinds[at]
@@ -248,7 +249,7 @@ class _Canonicalizer:
         return at if broken else None
 
     def _clusters(self) -> None:
-        """A character and its marks are folded as one; what folds to several gives several."""
+        """Fold each character together with its marks; the result may be several characters."""
         for at in np.flatnonzero((self._kinds == _MANY) & (self._counts > 0)).tolist():
             self._give(at, _many[int(self._codes[at])])
         marks = np.flatnonzero(self._kinds == _MARK)
@@ -269,13 +270,13 @@ class _Canonicalizer:
             self._longer[at] = chars
 
     def _spaces(self) -> None:
-        """A run of blanks is one; a break between two characters of CJK is none."""
+        """Collapse runs of blanks to one; drop line breaks between two CJK characters."""
         blank = (self._kinds == _SPACE) | (self._kinds == _BREAK)
         through = blank | ((self._kinds == _GONE) & (self._counts == 0))
         places = np.flatnonzero(blank)
         if not len(places):
             return
-        # A run is broken by anything that gives a character.
+        # Any visible character ends a run.
         inked = np.cumsum(~through)
         firsts = np.flatnonzero(np.diff(inked[places], prepend=-1))
         starts = places[firsts]
@@ -306,7 +307,7 @@ class _Canonicalizer:
 
 
 def _runs(places: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """The ranges that consecutive numbers make."""
+    """Yield the ranges of consecutive numbers."""
     if not len(places):
         return
     breaks = np.flatnonzero(np.diff(places) != 1) + 1

@@ -1,9 +1,9 @@
-"""Text as what can differ: words, quantities, names, signs. Punctuation that changes nothing is not there.
+"""Split text into the tokens that matter: words, quantities, names, signs. Other punctuation is dropped.
 
-A token has a key, which is what is compared, and knows its place. Quantities are compared by value with
-their sign, currency and percent sign, whatever the spelling: `1,204` is `1204`, and `$3.4 million` is
-`$3,400,000`. Digits behind a point stay as written, except in money and percent: version 3.10 is not 3.1.
-Raised digits are a power behind a number or a unit and a footnote behind a word; lowered ones are of a name.
+A token has a key, which is compared, and its offsets. Quantities are compared by value with their sign,
+currency and percent sign, whatever the spelling: `1,204` is `1204`, and `$3.4 million` is `$3,400,000`.
+Decimal digits stay as written, except in money and percent: version 3.10 is not 3.1. Superscript digits are a
+power after a number or a unit and a footnote after a word; subscript digits belong to a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TokenKind = Literal[
 
 
 class TextToken(Struct, frozen=True, gc=False):
-    """A piece of text that can differ. `start` and `end` are offsets in the text it was found in."""
+    """A token of a text. `start` and `end` are offsets in that text."""
 
     key: str
     kind: TokenKind
@@ -35,7 +35,7 @@ class TextToken(Struct, frozen=True, gc=False):
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a table."""
+    """Return the whitespace-separated words as a set."""
     return frozenset(words.split())
 
 
@@ -100,24 +100,24 @@ _PERCENT_IN_TWO = frozenset(
     {("per", "cent"), ("pour", "cent"), ("por", "ciento"), ("por", "cento"), ("per", "cento")}
 )
 _CONTRACTIONS = {"can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "shall not"}
-# What a raised digit is a power of; behind any other word it is a footnote.
+# Units that a superscript digit is a power of; after any other word it is a footnote.
 _POWERED = word_set("mm cm dm km ft yd mi nm μm in sec kg")
-# What may stand between words without a meaning of its own: spaces, and signs of a footnote.
+# Insignificant characters between words: spaces and footnote signs.
 _REFERENCE = " \t\n†‡*"
 _YEAR = re.compile(r"1[89]\d\d|20\d\d")
 
-# Addresses and names of code, in which every character counts. None starts within another: that would take
-# a second for a long run of letters and points.
+# Addresses and code names, in which every character counts. No match starts inside another: that would take a
+# second for a long run of letters and points.
 _ADDRESS = re.compile(
     r"(?:https?://|www\.)\S*[\w/]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\w[^\W_]*_+\w+"
     r"|(?<![a-z0-9-])(?<!\w\.)(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov)\b(?:/\S*[\w/])?"
 )
-# Letters that are written in two ways, and what chooses between two shapes of one.
+# Letters with two spellings, and variation selectors.
 _SPELLED = str.maketrans({"œ": "oe", "æ": "ae", "ё": "е"} | dict.fromkeys(map(chr, range(0xFE00, 0xFE10))))
-# Stands for each character of an address; no canonical text has it.
+# Replaces each character of an address; no canonical text contains it.
 _OF_ADDRESS = "\0"
 
-# Each character is one of these to the tokeniser.
+# The tokenizer maps each character to one of these.
 _SHAPE = re.compile(
     r"(?P<address>u+)"
     r"|(?P<clock>d+(?::d+)+)"
@@ -141,7 +141,7 @@ _OWN_SHAPE = dict.fromkeys(".,:'/?@#+&-", "") | {
     "⁄": "/",
     "∕": "/",
 }
-# Symbols that only lead a line.
+# Symbols that only decorate the start of a line.
 _DECORATION = frozenset("|∙⋅∗⋆■□▪▫▬●○◦◉◆◇◊★☆✦✧❖➢➤➔►▶▷◁◀◄¦�")
 # Thai and Lao, Burmese, Khmer, Kana and Han.
 _UNSPACED = (
@@ -177,12 +177,12 @@ def _shape(char: str) -> str:
 
 
 def _is_unspaced(char: str) -> bool:
-    """Of a script that puts no blanks between words: there every character is a token."""
+    """Return whether a character's script has no spaces between words; each such character is a token."""
     return any(first <= char <= last for first, last in _UNSPACED)
 
 
 def tokenize(text: str) -> list[TextToken]:
-    """The tokens of `text`, which is canonical, in order."""
+    """Return the tokens of `text`, which must be canonical, in order."""
     marked = text
     if "_" in text or "." in text:
         marked = _ADDRESS.sub(lambda found: _OF_ADDRESS * len(found[0]), text)
@@ -224,7 +224,7 @@ def _in_ascii(word: str) -> str:
 
 
 def _means_something(text: str, shapes: str, at: int) -> bool:
-    """Whether a symbol does, where it stands: a hyphen only before a number or between two."""
+    """Return whether a symbol is significant here: a hyphen only before a number or between two."""
     if text[at] == "#":
         return shapes[at - 1 : at] == "a"
     if shapes[at] != "-":
@@ -236,7 +236,7 @@ def _means_something(text: str, shapes: str, at: int) -> bool:
 
 
 def _is_prefix(shapes: str, at: int) -> bool:
-    """Whether a sign belongs to the number right behind it."""
+    """Return whether a sign belongs to the number just after it."""
     before, after = shapes[at - 1 : at] if at else "", shapes[at + 1 : at + 3]
     return before in ("", "_", " ", "$", "s") and (after[:1] == "d" or after in ("$d", ".d"))
 
@@ -254,7 +254,7 @@ def _word_kind(word: str) -> TokenKind:
 
 
 def _combined(text: str, found: list[TextToken]) -> list[TextToken]:
-    """Signs, currencies, scales and percent signs joined with their number; contractions written out."""
+    """Join signs, currencies, scales and percent signs with their number, and expand contractions."""
     made: list[TextToken] = []
     at = 0
     while at < len(found):
@@ -267,7 +267,7 @@ def _combined(text: str, found: list[TextToken]) -> list[TextToken]:
             made.append(TextToken(f"{token.key}^{after.key}", "identifier", token.start, after.end))
             at += 2
         else:
-            # A raised digit that is no power is the mark of a footnote.
+            # A superscript digit that is not a power is a footnote mark.
             made.extend(_written_out(token) if token.kind != "mark" else ())
             at += 1
     return made
@@ -287,7 +287,7 @@ def _written_out(token: TextToken) -> list[TextToken]:
 
 
 def _is_raised(text: str, token: TextToken, after: TextToken) -> bool:
-    """Whether two tokens are a word and its power, like m², an ion, or an isotope, like ¹⁴C."""
+    """Return whether two tokens are a word and its power, like m², an ion, or an isotope, like ¹⁴C."""
     if token.end != after.start:
         return False
     if token.kind == "mark":
@@ -300,7 +300,7 @@ def _is_raised(text: str, token: TextToken, after: TextToken) -> bool:
 
 
 def _quantity(text: str, found: list[TextToken], at: int) -> tuple[int, TextToken]:
-    """The quantity that starts at `at`, and where the tokens after it start."""
+    """Return the index after the quantity that starts at `at`, and its token."""
     first, start = at, found[at].start
     sign, currency, at = _prefix(text, found, at)
     if not _is_number(found, at):
@@ -328,7 +328,7 @@ def _quantity(text: str, found: list[TextToken], at: int) -> tuple[int, TextToke
 
 
 def _prefix(text: str, found: list[TextToken], at: int) -> tuple[str, str, int]:
-    """The sign and the currency in front of a number, and where that is."""
+    """Return the sign and the currency before a number, and the index of the number."""
     sign = currency = ""
     while at + 1 < len(found):
         token, after = found[at], found[at + 1]
@@ -348,7 +348,7 @@ def _prefix(text: str, found: list[TextToken], at: int) -> tuple[str, str, int]:
 
 
 def _continues(text: str, at: int) -> bool:
-    """Whether something is right before this place that a sign would stand behind, as in 5-10."""
+    """Return whether a value ends just before this offset, so that a sign here is a range, as in 5-10."""
     return at > 0 and (text[at - 1].isalnum() or text[at - 1] in "%)")
 
 
@@ -357,14 +357,14 @@ def _is_currency(token: TextToken) -> bool:
 
 
 def _is_power(text: str, number: TextToken, after: TextToken) -> bool:
-    """Whether a raised number is right behind this one. Behind a year, or if it is 1, it is a footnote."""
+    """Return whether a superscript follows as a power. After a year, or if it is 1, it is a footnote."""
     if after.kind != "mark" or after.start != number.end:
         return False
     return text[after.start] in "^-" or (after.key != "1" and _YEAR.fullmatch(number.key) is None)
 
 
 def _is_currency_after(text: str, found: list[TextToken], at: int) -> bool:
-    """Whether the token at `at` names the currency of the number before it, rather than of the next one."""
+    """Return whether the token at `at` names the currency of the previous number, not of the next one."""
     if at >= len(found) or not _is_currency(found[at]):
         return False
     if text[found[at - 1].end : found[at].start].strip(_REFERENCE):
@@ -378,7 +378,7 @@ def _is_number(found: list[TextToken], at: int) -> bool:
 
 
 def _scale(text: str, found: list[TextToken], at: int, has_currency: bool) -> tuple[int, int]:
-    """The power of ten of a word like million; of a letter only where money is meant."""
+    """Return the power of ten of a word like million, or of a letter if the number has a currency."""
     name = _behind_footnote(found, at)
     if name < len(found) and (word := found[name].key) in _SCALE:
         return _SCALE[word], name + 1
@@ -391,7 +391,7 @@ def _scale(text: str, found: list[TextToken], at: int, has_currency: bool) -> tu
 
 
 def _behind_footnote(found: list[TextToken], at: int) -> int:
-    """Where the tokens go on behind a raised number that is no power."""
+    """Return the index after a superscript number that is not a power."""
     return at + 1 if at < len(found) and found[at].kind == "mark" else at
 
 
@@ -407,7 +407,7 @@ def _unit(found: list[TextToken], at: int) -> tuple[str, int]:
 
 
 def _value(digits: str) -> Decimal | None:
-    """The number that `digits` write; None where they are rather a name, like 1.2.3 or 007."""
+    """Return the value of `digits`; None if they are an identifier, like 1.2.3 or 007."""
     if len(digits) > getcontext().prec:
         return None
     plain = re.sub(r"[\s']", "", "".join(_OWN_SHAPE.get(char) or char for char in digits))

@@ -1,4 +1,4 @@
-"""The port through which quotes are checked, whoever does it and wherever."""
+"""The port for checking quotes, locally or remotely."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["QuoteCheck", "QuoteInput", "Verifier", "check_concurrently", "check_
 
 
 class QuoteCheck(Struct, frozen=True, gc=False):
-    """A quote to check: in its `source`, or else in the first of `likely` that there is, or else in all.
+    """A quote to check: in its `source`, else in the first of `likely` that exists, else in all sources.
 
-    A `source` that is not there leaves nothing to check; of those in `likely` it is no matter. `near` only
-    breaks ties, and is compared with the place that was found. With a `scope`, the sources of that scope
-    count as well, or they `alone`. Where nothing is quoted, the passage closest to the `claim` is given as
+    If `source` does not exist, the quote is not checked; missing names in `likely` do not matter. `near` only
+    breaks ties, and is compared with the place that was found. With a `scope`, the sources of that scope are
+    searched as well, or `alone`. If nothing is quoted, the passage closest to the `claim` is returned as
     context.
     """
 
@@ -38,7 +38,7 @@ class QuoteCheck(Struct, frozen=True, gc=False):
 
 
 class QuoteInput(Struct, frozen=True):
-    """A quote as people ask about it, in a line of `citewire check` and in `POST /verify`."""
+    """A quote as a user submits it, in a line of `citewire check` and in `POST /verify`."""
 
     quote: str
     source: str | None = None
@@ -48,7 +48,7 @@ class QuoteInput(Struct, frozen=True):
     suffix: str | None = None
 
     def to_quote_check(self, name: str | None) -> QuoteCheck:
-        """The same for a verifier, under the id `name`."""
+        """Convert to a `QuoteCheck` with the id `name`."""
         pages, lines = (() if number is None else (number,) for number in (self.page, self.line))
         return QuoteCheck(
             name, self.quote, self.source, ExpectedPlace(pages, lines, self.prefix or "", self.suffix or "")
@@ -56,40 +56,40 @@ class QuoteInput(Struct, frozen=True):
 
 
 class Verifier(Protocol):
-    """**Protocol:** checks quotes against the sources that it knows."""
+    """**Protocol:** checks quotes against the sources it knows."""
 
     def check(self, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[CheckResult]:
-        """What becomes of each quote, exactly once, as it is known: not in the order in which they come.
+        """Yield the result of each quote exactly once, as soon as it is known, in any order.
 
-        Nothing that a quote or a source does is raised; what a producer of quotes raises is, after what it
-        gave before. Quotes are taken only as fast as what became of them is. Whoever stops early closes the
-        iterator.
+        No quote or source makes this raise. An exception from the producer of quotes is raised after the
+        results of the quotes before it. Quotes are consumed only as fast as results are. A caller that stops
+        early must close the iterator.
         """
         ...
 
     async def add(self, *sources: SourceInput, scope: str | None = None) -> None:
-        """Make sources known. A quote that is taken after this returns is looked for in them as well.
+        """Add sources. Quotes received after this returns are checked in them as well.
 
-        It does not wait for them to be read: a quote that needs one does. Those of a scope are there for
-        quotes of the same scope only, until `forget`.
+        This does not wait until they are read; a quote that needs one does. Sources of a scope are used only
+        for quotes of the same scope, until `forget`.
         """
         ...
 
     async def forget(self, scope: str) -> None:
-        """The sources of a scope are needed no longer."""
+        """Remove the sources of a scope."""
         ...
 
     async def pictures(self, found: Sequence[CheckResult], form: ImageFormat) -> list[bytes | None]:
-        """How each looks in its source; None where that has no looks, or is gone."""
+        """Draw each quote in its source; None if the source has no visual form, or is gone."""
         ...
 
     async def prewarm(self) -> None:
-        """Wait until all that is known was read, and the next quote need not wait for anything."""
+        """Wait until all sources are read, so that the next quote does not have to."""
         ...
 
 
 async def iter_quotes(quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]) -> AsyncGenerator[QuoteCheck]:
-    """Quotes, from wherever they come."""
+    """Yield quotes from an iterable or an async iterable."""
     if isinstance(quotes, AsyncIterable):
         async for asked in quotes:
             yield asked
@@ -103,7 +103,7 @@ async def check_concurrently(
     check: Callable[[QuoteCheck], Awaitable[CheckResult]],
     most: int,
 ) -> AsyncGenerator[CheckResult]:
-    """`Verifier.check` for who can `check` one quote and never raises; with `most` under way at a time."""
+    """Implement `Verifier.check` with a `check` of one quote that never raises, `most` at a time."""
     room = asyncio.Semaphore(most)
     done: asyncio.Queue[CheckResult | None] = asyncio.Queue()
     tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +137,7 @@ async def check_concurrently(
 async def check_in_order(
     verifier: Verifier, quotes: Iterable[QuoteCheck] | AsyncIterable[QuoteCheck]
 ) -> AsyncGenerator[CheckResult]:
-    """As `check`, but in the order in which the quotes come; their ids need not be unique."""
+    """Like `Verifier.check`, but in the order of the quotes; their ids need not be unique."""
     ids: dict[str, str | None] = {}
     early: dict[str | None, CheckResult] = {}
 

@@ -1,7 +1,7 @@
-"""Two lists of words beside each other: which agree, and which were put in, left out or replaced.
+"""Align two lists of words: which agree, and which were inserted, left out or replaced.
 
-The fewest words differ. Where lists are long, or say one word again and again, difflib takes minutes for what
-takes milliseconds here.
+The alignment has the fewest differences. For long or repetitive lists, difflib takes minutes, this
+milliseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import edlib  # pyright: ignore[reportMissingTypeStubs]  # cast below
 __all__ = ["AlignmentStep", "align_words"]
 
 _align: Callable[..., dict[str, Any]] = cast("Any", edlib).align
-# What the aligner tells apart; words that share a byte are told apart here.
+# Symbols that the aligner distinguishes; words that share a byte are compared again here.
 _BYTES = 256
 
 
 class AlignmentStep(NamedTuple):
-    """A stretch of either list, from `a` to `b` and from `c` to `d`, and whether they are the same."""
+    """A range of each list, `a` to `b` and `c` to `d`, and whether they are the same."""
 
     same: bool
     a: int
@@ -30,7 +30,7 @@ class AlignmentStep(NamedTuple):
 
 
 def align_words(ours: Sequence[str], theirs: Sequence[str]) -> list[AlignmentStep]:
-    """The stretches of two lists, neither of them empty, in turns the same and not."""
+    """Return the ranges of two non-empty lists, alternately the same and different."""
     if ours == theirs:
         return [AlignmentStep(True, 0, len(ours), 0, len(theirs))]
     codes = {word: at % _BYTES for at, word in enumerate(dict.fromkeys((*ours, *theirs)))}
@@ -51,7 +51,7 @@ def align_words(ours: Sequence[str], theirs: Sequence[str]) -> list[AlignmentSte
 
 
 def _move_insertion_first(steps: list[AlignmentStep], theirs: Sequence[str]) -> list[AlignmentStep]:
-    """What only the other list has, in front if it can be there: `a b` is the end of `a a b`."""
+    """Move words that only the other list has to the front, if possible: `a b` is the end of `a a b`."""
     if len(steps) > 1 and steps[0].same and steps[1].a == steps[1].b:
         start, length = steps[1].d - steps[0].d, steps[0].b
         if theirs[:length] == theirs[start : start + length]:

@@ -1,7 +1,7 @@
-"""Workers, a thread for each, and who is asked what.
+"""Search workers, one thread for each, and the routing of requests to them.
 
-Each document belongs to one worker. A quote that names its documents is looked for by the worker that has
-least to do; any other by all of them, each among its own.
+Each document belongs to one worker. A quote that names its documents goes to the least busy worker; any other
+to all of them, each of which searches its own documents.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from citewire.verification.search_worker import (
 
 __all__ = ["WorkerPool"]
 
-# Requests by which the worker of a document may be busier than the rest and still be asked: it has it open.
+# A document's own worker is preferred, since it has it open, unless it is busier by this many requests.
 _PATIENCE = 4
 
 
 class WorkerPool:
-    """So many workers."""
+    """A pool of `count` search workers."""
 
     def __init__(self, count: int, setup: WorkerSetup) -> None:
         self._workers = [SearchWorker(setup) for _ in range(count)]
         self._threads = [ThreadPoolExecutor(1, "citewire-search") for _ in self._workers]
         self._busy = [0] * count
         for worker, thread in zip(self._workers, self._threads, strict=True):
-            # While sources are being read there is time for it.
+            # Start early, while sources are still being read.
             thread.submit(worker.start)
 
     @property
     def pids(self) -> list[int]:
-        """The processes that there are."""
+        """The ids of the running worker processes."""
         return [worker.pid for worker in self._workers if worker.pid]
 
     async def open(self, document: DocumentRef, seconds: float) -> SearchAnswer:
-        """Give a document to its worker."""
+        """Open a document in its worker."""
         return await self._ask(self._worker_of(document.number), OpenRequest(document, seconds))
 
     async def forget(self, number: int, seconds: float) -> None:
-        """Take a document from its worker, if that has it."""
+        """Remove a document from its worker, if it is there."""
         await self._ask(self._worker_of(number), ForgetRequest(number, seconds))
 
     async def close_folder(self, folder: str, seconds: float) -> None:
-        """Have no worker keep a document of this folder open."""
+        """Close all documents of a folder in every worker."""
         request = CloseRequest(folder, seconds)
         await asyncio.gather(*(self._ask(number, request) for number in range(len(self._workers))))
 
     async def search(self, search: SearchRequest) -> list[SearchAnswer]:
-        """The answers of those who were asked. Cancelled, what has not begun is not worked on."""
+        """Return the responses of the workers. If cancelled, requests that have not started are dropped."""
         if not search.documents:
             return await asyncio.gather(*(self._ask(number, search) for number in range(len(self._workers))))
         home = self._worker_of(search.documents[0].number)
@@ -75,12 +75,12 @@ class WorkerPool:
             self._busy[number] -= 1
 
     def close(self) -> None:
-        """End all processes and threads. Who waits is cancelled."""
+        """Stop all processes and threads. Waiting callers are cancelled."""
         for thread in self._threads:
             thread.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.kill()
         for worker, thread in zip(self._workers, self._threads, strict=True):
-            # It ends as soon as its process does.
+            # The thread ends as soon as its process does.
             thread.shutdown()
             worker.end()

@@ -1,9 +1,9 @@
 """Trustworthy citations on AI answers.
 
-    answer = citewire.read(payload)                 # whatever the provider or front end speaks
-    written = citewire.write(answer, "salesforce")  # what another one speaks, and what that lost
+    answer = citewire.read(payload)                 # in any provider's or front end's format
+    written = citewire.write(answer, "salesforce")  # in another format, with what that lost
     print(citewire.render(answer, "markdown"))
-    found = citewire.extract(text)                  # what the text of a model cites
+    found = citewire.extract(text)                  # the citations in a model's text
     report = citewire.verify(answer, ["report.pdf"])  # are the quoted words there?
 
 Importing the package loads nothing beyond the standard library and msgspec.
@@ -64,7 +64,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`extract` and `prompt`, once asked for: to compile their patterns takes as long as all the rest."""
+    """Import `extract` and `prompt` on first use: compiling their patterns takes as long as all the rest."""
     if name not in ("extract", "prompt"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from citewire import extraction  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""An answer made to fit a dialect with less room.
+"""Adapt an answer to a dialect that supports fewer fields.
 
-A writer takes an answer through the steps it needs (`join_parts`, `take_markers_out`, …), then `finish`
-drops what its dialect has no place for. Every step names what will not read back as it was, so that
-`losses` is complete by construction: what comes out of `finish` is what a reader will see.
+A writer runs the steps it needs (`join_parts`, `remove_markers`, …), then `finish` drops what its dialect
+does not support. Every step records what will not read back unchanged, so `losses` is complete by
+construction: the result of `finish` is what a reader will see.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from citewire.model import (
 __all__ = ["Adaptation", "SupportedFields", "to_hashable"]
 
 SupportedFields = frozenset[str]
-"""What a dialect has a place for: `claim`, `marker`, `insert_at`, `ordinal`, `verification`, `answer.id`,
-`refs.quote`, `refs.locator.pages`, `source.title`, …"""
+"""The fields a dialect supports: `claim`, `marker`, `insert_at`, `ordinal`, `verification`, `answer.id`, …
+
+`refs.quote`, `refs.locator.pages`, `source.title` and so on name fields of references and sources.
+"""
 
 _CITATION_FIELDS = ("ordinal", "claim", "marker", "insert_at", "verification")
 _REF_FIELDS = ("quote", "anchor", "score")
@@ -50,36 +52,36 @@ _PLACES = ("claim", "marker", "insert_at")
 
 
 class Adaptation:
-    """An answer on its way into a dialect, and what it has lost so far."""
+    """An answer being adapted to a dialect, with its losses so far."""
 
     def __init__(self, answer: Answer, dialect: str) -> None:
         self.answer = answer
         self.dialect = dialect
-        # By id; a step that changes a source puts the new one here.
+        # By id. A step that changes a source replaces it here.
         self.sources = {source.id: source for source in answer.sources}
         self.losses: list[Loss] = []
         self._named: set[tuple[str, str | None, str | None]] = set()
-        # What citations were called at first: losses are about those.
+        # Current id to original id: losses name citations by their original ids.
         self._first_ids: dict[str | None, str] = {}
         self._split: set[str] = set()
         self._sizes: list[int] = []
-        # Citations whose point is only where their marker was: losing it loses nothing more.
+        # Citations whose point only marks where their marker was. Losing that point is no further loss.
         self._points_of_markers: set[str | None] = set()
 
     def fork(self) -> Adaptation:
-        """Another one with the same answer and losses, to try something with."""
+        """Return an independent copy, to try something with."""
         other = Adaptation(self.answer, self.dialect)
         vars(other).update({name: copy(value) for name, value in vars(self).items()})
         return other
 
     def adopt(self, other: Adaptation) -> None:
-        """Take over what was tried with a fork, which is not to be used after that."""
+        """Take over the state of a fork, which must not be used afterwards."""
         vars(self).update(vars(other))
 
     def record_loss(
         self, field: str, reason: str, *, citation: str | None = None, source: str | None = None
     ) -> None:
-        """Name something that will not read back as it was; the first reason is the one that counts."""
+        """Record something that will not read back unchanged. Only the first reason per field counts."""
         citation = self._first_ids.get(citation, citation)
         name = (field, citation, source)
         if name not in self._named and not (field == "insert_at" and citation in self._points_of_markers):
@@ -87,17 +89,17 @@ class Adaptation:
             self.losses.append(Loss(field, reason, citation, source))
 
     def map_citations(self, change: Callable[[Citation], Citation | None]) -> None:
-        """Every citation changed, or left out where `change` gives None."""
+        """Replace every citation by `change(citation)`. Citations for which it returns None are dropped."""
         changed = tuple(new for old in self.answer.citations if (new := change(old)) is not None)
         self.answer = replace(self.answer, citations=changed)
 
     def cited_sources(self) -> list[Source]:
-        """The sources that citations point to."""
+        """Return the sources that citations point to."""
         used = {ref.source_id for citation in self.answer.citations for ref in citation.refs}
         return [source for source in self.sources.values() if source.id in used]
 
     def require_text(self) -> None:
-        """Where the text is not known an empty one stands in, and places in it are lost."""
+        """If the text is not known, use an empty one. All places in the text are lost."""
         if not self.answer.parts:
             self.map_citations(self._without_places)
             self.record_loss("parts", "the text is not known: an empty one stands in")
@@ -110,14 +112,14 @@ class Adaptation:
         return replace(citation, claim=None, marker=None, insert_at=None)
 
     def join_parts(self) -> None:
-        """One text instead of several parts."""
+        """Join several parts into one text."""
         if len(self.answer.parts) != 1:
             if len(self.answer.parts) > 1:
                 self.record_loss("parts", f"{len(self.answer.parts)} parts become one text")
             self.answer = join_parts(self.answer)
 
     def require_refs(self) -> None:
-        """A citation that points nowhere is left out."""
+        """Drop citations that point to no source."""
         self.map_citations(self._drop_without_refs)
 
     def _drop_without_refs(self, citation: Citation) -> Citation | None:
@@ -127,7 +129,7 @@ class Adaptation:
         return None
 
     def drop_sources(self, why: Callable[[Citation, Source], str | None]) -> None:
-        """Citations lose the sources that `why` has a reason against, and go when none is left."""
+        """Remove the sources for which `why` returns a reason. Citations left without sources are dropped."""
 
         def fitted(citation: Citation) -> Citation | None:
             kept: list[SourceRef] = []
@@ -144,7 +146,7 @@ class Adaptation:
         self.map_citations(fitted)
 
     def split_refs(self) -> None:
-        """One citation per source."""
+        """Split citations into one per source."""
         split = [citation for citation in self.answer.citations if len(citation.refs) > 1]
         for citation in split:
             self.record_loss(
@@ -162,7 +164,7 @@ class Adaptation:
             self._split |= {citation.id for citation in split}
 
     def remove_markers(self, stays: Callable[[Citation, str], bool] | None = None) -> None:
-        """Markers leave the text; a point stays where each was. `stays` says which may remain."""
+        """Remove markers from the text and keep a point where each was. `stays` returns which may remain."""
         parts = self.answer.parts
         leaving = [
             citation
@@ -180,7 +182,7 @@ class Adaptation:
         self.answer = remove_markers(self.answer, spans)
 
     def derive_claims(self, which: Callable[[Citation], bool]) -> None:
-        """A claim for every citation in `which` that has only a point: the sentence before it."""
+        """Give every citation in `which` that has only a point a claim: the sentence before the point."""
         if all(citation.claim or not citation.insert_at for citation in self.answer.citations):
             return
 
@@ -188,20 +190,20 @@ class Adaptation:
             if new is old:
                 return old
             self.record_loss("claim", "derived: the sentence before the marker", citation=old.id)
-            # The dialect cannot say that it is derived; the loss does.
+            # The dialect cannot mark a claim as derived, but the loss does.
             return replace(new, span_origin=old.span_origin)
 
         claimed = derive_claims(self.answer, which).citations
         self.answer = replace(self.answer, citations=tuple(map(derived, self.answer.citations, claimed)))
 
     def turn_markers_into_claims(self) -> None:
-        """For dialects without markers: they leave the text, and the sentence before becomes the claim."""
+        """For dialects without markers: remove them, and make the sentence before each its claim."""
         marked = {citation.id for citation in self.answer.citations if citation.marker}
         self.remove_markers()
         self.derive_claims(lambda citation: citation.id in marked)
 
     def insert_markers(self, label: Callable[[Citation], str | None], *, padded: bool = False) -> None:
-        """A marker in the text for every citation that has a place but none; `label` may refuse."""
+        """Write a marker for every citation that has a place but no marker, unless `label` gives None."""
         wanted: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         for number, citation in enumerate(self.answer.citations):
             point = find_marker_point(citation)
@@ -222,10 +224,10 @@ class Adaptation:
         group: Callable[[Answer], list[list[Citation]]] | None = None,
         why: str = "",
     ) -> Answer:
-        """The answer as a reader of the dialect will see it.
+        """Return the answer as a reader of the dialect will see it.
 
-        `kind` and `origin` are what that reader will conclude about a source or a place; `group` gives
-        the citations in the order in which it will find them, and `why` they are in that order.
+        `kind` and `origin` return what that reader will infer about a source or a place. `group` returns the
+        citations in the order it will find them, and `why` is the reason for that order.
         """
         self._drop_from_citations(room, origin)
         self._drop_from_sources(room, kind)
@@ -247,7 +249,7 @@ class Adaptation:
         self._sizes = [len(group) for group in groups]
 
     def groups(self) -> list[tuple[Citation, ...]]:
-        """The finished citations in the groups that `finish` was given."""
+        """Return the finished citations in the groups that `finish` was given."""
         ends = list(accumulate(self._sizes))
         return [self.answer.citations[end - size : end] for end, size in zip(ends, self._sizes, strict=True)]
 
@@ -346,7 +348,7 @@ class Adaptation:
         self.answer = replace(self.answer, sources=tuple(merged))
 
     def rename_citations(self, names: list[str]) -> None:
-        """The citations under new ids, in order; losses keep speaking of the old ones."""
+        """Rename the citations, in order. Losses still use the original ids."""
         self.losses = [loss for loss in self.losses if loss.field != "id"]
         first_ids: dict[str | None, str] = {}
         renamed: list[Citation] = []
@@ -361,11 +363,11 @@ class Adaptation:
 
 
 class _UnsupportedFields:
-    """Fields that a dialect has no place for. Most values have none of them, which is known at a glance."""
+    """Fields that a dialect does not support. Finds fast that a value sets none of them, the usual case."""
 
     def __init__(self, fields: Iterable[str]) -> None:
         self._fields = tuple(fields)
-        # Of one field it would give no tuple.
+        # With one field, attrgetter returns no tuple.
         self._values = attrgetter(*self._fields) if len(self._fields) > 1 else None
         self._nothing = (None,) * len(self._fields)
 
@@ -376,18 +378,18 @@ class _UnsupportedFields:
 
 
 def locator_kind(locator: Locator) -> str:
-    """`chars`, `pages`, … as in `Room`."""
+    """Return `chars`, `pages`, … as used in `SupportedFields`."""
     return type(locator).__name__.lower()
 
 
 def source_identity(source: Source) -> tuple[Any, ...]:
-    """What makes a source the same as another: everything but its id and what was kept of it."""
+    """Return what identifies a source: all fields except its id and native data."""
     values = astuple(source)[1:-1]
     return (*values[:-1], to_hashable(values[-1]))
 
 
 def to_hashable(metadata: dict[str, Any] | None) -> str | None:
-    """Metadata as something to compare by. Raises `ShapeError` for what has no end."""
+    """Return metadata in a hashable form. Raises `ShapeError` if it is nested too deeply."""
     try:
         return repr(metadata) if metadata else None
     except RecursionError as exc:

@@ -1,7 +1,7 @@
-"""Answers with their text changed, and every place in it moved along.
+"""Edit the text of an answer and move all its places along.
 
-Joining parts, taking markers out and writing them in shift all that comes after; these functions give the
-same answer with its claims, markers and points still on the same words.
+Joining parts, removing markers and inserting them shift everything after. These functions return the answer
+with its claims, markers and points still on the same words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PART_BREAK = "\n\n"
 
 
 def split_refs(answer: Answer) -> Answer:
-    """The answer with one citation per source; the first keeps the id and what was kept of it."""
+    """Split citations into one per source. The first keeps the id and the native data."""
     citations: list[Citation] = []
     taken = {citation.id for citation in answer.citations}
     for citation in answer.citations:
@@ -47,7 +47,7 @@ def split_refs(answer: Answer) -> Answer:
 
 
 def join_parts(answer: Answer) -> Answer:
-    """The answer as one part, a blank line where parts met."""
+    """Join the parts into one, with a blank line between them."""
     if len(answer.parts) < 2:
         return answer
     starts: list[int] = []
@@ -79,7 +79,7 @@ class _Edit(NamedTuple):
 
 
 class _EditedText:
-    """A text after a list of edits in order, and where its old offsets went."""
+    """A text after a list of ordered edits, which maps old offsets to new ones."""
 
     def __init__(self, text: str, edits: list[_Edit]) -> None:
         self._edits = edits
@@ -95,11 +95,11 @@ class _EditedText:
         self.text = "".join(pieces)
 
     def start(self, at: int) -> int:
-        """Where a span that started at `at` starts: behind what was put in there."""
+        """Return the new start of a span that started at `at`: after text inserted there."""
         return self._move(at, bisect_right(self._starts, at))
 
     def end(self, at: int) -> int:
-        """Where a span that ended at `at` ends: before what was put in there."""
+        """Return the new end of a span that ended at `at`: before text inserted there."""
         return self._move(at, bisect_left(self._starts, at))
 
     def _move(self, at: int, edits_before: int) -> int:
@@ -111,19 +111,19 @@ class _EditedText:
         if old is None:
             return None
         end = self.end(old.end)
-        # What is put in at an empty span stands behind it.
+        # Text inserted at an empty span goes after it.
         return Span(old.part, min(self.start(old.start), end), end)
 
 
-# After these a marker needs no room, so the space in front of it belongs to it.
+# Before these characters a marker needs no space after it, so the space in front belongs to the marker.
 _EDGE = frozenset(" \t\n\r.,;:!?)]}\"'»”’…。，、")
 
 
 def remove_markers(answer: Answer, spans: set[Span | None] | None = None) -> Answer:
-    """The answer without the text of its markers (of `spans` only, when given).
+    """Return the answer without the text of its markers, or of those in `spans` if given.
 
-    One space before a marker goes with it where that leaves the sentence whole. Each citation keeps
-    the point where its marker was, unless it has one.
+    One space before a marker is removed with it if the sentence stays intact. Each citation keeps the point
+    where its marker was, unless it already has a point.
     """
     leaving = {citation.marker for citation in answer.citations} if spans is None else spans
     by_part: dict[int, list[Span]] = defaultdict(list)
@@ -158,7 +158,7 @@ def _removals(text: str, spans: list[Span]) -> list[_Edit]:
 
 
 def _merge(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Overlapping ranges as one, in order; ranges that only touch stay apart."""
+    """Merge overlapping ranges, in order. Ranges that only touch stay separate."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start < merged[-1][1]:
@@ -187,14 +187,14 @@ def _without_marker(
 
 
 def find_marker_point(citation: Citation) -> Point | None:
-    """Where a citation's marker belongs: at its point, else behind its claim."""
+    """Return where a citation's marker belongs: at its point, else after its claim."""
     if citation.insert_at is not None:
         return citation.insert_at
     return citation.claim and Point(citation.claim.part, citation.claim.end)
 
 
 def insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]], padded: bool) -> Answer:
-    """The answer with markers written in: by part, where, for which citation, and what."""
+    """Insert markers into the answer. `wanted` lists, by part, offset, citation number and marker text."""
     edited: dict[int, _EditedText] = {}
     markers: dict[int, Span] = {}
     for number, places in wanted.items():
@@ -220,19 +220,19 @@ def insert_markers(answer: Answer, wanted: dict[int, list[tuple[int, int, str]]]
 
 
 def _needs_pad(text: str, at: int, padded: bool) -> bool:
-    """A space that `take_markers_out` will take away again, so that the two undo each other."""
+    """Whether to add a space, which `remove_markers` removes again, so that the two are inverse."""
     return needs_no_space(text, at) and (padded or text[at - 1 : at] == " ")
 
 
 def needs_no_space(text: str, at: int) -> bool:
-    """Whether what stands at `at` needs no room in front of it: the end, white space, punctuation."""
+    """Whether the text at `at` needs no space before it: the end, white space or punctuation."""
     return at == len(text) or text[at] in _EDGE
 
 
 def _with_marker(citation: Citation, marker: Span | None, edited: dict[int, _EditedText]) -> Citation:
     changes: dict[str, Any] = {}
     if marker is not None:
-        # The point has become the marker.
+        # The marker replaces the point.
         return replace(citation, marker=marker, insert_at=None, **_moved_claim(citation, edited))
     if citation.marker is not None and citation.marker.part in edited:
         changes["marker"] = edited[citation.marker.part].span(citation.marker)
@@ -248,9 +248,9 @@ def _moved_claim(citation: Citation, edited: dict[int, _EditedText]) -> dict[str
     return {} if claim is None or claim.part not in edited else {"claim": edited[claim.part].span(claim)}
 
 
-# A sentence is looked for this far back: longer ones are not what a marker supports.
+# How far back to look for a sentence. A marker does not support longer ones.
 _SENTENCE = 1000
-# A full stop behind a single capital is one of an abbreviation: U.S., J. Smith.
+# A full stop after a single capital belongs to an abbreviation: U.S., J. Smith.
 _SENTENCE_END = re.compile(
     r"(?:(?<![^A-Za-z][A-Z])\.|[!?…。！？])[\"'”’)\]*_]*\s+(?![a-z\s])|\n\s*|[。！？]\s*"
 )
@@ -258,7 +258,7 @@ _LIST_MARK = re.compile(r"\s*(?:(?:[-*•+>#]+|\d{1,3}[.)])(?:\s+|\Z))?")
 
 
 def derive_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
-    """The answer with a claim, origin `derived`, for every citation in `which` that has only a point."""
+    """Give every citation in `which` that has only a point a claim with the origin `derived`."""
     sentences = [Sentences(part.text) for part in answer.parts]
 
     def derived(citation: Citation) -> Citation:
@@ -272,7 +272,7 @@ def derive_claims(answer: Answer, which: Callable[[Citation], bool]) -> Answer:
 
 
 class Sentences:
-    """The sentences of a text, looked for once, however many points are asked about."""
+    """The sentences of a text, split once for any number of points."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -282,7 +282,7 @@ class Sentences:
         return [0, *(boundary.end() for boundary in _SENTENCE_END.finditer(self._text))]
 
     def sentence_before(self, point: Point) -> Span | None:
-        """The sentence that ends at `point`, without the mark of a list item."""
+        """Return the sentence that ends at `point`, without a list item's bullet or number."""
         text, low = self._text, max(0, point.at - _SENTENCE)
         end = low + len(text[low : point.at].rstrip())
         if end == low:

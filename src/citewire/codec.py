@@ -1,4 +1,4 @@
-"""The one JSON border: bytes in, plain values out, and only our errors on the way."""
+"""Encode and decode JSON. Raises only citewire's own errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT = re.compile(r" - at `([^`]*)`$")
 
 
 def decode(data: bytes | str) -> Any:
-    """The JSON value in `data`. Raises `DecodeError` for anything else, however broken."""
+    """Decode JSON. Raises `DecodeError` for any invalid input."""
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     try:
@@ -32,7 +32,7 @@ def decode(data: bytes | str) -> Any:
 
 
 def decode_as(data: bytes, kind: type[Any]) -> Any:
-    """The JSON in `data` as a value of that kind. Raises `InputError`."""
+    """Decode JSON as a value of type `kind`. Raises `InputError`."""
     value = decode(data)
     try:
         return msgspec.convert(value, kind)
@@ -42,12 +42,12 @@ def decode_as(data: bytes, kind: type[Any]) -> Any:
 
 
 def decode_with_surrogates(data: bytes) -> Any:
-    """As `decode`, for JSON whose text may be cut within a surrogate pair, as streamed text can be."""
+    """Like `decode`, for JSON whose text may be cut within a surrogate pair, as streamed text can be."""
     try:
         return decode(data)
     except DecodeError:
         try:
-            # As text: json would take bytes for UTF-16 where they look like it.
+            # Pass text: json would take bytes that look like UTF-16 for UTF-16.
             return json.loads(data.decode("utf-8", "surrogatepass"), parse_constant=_no_constant)
         except (ValueError, RecursionError):
             pass
@@ -59,7 +59,7 @@ def _no_constant(name: str) -> None:
 
 
 def _at(data: bytes) -> str:
-    """Where bytes stop being UTF-8; the decoder counts from the start of a string only."""
+    """Return where the bytes stop being UTF-8. The decoder only counts from the start of a string."""
     try:
         data.decode()
     except UnicodeDecodeError as exc:
@@ -75,9 +75,9 @@ def _decode_error(message: str) -> DecodeError:
 
 
 def encode(value: Any) -> bytes:
-    """`value` as compact JSON. Raises `OutputError` where it has no JSON form.
+    """Encode `value` as compact JSON. Raises `OutputError` if it has no JSON form.
 
-    NaN and the infinities, which JSON does not have either, become null.
+    NaN and the infinities, which JSON does not have, become null.
     """
     try:
         return _encoder.encode(value)
@@ -90,12 +90,11 @@ def encode(value: Any) -> bytes:
 
 
 def prepare_types(*kinds: Any) -> None:
-    """Have msgspec look at types which threads decode: where several come to one for the first time at once,
-    version 0.22 crashes the process."""
+    """Register types before threads decode them: msgspec 0.22 crashes the process on concurrent first use."""
     for kind in kinds:
         msgspec.json.Decoder(kind)
 
 
 def pretty(value: Any) -> str:
-    """`value` as JSON for people, two spaces a level."""
+    """Encode `value` as readable JSON, indented by two spaces."""
     return msgspec.json.format(encode(value), indent=2).decode()

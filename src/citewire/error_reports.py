@@ -1,7 +1,7 @@
-"""Tell a client about an error without telling it what only the log may hold.
+"""Report errors to clients without revealing details that belong in the log.
 
-Text of other programs (a response body, a stack trace, a file path) is logged under an error id. The client
-is sent a code, a sentence of ours and that id.
+Text from other programs (a response body, a stack trace, a file path) is logged under an error id. The client
+gets a code, our own message and that id.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from citewire.text import one_line
 
 __all__ = ["ErrorReport", "report_detail", "report_error", "report_unexpected"]
 
-# Characters of the message for the client, and of the detail in the log.
+# Limits in characters: the message for the client, and the detail in the log.
 _MESSAGE, _DETAIL = 500, 2000
 _FAILED = "the server failed"
 
 
 class ErrorReport(Struct, frozen=True):
-    """What a client is told. `error_id` finds the log line; it is empty where the log has nothing to add."""
+    """An error as sent to a client. `error_id` finds the log line; it is empty if nothing was logged."""
 
     code: str
     message: str
@@ -42,9 +42,9 @@ def report_error(
     code: str = "internal",
     message: str = "the server failed",
 ) -> ErrorReport:
-    """Log `error` as far as a client must not see it, and say what the client is sent.
+    """Log the parts of an error that a client must not see, and return what to send to the client.
 
-    A `CitewireError` is sent with its own code and message; it is logged only if it has a detail. Any other
+    A `CitewireError` is sent with its own code and message, and logged only if it has a detail. Any other
     exception is logged with its traceback and sent as `code` and `message`.
     """
     if isinstance(error, CitewireError):
@@ -59,7 +59,7 @@ def report_unexpected(
     code: str = "internal",
     message: str = "the server failed",
 ) -> ErrorReport:
-    """As `report_error`, of an error of which no client should be told anything, not even by us."""
+    """Like `report_error`, but reveals nothing about the error, even if it is a `CitewireError`."""
     error_id = token_hex(8)
     fields = {"error_id": error_id, "code": code}
     logger.error("%s (error id %s)", message, error_id, exc_info=error, extra={"fields": fields})
@@ -67,7 +67,7 @@ def report_unexpected(
 
 
 def report_detail(detail: str, logger: logging.Logger, *, code: str, message: str) -> ErrorReport:
-    """As `report_error`, of a detail that has no exception; without one nothing is logged."""
+    """Like `report_error`, for a detail without an exception. Without a detail, nothing is logged."""
     if not detail:
         return ErrorReport(code, one_line(message, _MESSAGE))
     error_id = token_hex(8)

@@ -1,7 +1,7 @@
-"""Everything citewire raises on purpose.
+"""All exceptions that citewire raises on purpose.
 
     CitewireError
-    ├── InputError            the caller's payload or text is not what it should be; has a path
+    ├── InputError            the caller's payload or text is invalid; has a path
     │   ├── DecodeError       the bytes are not JSON that we accept
     │   └── ShapeError        JSON, but a field is missing, of the wrong type or out of range
     ├── DialectError          the dialect is the problem, not the payload
@@ -10,9 +10,9 @@
     │   └── AmbiguousDialect  more than one does; has the candidates
     └── OutputError           a value that cannot be written as JSON
 
-`message` never holds text of other programs; that is the `detail`, which clients are not sent.
-Rooms add leaves of their own: `patch.PatchError` is an InputError, `rendering.UnknownFormat` a CitewireError.
-Every class has a stable `code`, which is what travels on the wire and what scripts may test for.
+`message` never holds text from other programs. That is in `detail`, which is not sent to clients.
+Rooms add subclasses: `patch.PatchError` is an InputError, `rendering.UnknownFormat` a CitewireError.
+Every class has a stable `code`, which is sent on the wire and which scripts may test for.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import ClassVar
 
 
 class CitewireError(Exception):
-    """The root: catch this one to catch them all.
+    """Base class of all citewire exceptions.
 
-    `message` is our own sentence and may be shown to anybody. `detail` is what another program said, such as
-    the body of a response or the text of a library's exception: it is for logs and terminals only.
+    `message` is our own sentence and may be shown to anybody. `detail` is text from another program, such as
+    a response body or a library's exception. It is for logs and terminals only.
     """
 
     code: ClassVar[str] = "error"
@@ -33,11 +33,11 @@ class CitewireError(Exception):
         super().__init__(message)
         self.message, self.detail = message, str(detail)
         if self.detail:
-            self.add_note(self.detail)  # so that a traceback has it
+            self.add_note(self.detail)  # shows it in tracebacks
 
     @property
     def explanation(self) -> str:
-        """The whole error with its detail, for whoever runs the program."""
+        """The message with its detail, for the operator of the program."""
         return f"{self}: {self.detail}" if self.detail else str(self)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class CitewireError(Exception):
 
 
 class InputError(CitewireError):
-    """Input that cannot be used. `path` is where, as `$.output[0].text`; `$` is the whole."""
+    """Input that cannot be used. `path` says where, such as `$.output[0].text`; `$` is the whole input."""
 
     code = "bad_input"
 
@@ -70,7 +70,7 @@ class ShapeError(InputError):
 
 
 class DialectError(CitewireError):
-    """The dialect, not the payload, is what is wrong."""
+    """The dialect is wrong, not the payload."""
 
     code = "bad_dialect"
 
@@ -106,7 +106,7 @@ class AmbiguousDialect(DialectError):
 
 
 class WrongDialect(DialectError):
-    """The payload is of another dialect than the one that was named."""
+    """The payload belongs to another dialect than the one named."""
 
     code = "wrong_dialect"
 
@@ -117,30 +117,30 @@ class WrongDialect(DialectError):
 
 
 class OutputError(CitewireError):
-    """A value that has no JSON form: a lone surrogate, a foreign object, nesting without end."""
+    """A value that has no JSON form: a lone surrogate, an unsupported object, endless nesting."""
 
     code = "unwritable"
 
 
 class NotFound(CitewireError):
-    """There is nothing of this name."""
+    """Nothing with this name exists."""
 
     code = "not_found"
 
 
 class Conflict(CitewireError):
-    """It cannot be done now, because of something else that is going on."""
+    """The request conflicts with something else in progress."""
 
     code = "conflict"
 
 
 class ServerBusy(CitewireError):
-    """Too much is going on already."""
+    """The server is at a limit and cannot take the request now."""
 
     code = "busy"
 
 
 class ServerOverloaded(ServerBusy):
-    """The server has no room for more of this."""
+    """The server is at its limit for this kind of work."""
 
     code = "overloaded"

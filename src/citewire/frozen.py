@@ -1,7 +1,7 @@
-"""JSON values that nobody can change by accident.
+"""Immutable JSON objects and arrays.
 
-A `FrozenDict` is a dict and a `FrozenList` a list: they compare, print and encode like one, and refuse to be
-changed. Those who made one and have not handed it out yet change it through the functions below.
+A `FrozenDict` is a dict and a `FrozenList` a list: they compare, print and encode as usual, but refuse to be
+changed. Code that created one and has not shared it yet can change it through the functions below.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """A JSON object that is only read."""
+    """An immutable JSON object."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -28,7 +28,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A JSON array that is only read."""
+    """An immutable JSON array."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -39,7 +39,7 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """`value` with every object and array in it frozen; what is frozen already stays as it is."""
+    """Return `value` with every object and array in it frozen. Frozen values are returned as they are."""
     if type(value) is dict:
         members = cast("dict[str, Any]", value)
         return FrozenDict({key: freeze(child) for key, child in members.items()})

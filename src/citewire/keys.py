@@ -1,9 +1,9 @@
-"""Citation keys: sixteen hex characters that name a citation by what it says.
+"""Citation keys: 16 hex characters that identify a citation by its content.
 
-`key` is the one DeepCitation's clients compute (its v1): the first half of a SHA-1 over the quote, the
-anchor, the page and the lines, joined by `|`. It forgets the attachment, and `a|b` + `c` collides with
-`a` + `b|c`. `key_v2` does neither. `assign` gives a thread its keys: the first citation keeps its v1
-key, a different one that would collide gets its v2 key, and nothing is ever renamed.
+`key` is the one that DeepCitation's clients compute (its v1): the first half of a SHA-1 over the quote, the
+anchor, the page and the lines, joined by `|`. It ignores the attachment, and `a|b` + `c` collides with `a` +
+`b|c`. `key_v2` fixes both. `CitationKeys.assign` gives a thread its keys: the first citation gets its v1 key,
+a different one that would collide gets its v2 key, and no key ever changes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _LENGTH = 16
 
 
 def key(ref: SourceRef, source: Source) -> str:
-    """The v1 key of one source of a citation."""
+    """Return the v1 key of one source of a citation."""
     return _digest(_utf8("|".join(_fields(ref, source))))
 
 
 def key_v2(ref: SourceRef, source: Source) -> str:
-    """The v2 key: the same fields and the attachment, encoded so that no two lists look alike."""
+    """Return the v2 key: the same fields plus the attachment, encoded unambiguously."""
     return _digest_v2((source.file_id or source.id, *_fields(ref, source)))
 
 
 class CitationKeys:
-    """The keys of one thread, handed out in the order in which citations appear."""
+    """The keys of one thread, assigned in the order in which citations appear."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def assign(self, ref: SourceRef, source: Source) -> str:
-        """The key of this citation: always the same for the same one, never shared by two."""
+        """Return the key of a citation. Equal citations always share a key; different ones never do."""
         fields = _fields(ref, source)
         owner = (source.file_id or source.id, fields)
         name = _digest("|".join(fields).encode("utf-8", "surrogatepass"))

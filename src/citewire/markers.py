@@ -1,4 +1,4 @@
-"""The one grammar of citation markers in text.
+"""Find citation markers in text. This is the only grammar of markers.
 
 | written | kind | labels |
 |---|---|---|
@@ -9,9 +9,9 @@
 | `[cite: 1, 2]` | cite | `1`, `2` |
 | `[text](cite:N)` | link | `N` |
 
-A bracket is no marker inside code, behind a backslash, as an array index (`row[0]`, `x[1].name`), as
-an array literal (`= [1, 2]`), as a Markdown link of its own (`[1](https://…)`, `[1]: https://…`) or
-around a year (`[2024]`). Every scan is linear in the text.
+A bracket is not a marker inside code, after a backslash, as an array index (`row[0]`, `x[1].name`), as an
+array literal (`= [1, 2]`), as an ordinary Markdown link (`[1](https://…)`, `[1]: https://…`) or around a year
+(`[2024]`). Every scan is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MarkerKind = Literal["number", "footnote", "lenticular", "private", "cite", "lin
 
 
 class Marker(NamedTuple):
-    """A marker at `start` to `end` of the text, and what it points to."""
+    """A marker from `start` to `end` of the text, and the labels it refers to."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Marker(NamedTuple):
     labels: tuple[str, ...]
 
 
-# Each class leaves its own opening character out, so that a failed try ends where the next one starts.
+# Each class excludes its own opening character, so that a failed match ends where the next one starts.
 _MARKER = re.compile(
     r"""
       \[(?P<number>\d{1,6}(?:[ ]?[,–-][ ]?\d{1,6})*)\](?!\()
@@ -49,19 +49,19 @@ _MARKER = re.compile(
     """,
     re.VERBOSE,
 )
-# Most markers look like this: words, a space or a full stop, a number, and nothing behind it that code or a
-# link has.
+# Most markers look like this: a word, a space or full stop, a number, and nothing after it that would suggest
+# code or a link.
 _PLAIN = re.compile(r"(?:[^\s=,\\][ ]|[^\\][.!?])\[(?!(?:1[5-9]|2[01])\d\d\])([1-9]\d{0,5})\](?![](:])")
 _OTHER_OPENING = re.compile("[【\ue200]")
 _SEPARATOR = re.compile(r"[ ]?,[ ]?")
 _RANGE = re.compile(r"(\d+)[ ]?[–-][ ]?(\d+)")
-# A longer list has no ranges, and a longer range is none: work stays linear.
+# Longer lists are not searched for ranges, and longer ranges are ignored, so that work stays linear.
 _LONG = 50
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})", re.MULTILINE)
 _TICKS = re.compile("`+")
 
 _ODD = re.compile(r"(?<!\d)(?:(?:1[5-9]|20|21)\d\d|0+)(?!\d)")
-# The word in front of a bracket, and what in front of or behind it only code would write.
+# The word before a bracket, and text before or after it that occurs only in code.
 _WORD = re.compile(r"(?<![\w$])[\w$]+\Z")
 _CODE_WORD = re.compile(r"_|\$(?=[A-Za-z])|^[a-z]$|^[a-z]{2,}[A-Z]|^(?:arr|array|args|argv|buf|lst|tmp|vec)$")
 _CHAIN = re.compile(r"(?:\[\d+\])*")
@@ -71,10 +71,10 @@ _BEFORE = 48
 
 
 def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
-    """The markers of `text` in order.
+    """Yield the markers of `text` in order.
 
-    A number that is in `known` counts even if it looks like a year, and a range counts only if all of it is
-    known; nothing that stands as an array index or in code does.
+    A number in `known` counts even if it looks like a year. A range counts only if all its numbers are known.
+    Array indexes and code never count.
     """
     done, no_marker = 0, -1
     for start, end in _prose(text):
@@ -89,7 +89,7 @@ def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
                 continue
             kind, labels = _read(match)
             if kind == "number" and (at == no_marker or not _is_number_marker(text, match, labels, known)):
-                # The second index of a chain, `x[1][2]`, is no marker either.
+                # The second index of a chain, `x[1][2]`, is not a marker either.
                 no_marker = match.end()
                 continue
             done = match.end()
@@ -97,7 +97,7 @@ def find_markers(text: str, known: Container[str] = ()) -> Iterator[Marker]:
 
 
 def _is_escaped(text: str, at: int) -> bool:
-    """Behind an odd number of backslashes; that is counted no further back than anybody writes."""
+    """Whether an odd number of backslashes precedes `at`. Looks back only as far as real text needs."""
     if text[at - 1 : at] != "\\":
         return False
     before = text[max(0, at - _BEFORE) : at]
@@ -105,7 +105,7 @@ def _is_escaped(text: str, at: int) -> bool:
 
 
 def _is_definition(text: str, match: re.Match[str]) -> bool:
-    """Whether what looks like a marker opens a line and is followed by a colon: it says what markers mean."""
+    """Whether this is a definition rather than a marker: at the start of a line and followed by a colon."""
     if not text.startswith(":", match.end()):
         return False
     before = text[max(0, match.start() - 4) : match.start()].rstrip(" ")
@@ -113,7 +113,7 @@ def _is_definition(text: str, match: re.Match[str]) -> bool:
 
 
 def _openings(text: str, start: int, end: int) -> Iterator[int]:
-    """Where a marker might start; looking for single characters is many times faster than a pattern."""
+    """Yield where a marker might start. Searching for single characters is much faster than a pattern."""
     brackets = _find_all(text, "[", start, end)
     if text.find("【", start, end) < 0 and text.find("\ue200", start, end) < 0:
         return brackets
@@ -141,7 +141,7 @@ def _read(match: re.Match[str]) -> tuple[MarkerKind, tuple[str, ...]]:
 
 
 def _counted(part: str) -> Iterable[str]:
-    """The numbers of `1-3`; none where it runs backwards or too far to be meant."""
+    """Return the numbers of a range such as `1-3`, or none if it is reversed or implausibly long."""
     ends = _RANGE.fullmatch(part)
     if ends is None:
         return (part,)
@@ -152,7 +152,7 @@ def _counted(part: str) -> Iterable[str]:
 def _is_number_marker(
     text: str, match: re.Match[str], labels: tuple[str, ...], known: Container[str]
 ) -> bool:
-    # A range may also be an interval or a class of characters, so all of it must be known.
+    # A range may also be an interval or a character class, so all its numbers must be known.
     is_list = _RANGE.search(match[0]) is None
     if not labels or any(label not in known for label in labels if not is_list or _ODD.fullmatch(label)):
         return False
@@ -170,7 +170,7 @@ def _is_number_marker(
 
 
 def _prose(text: str) -> Iterator[tuple[int, int]]:
-    """The stretches of `text` that are not code."""
+    """Yield the ranges of `text` that are not code."""
     at = 0
     for start, end in code_ranges(text):
         if at < start:
@@ -180,7 +180,7 @@ def _prose(text: str) -> Iterator[tuple[int, int]]:
 
 
 def code_ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Fenced blocks and code spans, in order."""
+    """Yield fenced blocks and code spans, in order."""
     at = 0
     for start, end in _fences(text):
         yield from _code_spans(text, at, start)
@@ -190,7 +190,7 @@ def code_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _fences(text: str) -> Iterator[tuple[int, int]]:
-    """Fenced blocks; one that is never closed runs to the end, as Markdown has it."""
+    """Yield fenced blocks. An unclosed one runs to the end, as in Markdown."""
     if "`" not in text and "~" not in text:
         return
     opened: re.Match[str] | None = None
@@ -217,7 +217,7 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 
 
 def _code_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Runs of backticks that are closed by a run of the same length within their paragraph."""
+    """Yield runs of backticks closed by a run of the same length within the same paragraph."""
     if text.find("`", start, end) < 0:
         return
     at = start
@@ -235,7 +235,7 @@ def _spans_of_paragraph(text: str, start: int, end: int) -> Iterator[tuple[int, 
     at = 0
     while at < len(runs):
         first, last = runs[at]
-        # A backslash takes the first backtick of an opening run; inside code it means nothing.
+        # A backslash escapes the first backtick of an opening run. Inside code it has no effect.
         first += _is_escaped(text, first)
         same = later[last - first]
         while same and same[-1] <= at:

@@ -1,7 +1,7 @@
-"""The values everything else is about: an answer, its citations, the sources they point to.
+"""The data model: an answer, its citations, and the sources they point to.
 
-A citation is an edge from a place in the answer to one or more sources. Its place can be three
-different things, which providers mix up and we never do:
+A citation is an edge from a place in the answer to one or more sources. Its place can be three different
+things, which providers mix up and we keep apart:
 
 * `claim`: the words that the sources support;
 * `marker`: a link or bracket that the model already wrote into the text;
@@ -9,8 +9,8 @@ different things, which providers mix up and we never do:
 
 All offsets are code points, half-open, within one part of the answer.
 
-The values are trees that are never changed, so they cannot form cycles, and the garbage collector need not
-look at them (`gc=False`): an answer with many citations is made and dropped far faster that way.
+The values are immutable trees. They cannot form cycles, so the garbage collector skips them (`gc=False`),
+which makes creating and freeing an answer with many citations much faster.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ __all__ = [
 ]
 
 SpanOrigin = Literal["exact", "block", "derived", "repaired", "unknown"]
-"""How we know a citation's place. Only `exact` is what the provider said, to the character;
-`block` is a whole block, `derived` our reading, `repaired` a corrected offset."""
+"""How a citation's place is known. Only `exact` is what the provider said, to the character.
+
+`block` is a whole block, `derived` our own inference, `repaired` a corrected offset.
+"""
 
 SourceKind = Literal["web", "document", "file", "record", "tool", "place", "message", "image", "unknown"]
 
@@ -61,10 +63,10 @@ Status = Literal["verified", "partial", "altered", "missed", "pending", "skipped
 
 
 class Native(Struct, frozen=True, gc=False):
-    """What the payload said, kept so that the same dialect gets back what the model has no words for.
+    """Data of the original payload, stored so that writing the same dialect restores what the model lacks.
 
-    `raw` is the JSON the value was read from, `at` its place there, `kept` what stood beside it and
-    could not be read, `was` the place it was read as. It never outranks the model.
+    `raw` is the JSON the value was read from, `at` its place there, `kept` unreadable data found next to it,
+    and `was` the place it was read as. The model always takes precedence.
     """
 
     dialect: str
@@ -75,7 +77,7 @@ class Native(Struct, frozen=True, gc=False):
 
 
 class Span(Struct, frozen=True, gc=False):
-    """Characters `start` to `end` of part `part`."""
+    """The characters from `start` to `end` of part `part`."""
 
     part: int
     start: int
@@ -90,7 +92,7 @@ class Point(Struct, frozen=True, gc=False):
 
 
 class Chars(Struct, frozen=True, gc=False, tag="chars"):
-    """Characters of the source text, half-open, in whatever unit the provider counts."""
+    """Characters of the source text, half-open, in the provider's own unit."""
 
     start: int
     end: int
@@ -110,33 +112,33 @@ class Blocks(Struct, frozen=True, gc=False, tag="blocks"):
     end: int
 
 
-# A model is told the number of one line in so many: enough to find a place by, at little cost in tokens.
-# So it cannot say more exactly on which line something stands.
+# Models are shown one line number in this many lines: enough to find a place, at little cost in tokens. A
+# cited line number is therefore no more exact than that.
 LINE_STEP = 5
 
 
 class Lines(Struct, frozen=True, gc=False, tag="lines"):
-    """Line ids, as the reader of the source handed them out, on a page where that is known."""
+    """Line ids, as assigned by the reader of the source, with the page if known."""
 
     ids: tuple[int, ...]
     page: int | None = None
 
 
 class Times(Struct, frozen=True, gc=False, tag="times"):
-    """A stretch of audio or video, each end written `HH:MM:SS.mmm`."""
+    """A range of audio or video, each end written `HH:MM:SS.mmm`."""
 
     start: str | None = None
     end: str | None = None
 
 
 class Chunk(Struct, frozen=True, gc=False, tag="chunk"):
-    """A chunk of the source under the provider's own id."""
+    """A chunk of the source, by the provider's own id."""
 
     id: str
 
 
 class Opaque(Struct, frozen=True, gc=False, tag="opaque"):
-    """A place only the provider can read, to be handed back unchanged."""
+    """A place that only the provider can interpret, returned unchanged."""
 
     value: str
 
@@ -145,7 +147,7 @@ Locator = Chars | Pages | Blocks | Lines | Times | Chunk | Opaque
 
 
 class SourceRef(Struct, frozen=True, gc=False):
-    """One source of a citation: where in it, and what it says there.
+    """One source of a citation: the place in the source and the quote found there.
 
     `anchor` is the few words within `quote` that matter most.
     """
@@ -176,12 +178,12 @@ class Source(Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """What to call it in front of people; never empty."""
+        """A name to display. Never empty."""
         return self.title or self.filename or self.url or self.file_id or self.record_id or self.id
 
 
 class Verification(Struct, frozen=True, gc=False):
-    """The verdict on a citation. `reason` says why, `quote` what the source really says."""
+    """The verdict on a citation. `reason` says why, `quote` is what the source actually says."""
 
     status: Status
     reason: str | None = None
@@ -191,7 +193,7 @@ class Verification(Struct, frozen=True, gc=False):
 
 
 class Citation(Struct, frozen=True, gc=False):
-    """An edge from a place in the answer to its sources. `ordinal` is the number printed for it."""
+    """An edge from a place in the answer to its sources. `ordinal` is the number displayed for it."""
 
     id: str
     refs: tuple[SourceRef, ...] = ()
@@ -205,14 +207,14 @@ class Citation(Struct, frozen=True, gc=False):
 
 
 class Part(Struct, frozen=True, gc=False):
-    """A stretch of the text that a person reads."""
+    """A part of the text that a person reads."""
 
     text: str
     native: Native | None = None
 
 
 class Problem(Struct, frozen=True, gc=False):
-    """A piece of a payload that was left out, and why. `path` is where it stood."""
+    """A piece of a payload that was left out, and why. `path` is its place in the payload."""
 
     code: str
     path: str
@@ -220,10 +222,10 @@ class Problem(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """The text a person reads, what it cites, and what is cited.
+    """The text that a person reads, its citations, and the cited sources.
 
-    Without parts the text is not known (some payloads carry citations alone); spans are then as the
-    payload gave them, and their origin is `unknown`.
+    Without parts the text is not known, because some payloads carry only citations. Spans are then as given
+    in the payload, and their origin is `unknown`.
     """
 
     parts: tuple[Part, ...] = ()
@@ -235,26 +237,26 @@ class Answer(Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The parts as one text, a blank line between them."""
+        """The parts as one text, with a blank line between them."""
         return "\n\n".join(part.text for part in self.parts)
 
     def covered(self, span: Span) -> str:
-        """The characters of `span`."""
+        """Return the characters of `span`."""
         return self.parts[span.part].text[span.start : span.end]
 
     def source(self, ref: SourceRef) -> Source:
-        """The source that `ref` names. Raises `KeyError` when the answer has none of that id."""
+        """Return the source that `ref` names. Raises `KeyError` if the answer has no such source."""
         for source in self.sources:
             if source.id == ref.source_id:
                 return source
         raise KeyError(ref.source_id)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows for it."""
+        """Return the HTML that a notebook shows."""
         return notebook_html("answer", self)
 
     def bare(self) -> Answer:
-        """The same answer with nothing kept of the payload it was read from, nor of its problems."""
+        """Return the answer without its native payload data and without its problems."""
         return Answer(
             parts=tuple(Part(part.text) for part in self.parts),
             citations=tuple(_bare_citation(citation) for citation in self.citations),
@@ -274,10 +276,10 @@ def _bare_citation(citation: Citation) -> Citation:
 
 
 class Loss(Struct, frozen=True, gc=False):
-    """Something that will not read back as it was: dropped, or made up because the dialect demands it.
+    """Something that will not read back unchanged: dropped, or invented because the dialect requires it.
 
-    `field` is the dotted name of what is concerned (`refs.quote`, `source.title`, `claim`), `citation`
-    or `source` the id of what it concerns; neither means the whole answer.
+    `field` is a dotted field name (`refs.quote`, `source.title`, `claim`). `citation` or `source` is the id
+    of the affected item; without either, the loss concerns the whole answer.
     """
 
     field: str
@@ -291,14 +293,14 @@ class Loss(Struct, frozen=True, gc=False):
 
 
 class Written(Struct, frozen=True, gc=False):
-    """An answer in a dialect, and what that dialect could not say."""
+    """An answer written in a dialect, and what the dialect could not express."""
 
     payload: Any
     losses: tuple[Loss, ...] = ()
 
 
 class CitationStatus(NamedTuple):
-    """The four published flags. `skipped` sets none; `partial` is not also `verified`."""
+    """The four flags that DeepCitation publishes. `skipped` sets none; `partial` is not also `verified`."""
 
     is_verified: bool = False
     is_miss: bool = False
@@ -317,5 +319,5 @@ _STATUS: dict[Status, CitationStatus] = {
 
 
 def citation_status(verification: Verification | None) -> CitationStatus:
-    """The flags of a verdict; no verdict yet is pending, and an altered quote is a miss."""
+    """Return the flags of a verdict. No verdict yet is pending, and an altered quote is a miss."""
     return CitationStatus(is_pending=True) if verification is None else _STATUS[verification.status]

@@ -1,4 +1,4 @@
-"""Views of values in notebooks: rooms that draw them register a function, values look it up by name."""
+"""Registry of HTML views for notebooks: rendering modules register functions, values look them up by name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _views: dict[str, Callable[[Any], str]] = {}
 
 
 def register_notebook_view(name: str, view: Callable[[Any], str]) -> None:
-    """Have `view` make the HTML of the values called `name`."""
+    """Register `view` to render values called `name` as HTML."""
     _views[name] = view
 
 
 def notebook_html(name: str, value: object) -> str:
-    """The HTML of a value."""
+    """Render a value as HTML."""
     return _views[name](value)

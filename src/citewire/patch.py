@@ -1,9 +1,9 @@
 """JSON Patch (RFC 6902) over JSON Pointer (RFC 6901).
 
-`apply` gives a new value and leaves the old one alone. A `Document` is patched again and again: what it has
-copied for itself it changes in place, so that a patch costs what it touches, and `Document.value` hands the
-value out for good. Either way what a patch does not touch is shared between before and after, and a patch
-that cannot be applied raises `PatchError` and changes nothing.
+`apply_patch` returns a new value and leaves the old one unchanged. A `PatchTarget` is for repeated patches:
+it changes its own copies in place, so a patch costs only what it touches, and `PatchTarget.value` returns the
+value for good. In both cases untouched parts are shared between before and after, and a patch that cannot be
+applied raises `PatchError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from citewire.text import one_line
 __all__ = ["PatchError", "PatchTarget", "apply_patch", "escape_token", "parse_pointer"]
 
 _BAD_ESCAPE = re.compile("~(?![01])")
-# No list is longer than a number of this many digits.
+# No list has an index with more digits.
 _LONGEST_INDEX = 15
-# Values that `copy` may repeat in a document before it is replaced.
+# How many values `copy` may duplicate in a document before it is replaced.
 _MOST_COPIES = 1_000_000
 _UNSAFE = frozenset({"__proto__", "constructor", "prototype"})
 
 
 class PatchError(InputError):
-    """An operation that does not fit the document. `path` is that of the operation."""
+    """An operation that does not fit the document. `path` is the operation's path."""
 
     code = "bad_patch"
 
 
 def escape_token(key: str) -> str:
-    """`key` as one token of a pointer."""
+    """Escape `key` as one token of a pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def parse_pointer(pointer: str) -> list[str]:
-    """The tokens of `pointer`. Raises `PatchError` where it is not one, or leads through an unsafe key."""
+    """Return the tokens of `pointer`. Raises `PatchError` if it is invalid or contains an unsafe key."""
     tokens = _tokens(pointer)
     if unsafe := _UNSAFE.intersection(tokens):
         raise PatchError(f"{min(unsafe)} is not a safe key", pointer)
@@ -59,7 +59,7 @@ def _tokens(pointer: str) -> list[str]:
 
 
 def _client_pointer(pointer: str) -> list[str]:
-    """The tokens of `pointer` where the AG-UI client takes them: it refuses only what reaches a prototype."""
+    """Return the tokens of `pointer` as the AG-UI client does: it refuses only paths to a prototype."""
     tokens = _tokens(pointer)
     for at, key in enumerate(tokens):
         if key == "__proto__" or (key == "prototype" and at and tokens[at - 1] == "constructor"):
@@ -68,19 +68,19 @@ def _client_pointer(pointer: str) -> list[str]:
 
 
 def apply_patch(document: Any, operations: Iterable[Any]) -> Any:
-    """`document` after all `operations`; what they touch is copied once, however often they do."""
+    """Return `document` after all `operations`. Each touched container is copied only once."""
     patched = PatchTarget(document)
     patched.apply(operations)
     return patched.value
 
 
 class PatchTarget:
-    """A JSON value that is patched in place where nobody else holds it.
+    """A JSON value that is patched in place where nobody else holds a reference.
 
-    With `frozen` it is frozen, and so is whatever a patch puts into it.
-    With `as_client` it takes what the AG-UI client takes beyond the RFC: the index of what is added may have
-    leading zeros or be empty, what is copied or moved past the end of a list is appended, and a key is
-    unsafe only where it reaches a prototype.
+    With `frozen`, the value and everything patched into it is frozen. With `as_client` it accepts what the
+    AG-UI client accepts beyond the RFC: the index of an added value may have leading zeros or be empty, a
+    value copied or moved past the end of a list is appended, and a key is unsafe only if it reaches a
+    prototype.
     """
 
     def __init__(self, value: Any, as_client: bool = False, frozen: bool = False) -> None:
@@ -88,28 +88,28 @@ class PatchTarget:
         self._as_client = as_client
         self._parse = _client_pointer if as_client else parse_pointer
         self._taken: Callable[[Any], Any] = freeze if frozen else _as_is
-        # Containers that were made here and stand in one place only, by identity.
+        # Containers created here and referenced in one place only, by identity.
         self._owned: dict[int, Any] = {}
         self._undo: list[Callable[[], object]] = []
         self._copies = _MOST_COPIES
 
     @property
     def value(self) -> Any:
-        """The value as it is now: later patches copy what they change of it."""
+        """The current value. Later patches copy what they change."""
         self._owned = {}
         return self._value
 
     def peek(self) -> Any:
-        """The value, to look at before the next patch only."""
+        """Return the value without giving up ownership. Valid only until the next patch."""
         return self._value
 
     def replace(self, value: Any) -> None:
-        """Hold `value` instead."""
+        """Replace the whole value."""
         self._owned, self._copies = {}, _MOST_COPIES
         self._value = self._taken(value)
 
     def apply(self, operations: Iterable[Any]) -> None:
-        """Apply all `operations`, or raise `PatchError` and none."""
+        """Apply all `operations`, or raise `PatchError` and apply none."""
         before, self._undo = self._value, []
         try:
             for operation in operations:
@@ -135,7 +135,7 @@ class PatchTarget:
             case "copy":
                 value = self._get(self._pointer(fields, "from"))
                 self._spend(value, path)
-                self._owned = {}  # what is copied stands in two places now
+                self._owned = {}  # the copied value is now in two places
                 return self._put(path, value, "copy")
             case "move":
                 return self._move(self._pointer(fields, "from"), path)
@@ -145,7 +145,7 @@ class PatchTarget:
                 raise PatchError(f"unknown operation {one_line(unknown, 40)}", _format_pointer(path))
 
     def _spend(self, value: Any, path: list[str]) -> None:
-        """Count what is copied: copies of copies would double a document with every operation."""
+        """Limit copying: copies of copies would double a document with every operation."""
         left = [value]
         while left and self._copies:
             inner = left.pop()
@@ -196,7 +196,7 @@ class PatchTarget:
         raise PatchError("there is nothing at this path", _format_pointer(path))
 
     def _index(self, token: str, last: int, path: list[str]) -> int:
-        """An array index: digits without leading zeros, at most `last`."""
+        """Parse an array index: digits without leading zeros, at most `last`."""
         digits = token.isascii() and token.isdigit() and len(token) <= _LONGEST_INDEX
         if digits and (len(token) == 1 or not token.startswith("0")) and int(token) <= last:
             return int(token)
@@ -240,7 +240,7 @@ class PatchTarget:
         parents = self._walk(path)
         old = self._child(parents[-1], path[-1], path)
         if isinstance(parents[-1], dict):
-            # Of a copy, always: a member that is put back would be the last one.
+            # Always change a copy: undo would put the member back as the last one.
             self._owned.pop(id(cast("object", parents[-1])), None)
             copy = self._copied(parents[-1], path)
             drop_member(cast("dict[str, Any]", copy), path[-1])
@@ -252,14 +252,14 @@ class PatchTarget:
         return self._rebuilt(parents, path, copy)
 
     def _walk(self, path: list[str]) -> list[Any]:
-        """The containers from the root to the parent of what `path` names."""
+        """Return the containers from the root to the parent of `path`."""
         parents = [self._value]
         for token in path[:-1]:
             parents.append(self._child(parents[-1], token, path))
         return parents
 
     def _copied(self, container: Any, path: list[str]) -> dict[str, Any] | list[Any]:
-        """A container that may be changed: a copy of the same kind, or the one that was made before."""
+        """Return a container that may be changed: a copy of the same type, or one already owned."""
         if id(container) in self._owned:
             return container
         if not isinstance(container, dict | list):
@@ -270,11 +270,11 @@ class PatchTarget:
         return copy
 
     def _rebuilt(self, parents: list[Any], path: list[str], last: Any) -> Any:
-        """The root with `last` in place of the last parent; the way there is copied, the rest shared."""
+        """Return the root with `last` in place of the last parent. The path is copied, the rest shared."""
         changed = last
         for depth in range(len(parents) - 2, -1, -1):
             if changed is parents[depth + 1]:
-                return self._value  # it was ours already, and stands where it stood
+                return self._value  # already owned and in its place
             copy = self._copied(parents[depth], path)
             if isinstance(copy, dict):
                 self._undo.append(partial(set_member, copy, path[depth], copy[path[depth]]))
@@ -302,7 +302,7 @@ def _format_pointer(path: list[str]) -> str:
 
 
 def _json_equal(left: Any, right: Any) -> bool:
-    """Equal as JSON: numbers by value, but true is not 1."""
+    """Whether two values are equal as JSON: numbers by value, but true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,4 +1,4 @@
-"""Credentials taken out of what people will read."""
+"""Remove credentials from text that people will read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 __all__ = ["HIDDEN", "is_secret_name", "redact"]
 
 HIDDEN = "…"
-"""What stands where a secret was."""
+"""Placeholder for a redacted secret."""
 
 _HEADERS = ("authorization", "proxy-authorization", "set-cookie", "cookie", "x-api-key", "agent_headers")
 _NAMES = frozenset(
@@ -28,14 +28,14 @@ _NAMES = frozenset(
         *("recover", "refresh_token", "resume", "secret", "sig", "signature", "token"),
     ]
 )
-# As a line of a head: hidden to the end, as a value may hold anything.
+# A header line, redacted to its end, as a value may contain anything.
 _HEADER = re.compile(rf"(?i)(?<![\w-])({'|'.join(_HEADERS)})(\s*[:=]\s*).*")
-# As in a mapping or a list of pairs, in Python or JSON: `'cookie': 'x'`, `(b"token", b"x")`.
+# A pair in a mapping or list, in Python or JSON: `'cookie': 'x'`, `(b"token", b"x")`.
 _PAIR = re.compile(
     rf"""(?i)(["'](?:{"|".join(sorted(_NAMES))})\\*["']\s*[:,]\s*)"""
     r"""(?:b?\\*(["'])(?:\\.|(?!\2).)*\2?|[^\s,})\]"']+)"""
 )
-# These say where a match may begin or how long it may be, so that no text takes long.
+# Lookbehinds and length limits keep matching fast on any text.
 _PARAMETER = re.compile(r"(?<![\w%+.~-])([\w%+.~-]+)=")
 _VALUE = re.compile(r"""[^\s&;#"'<>]*""")
 _CREDENTIALS = re.compile(r"""(?i)\b(bearer\s+|basic\s+(?=[a-z0-9+/]{8}))[^\s"',]+""")
@@ -45,7 +45,7 @@ _USER = re.compile(r"""(://)[^\s/?#"']*@""")
 
 
 def redact(text: str) -> str:
-    """`text` without credentials: those of headers and of URLs, and whatever looks like a key or a token."""
+    """Return `text` without credentials in headers and URLs, or anything that looks like a key or token."""
     text = _PAIR.sub(rf"\1{HIDDEN}", _HEADER.sub(rf"\1\2{HIDDEN}", text))
     text = _USER.sub(rf"\1{HIDDEN}@", _without_parameters(text))
     return _KEY.sub(rf"\1{HIDDEN}", _JWT.sub(HIDDEN, _CREDENTIALS.sub(rf"\1{HIDDEN}", text)))
@@ -57,7 +57,7 @@ def _without_parameters(text: str) -> str:
     while match := _PARAMETER.search(text, at):
         kept.append(text[at : match.end()])
         at = match.end()
-        # The value of any other one may be a URL with parameters of its own.
+        # The value of any other parameter may be a URL with its own parameters.
         if is_secret_name(match[1]) and (value := _VALUE.match(text, at)):
             kept.append(HIDDEN)
             at = value.end()
@@ -65,6 +65,6 @@ def _without_parameters(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what goes by this name, as a field or a parameter of a URL, is nobody's business."""
-    # A server takes %6bey for key.
+    """Whether a field or URL parameter of this name holds a secret."""
+    # Servers decode %6bey to key.
     return unquote_plus(name).strip().lower() in _NAMES

@@ -1,7 +1,7 @@
-"""Offsets in the three units that providers count in, and text made safe for a log line.
+"""Convert offsets between the three units that providers use, and make text safe for a log line.
 
-Python counts code points; JavaScript and Salesforce UTF-16 units; Google UTF-8 bytes. An `Offsets`
-is made once per text, in one pass, and then converts in O(log n). ASCII text needs no table at all.
+Python counts code points, JavaScript and Salesforce UTF-16 units, Google UTF-8 bytes. An `Offsets` is built
+once per text, in one pass, and then converts in O(log n). ASCII text needs no table at all.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 # small enough that encoding one stretch costs well under a microsecond.
 _STRIDE = 256
 
-# Whole-text searches that one `Offsets` will make for texts that are not where they should be;
-# afterwards it looks only near the offset, so that hostile payloads cost no more than honest ones.
+# How many whole-text searches one `Offsets` makes for texts that are not where they should be. After that it
+# searches only near the offset, so that hostile payloads cost no more than honest ones.
 _FULL_SEARCHES = 64
 _NEAR = 2048
 
-# Shorter or word-less texts occur everywhere: finding one elsewhere proves nothing.
+# Texts that are shorter or contain no word occur everywhere: finding one elsewhere proves nothing.
 _SHORTEST_SEARCH = 4
 
 
 class ResolvedSpan(NamedTuple):
-    """A span in code points; `repaired` when it is not where the payload said."""
+    """A span in code points. `repaired` is True if it differs from what the payload said."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class ResolvedSpan(NamedTuple):
 
 
 class Offsets:
-    """Offsets of one text, to and from code points."""
+    """Converts offsets of one text to and from code points."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -49,7 +49,7 @@ class Offsets:
 
     @cached_property
     def _astral(self) -> list[int]:
-        """Where the characters of two UTF-16 units stand."""
+        """The offsets of all characters that take two UTF-16 units."""
         if len(self.text.encode("utf-16-le", "surrogatepass")) == 2 * len(self.text):
             return []
         return [match.start() for match in _ASTRAL.finditer(self.text)]
@@ -68,13 +68,13 @@ class Offsets:
         return table
 
     def length(self, unit: Unit) -> int:
-        """The length of the text in `unit`."""
+        """Return the length of the text in `unit`."""
         if self._ascii or unit == "codepoints":
             return len(self.text)
         return len(self.text) + len(self._astral) if unit == "utf16" else self._bytes[-1]
 
     def to_unit(self, at: int, unit: Unit) -> int:
-        """Code point offset `at`, counted in `unit`. `at` must lie within the text."""
+        """Convert a code point offset to `unit`. `at` must be within the text."""
         if self._ascii or unit == "codepoints":
             return at
         if unit == "utf16":
@@ -83,10 +83,10 @@ class Offsets:
         return self._bytes[stretch] + _byte_length(self.text[stretch * _STRIDE : at])
 
     def from_unit(self, offset: int, unit: Unit) -> tuple[int, bool]:
-        """`offset` in code points, and whether it stood on a character's edge.
+        """Convert `offset` to code points, and return whether it was on a character boundary.
 
-        One that splits a surrogate pair or a byte sequence becomes the start of that character.
-        `offset` must lie within the text.
+        An offset within a surrogate pair or byte sequence becomes the start of that character. `offset` must
+        be within the text.
         """
         if self._ascii or unit == "codepoints":
             return offset, True
@@ -102,16 +102,16 @@ class Offsets:
         stretch = bisect_right(self._bytes, offset) - 1
         first = stretch * _STRIDE
         edge = rest = offset - self._bytes[stretch]
-        # So many bytes are no more characters.
+        # This many bytes hold at most this many characters.
         data = self.text[first : first + rest + 1].encode("utf-8", "surrogatepass")
         while edge < len(data) and data[edge] & 0xC0 == 0x80:
             edge -= 1
         return first + len(data[:edge].decode("utf-8", "surrogatepass")), edge == rest
 
     def span(self, start: int, end: int, unit: Unit) -> ResolvedSpan | None:
-        """The span in code points, or None where it is reversed or leaves the text.
+        """Convert a span to code points, or return None if it is reversed or outside the text.
 
-        A span that cuts a character in two is widened to hold it, and says so.
+        A span that splits a character is widened to include it, and marked as repaired.
         """
         if not 0 <= start <= end or end > self.length(unit):
             return None
@@ -120,15 +120,14 @@ class Offsets:
         return ResolvedSpan(first, last if last_whole else last + 1, not (first_whole and last_whole))
 
     def point(self, offset: int, unit: Unit) -> ResolvedSpan | None:
-        """The point in code points as an empty span, or None where it is outside the text."""
+        """Convert a point to an empty span in code points, or return None if it is outside the text."""
         if not 0 <= offset <= self.length(unit):
             return None
         at, whole = self.from_unit(offset, unit)
         return ResolvedSpan(at, at, not whole)
 
     def find_covered(self, start: int, end: int, unit: Unit, covered: str) -> ResolvedSpan | None:
-        """The span that holds exactly `covered`: where the offsets say, else in another unit,
-        else the nearest occurrence. None when `covered` is nowhere to be found."""
+        """Find the span of `covered`: at the offsets, in another unit, or the nearest one. None if absent."""
         for candidate in sorted(UNITS, key=lambda other: other != unit):
             found = self.span(start, end, candidate)
             if found and self.text[found.start : found.end] == covered:
@@ -138,7 +137,7 @@ class Offsets:
         return None if at is None else ResolvedSpan(at, at + len(covered), repaired=True)
 
     def find_unique(self, needle: str) -> int | None:
-        """Where `needle` stands, if it does so just once and there is still time to look."""
+        """Return the offset of `needle` if it occurs exactly once and searches are left, else None."""
         if not self._searches_left or not needle:
             return None
         self._searches_left -= 1
@@ -146,7 +145,7 @@ class Offsets:
         return at if at >= 0 and self.text.find(needle, at + 1) < 0 else None
 
     def find_nearest(self, needle: str, near: int) -> int | None:
-        """Where `needle` stands closest to `near`. None for what is too short to be told apart."""
+        """Return the occurrence of `needle` closest to `near`. None if it is too short to be distinctive."""
         if len(needle) < _SHORTEST_SEARCH or not any(char.isalnum() for char in needle):
             return None
         near = min(max(near, 0), len(self.text))
@@ -168,7 +167,7 @@ def _byte_length(text: str) -> int:
 
 
 def common_prefix_length(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -185,11 +184,11 @@ _ANSI = re.compile(
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-# Controls, line and paragraph separators, marks and overrides of direction, lone surrogates.
+# Controls, line and paragraph separators, direction marks and overrides, lone surrogates.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
-# How much of a long value is looked at, in multiples of what may be shown.
+# How much of a long value is scanned, as a multiple of the limit.
 _LOG_SCAN = 8
 
 
@@ -201,7 +200,7 @@ def _repr(value: object) -> str:
 
 
 def one_line(value: object, limit: int = 1000) -> str:
-    """`value` on one line, harmless in a log or terminal, at most `limit` characters."""
+    """Return `value` on one line, safe for a log or terminal, with at most `limit` characters."""
     text = value if isinstance(value, str) else _repr(value)
     line = _ANSI.sub("", text[: limit * _LOG_SCAN])
     line = _CONTROL.sub(lambda match: _SHORT.get(match[0]) or f"\\u{ord(match[0]):04x}", line)

@@ -1,4 +1,4 @@
-"""How one task tells any number of others that there is news, without knowing them."""
+"""Wake any number of waiting tasks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 
 
 class Wakeup:
-    """Wakes everybody who waits for news."""
+    """Wakes all tasks that are waiting. A notification is not remembered for later waiters."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
         self._awaited = False
 
     def notify(self) -> None:
-        """Wake those who wait now."""
+        """Wake all tasks that are waiting now."""
         if self._awaited:
             self._rung.set()
             self._rung, self._awaited = asyncio.Event(), False
 
     async def wait(self) -> None:
-        """Until it rings next; what was rung before does not count."""
+        """Wait for the next notification. Earlier ones do not count."""
         self._awaited = True
         await self._rung.wait()

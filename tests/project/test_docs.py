@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -16,6 +19,7 @@ from citewire.channels import errors
 from citewire.dialects.common.extension_fields import ExtensionFields
 from citewire.errors import CitewireError
 from citewire.model import Answer
+from citewire.server.runs.live_run import END_MESSAGES
 from support.cases import ROOT
 
 PROTOCOL = (ROOT / "PROTOCOL.md").read_text("utf-8")
@@ -31,9 +35,50 @@ def error_codes(root: type[CitewireError] = CitewireError) -> set[str]:
     return {root.code}.union(*(error_codes(error) for error in root.__subclasses__()))
 
 
+def literal_codes() -> Iterator[str]:
+    """Codes that no error class has: of requests refused early, and of reports about foreign errors."""
+    yield "internal"
+    yield from END_MESSAGES
+    for path in (ROOT / "src/citewire").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="Refusal"), args=[_, ast.Constant(value=str(code)), *_]):
+                    yield code
+                case ast.keyword(arg="code", value=ast.Constant(value=str(code))):
+                    yield code
+                case _:
+                    pass
+
+
 def test_the_protocol_lists_every_error_code() -> None:
     table = PROTOCOL.partition("## 4.")[2].partition("## 5.")[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == error_codes()
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
+    listed = [code for row in rows for code in re.findall(r"`(\w+)`", row)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == error_codes() | set(literal_codes())
+
+
+def test_no_error_code_has_two_meanings() -> None:
+    """A code belongs to one class, or to requests that are refused before they reach an operation."""
+    classes = Counter(
+        each.code for each in {CitewireError, *descendants(CitewireError)} if "code" in vars(each)
+    )
+    assert {code: count for code, count in classes.items() if count > 1} == {}
+    refused = {
+        "bad_request",
+        "headers_too_large",
+        "too_large",
+        "too_many_requests",
+        "too_slow",
+        "url_too_long",
+    }
+    assert refused & classes.keys() == set()
+
+
+def descendants(kind: type[CitewireError]) -> Iterator[type[CitewireError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from descendants(each)
 
 
 def test_the_protocol_lists_every_code_of_channels() -> None:

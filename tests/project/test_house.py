@@ -1,5 +1,6 @@
 """Rules of the house that no linter knows: what the package, its README and its papers promise."""
 
+import json
 import os
 import re
 import subprocess
@@ -111,7 +112,14 @@ def test_changelog_is_at_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     versions: list[str] = re.findall(r"^## \[?([^\]\s]+)", changelog, re.MULTILINE)
     released = versions[1:] if versions[0] == "Unreleased" else versions
-    assert released[0] == PROJECT["version"]
+    assert released[0] == citewire.__version__
+
+
+def test_the_version_is_declared_once() -> None:
+    """In `citewire.__version__`. The package for browsers has the same one."""
+    assert "version" in PROJECT["dynamic"]
+    package = json.loads((ROOT / "src/citewire/web/package.json").read_text("utf-8"))
+    assert package["version"] == citewire.__version__
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+import citewire
 from support import browser as chromium
 from support.agui_node import NODE, RealClient
 from support.bundle import WEB, Package, bundle, check_types, packed, project, run, served
@@ -154,7 +155,7 @@ def test_the_package_holds_what_it_says(package: Package) -> None:
     assert named <= package.held
     assert {path.rpartition(".")[2] for path in package.held} <= {"js", "json", "md", "ts"}
     python = tomllib.loads((WEB / "../../../pyproject.toml").read_text())["project"]
-    assert (said["name"], said["version"]) == (python["name"], python["version"])
+    assert (said["name"], said["version"]) == (python["name"], citewire.__version__)
 
 
 def _paths(target: str | dict[str, str]) -> list[str]:

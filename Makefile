@@ -26,10 +26,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SYNC = $(UV) sync --quiet --frozen --python $(PYTHON)
 
-.PHONY: run test soak check bench samples format clean
+.PHONY: run quick test soak check bench samples format clean
 
 run: $(RUNTIME)
 	@$(BIN)/python examples/serve_samples.py
+
+# Unit and property tests: no browser, no Postgres, no Node, nothing that takes seconds.
+QUICK := $(addprefix tests/,core agui audit channels dialects documents evidence extraction librarian rendering verification)
+
+quick: $(DEV)
+	@$(BIN)/pytest -q -n auto --dist worksteal -m "not external and not slow and not soak" $(QUICK) $(PYTEST_ARGS)
 
 test: check $(NODE) $(COPILOTKIT)
 	@echo "pytest"

@@ -15,6 +15,24 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
+# Helpers whose users need a browser, Node, Postgres, or a server in a process of its own.
+_EXTERNAL = {
+    f"support.{name}"
+    for name in (
+        *("ably_node", "agents", "agui_node", "browser", "bundle", "chromium", "copilotkit", "nodes"),
+        *("postgres", "serving", "web_node", "web_page", "working"),
+    )
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that `make quick` leaves out."""
+    if isinstance(item, pytest.Function):
+        used = {getattr(value, "__module__", None) for value in vars(item.module).values()}
+        if used & _EXTERNAL or {"dsn", "shared_postgres"} & {*item.fixturenames}:
+            item.add_marker("external")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Say how to get what is missing, where pytest would only say that `payload_paths` gave it nothing."""

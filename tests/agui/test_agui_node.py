@@ -70,7 +70,7 @@ def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     with RealClient() as client:
         with pytest.raises(ConnectionError, match="ended early"):
             client.run_many([{"no": "stream"}])
-        monkeypatch.setattr("agui_node.DEADLINE", 0)
+        monkeypatch.setattr("support.agui_node.DEADLINE", 0)
         with pytest.raises(TimeoutError):
             client.run([])
         monkeypatch.undo()

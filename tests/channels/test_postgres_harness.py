@@ -13,7 +13,7 @@ from support.cases import ROOT
 from support.postgres import Postgres, need_postgres
 
 _SERVE = """
-from postgres import Postgres
+from support.postgres import Postgres
 server = Postgres()
 print(server.dsn, flush=True)
 with server:

@@ -41,6 +41,8 @@ from citewire.errors import InputError
 from citewire.testing import StoreContract, check_erased, check_log, entries, everything
 from support.clock import hurried, on_clock
 
+pytestmark = pytest.mark.slow
+
 
 class TestMemory(StoreContract):
     durable = False

@@ -23,6 +23,8 @@ from citewire.documents.load import load
 from citewire.documents.reader import read_in_child
 from support.pdfs import Line, Sheet, make_pdf
 
+pytestmark = pytest.mark.slow
+
 TEXT = (Line("The first line,"), Line("and the second.", y=680))
 PDF = make_pdf(Sheet(TEXT))
 MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"

@@ -25,6 +25,8 @@ from citewire.documents.pdf import read_pdf
 from citewire.documents.reader import ReaderFailed, ReaderTimeout
 from support.pdfs import HEIGHT, WIDTH, Line, Sheet, make_pdf
 
+pytestmark = pytest.mark.slow
+
 Pixels = NDArray[np.int16]
 LINES = (Line("The first line of a text"), Line("goes on in the second", y=680), Line("Not quoted", y=600))
 PDF = make_pdf(Sheet(LINES))

@@ -32,6 +32,8 @@ from citewire.verification.document_set import DocumentSet
 from support.cases import need, need_cases
 from support.pdfs import Line, Sheet, make_pdf
 
+pytestmark = pytest.mark.slow
+
 pdfium: Any = pypdfium2
 
 LINES = (

@@ -19,6 +19,8 @@ from citewire.documents.pdf import read_pdf
 from support.cases import CASES, need_cases
 from support.pdfs import HEIGHT, WIDTH, Line, Sheet, make_pdf
 
+pytestmark = pytest.mark.slow
+
 CORPUS = sorted((CASES / "corpus/pdf").glob("*.pdf"))
 SAMPLED = 60
 TEXT = (Line("The first line,"), Line("and the second.", y=680))

@@ -27,9 +27,9 @@ from citewire.verification.verifier import QuoteCheck
 from support.app import App, opened_app
 from support.loopback import Loopback
 from support.loopback import answer as http_answer
+from support.scripted_tools import Json
 from support.weaving import FINISHED, STARTED, answer, block
 
-Json = dict[str, Any]
 KEY = "deepcitation"
 TRUE, FORGED = "Refunds take 30 days.", "Refunds take 90 days."
 POSTED = "the source was posted with the question"
@@ -128,16 +128,9 @@ def test_a_page_whose_address_a_client_posted_takes_no_name_either(monkeypatch: 
 # --- the server ---------------------------------------------------------------------------------------------
 
 
-async def script(run_input: RunInput) -> AsyncIterator[Json]:
-    """An agent that says the events that the client asks for."""
-    ids = {"threadId": run_input.thread_id, "runId": run_input.run_id}
-    for event in (STARTED, *run_input.forwarded_props["events"], FINISHED):
-        yield {**event, **(ids if event["type"].startswith("RUN_") else {})}
-
-
 def with_app(folder: Path, main: Callable[[App], Awaitable[None]]) -> None:
     async def opened() -> None:
-        async with opened_app(folder, agent="test_posted_sources:script") as app:
+        async with opened_app(folder, agent="support.scripted_tools:script") as app:
             await app.ask("POST", "/sources?name=policy.txt", TRUE.encode())
             await main(app)
 

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from ipaddress import ip_address
@@ -20,7 +20,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from citewire.agui.events import RunInput
 from citewire.agui.sse import SseParser
 from citewire.documents import fetch
 from citewire.server.ops import logs
@@ -152,18 +151,6 @@ def test_the_name_of_a_file(tmp_path: Path, name: str) -> None:
     assert {each.name for each in tmp_path.iterdir()} == before | {"data"}
 
 
-async def teasing(run_input: RunInput) -> AsyncIterator[dict[str, Any]]:
-    """An agent whose ids and words try to be frames of their own."""
-    ids = {"threadId": run_input.thread_id, "runId": run_input.run_id}
-    said = {"messageId": "m\r\nid: 9\n\ndata: {}\u2028\x85"}
-    yield {"type": "RUN_STARTED", **ids}
-    yield {"type": "TEXT_MESSAGE_START", "role": "assistant", **said}
-    yield {"type": "TEXT_MESSAGE_CONTENT", "delta": "a\n\nevent: evil\rdata: x\r\n\r\nid: 1:1\n", **said}
-    yield {"type": "TEXT_MESSAGE_END", **said}
-    yield {"type": "CUSTOM\nid: 5", "name": "x\n\n", "value": "\0\n"}
-    yield {"type": "RUN_FINISHED", **ids}
-
-
 @pytest.mark.parametrize("name", ["t\r\nid: 7", "t\n\ndata: {}", "t\0", "t\u2028", "../x", "😀", "t" * 150])
 def test_no_id_is_a_frame_of_its_own(tmp_path: Path, name: str) -> None:
     async def main(app: App) -> None:
@@ -183,7 +170,7 @@ def test_no_id_is_a_frame_of_its_own(tmp_path: Path, name: str) -> None:
         harmless(await app.ask("DELETE", f"/threads/{quote(name, safe='')}"))
 
     with logged() as log:
-        run(tmp_path, main, agent="test_security:teasing")
+        run(tmp_path, main, agent="support.teasing_agent:teasing")
     assert lines(log)
     assert log.getvalue().replace("\n", "").isprintable()
 

@@ -33,6 +33,8 @@ from citewire.verification.verifier import QuoteCheck, Verifier
 from support.clock import LONG, clock, on_clock
 from support.library_documents import document
 
+pytestmark = pytest.mark.slow
+
 SOURCES = [
     document(
         [f"Chapter {n}. The fee of member {n} is {n + 40} dollars, due on day {n + 3}.\n"], f"part{n}.txt"

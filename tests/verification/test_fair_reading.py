@@ -30,6 +30,8 @@ from citewire.verification.verifier import QuoteCheck
 from support.catalog_desk import desk
 from support.clock import LONG, hurried, on_clock
 
+pytestmark = pytest.mark.slow
+
 # Readers that some files trouble: the first word of a file says how. Whatever is too slow for the quick lane
 # says so at once, so that no test waits for it; in the heavy one a file that hangs does so in earnest. A file
 # that stalls does so in every lane.

@@ -37,6 +37,8 @@ from support.loopback import BREAK, Loopback, answer
 from support.pdfs import Line, Sheet, make_pdf
 from support.served import QUOTE
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 KEY = "app.key:very-secret"

@@ -391,6 +391,7 @@ def test_members_of_gzip_follow_each_other() -> None:
     assert received == WHOLE
 
 
+@pytest.mark.slow
 def test_events_that_expand_without_end_are_refused() -> None:
     bomb = gzip.compress(b": " + b"\n" * (64 << 20))
     assert len(bomb) < 100_000

@@ -360,6 +360,7 @@ def spoiled(draw: st.DrawFn) -> Any:
     return {**event, key: draw(st.sampled_from(PIECES))}
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(EVENTS) | st.sampled_from(PIECES) | spoiled(), max_size=12))
 def test_nothing_raises(events: list[Any]) -> None:
     taken(*events)

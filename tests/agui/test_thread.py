@@ -194,6 +194,7 @@ def test_forks_share_nothing_that_changes() -> None:
     assert thread.contract.messages[0]["reasoningDurationMs"] == 2000
 
 
+@pytest.mark.slow
 @given(steps | random_steps, st.integers(0, 6), st.booleans())
 def test_a_short_history_loses_no_view(taken: list[Step], history: int, look: bool) -> None:
     """The log is trimmed, the views are those of everything, and what it no longer has is gone."""

@@ -402,6 +402,7 @@ def test_an_older_copy_put_back(kept: Kept, tmp_path: Path) -> None:
     assert any(each.startswith("the audit log: ") and "missing at its end" in each for each in breaks), breaks
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_changed_value_is_found(
     kept: Kept, tmp_path_factory: pytest.TempPathFactory, drawn: st.DataObject

@@ -779,6 +779,7 @@ async def nth(channels: Channels, at: int) -> str:
     return page.items[at].serial
 
 
+@pytest.mark.slow
 def test_the_log_explains_everything() -> None:
     """Whatever is done, in whatever order, and wherever the process ends in between."""
     run_machine(Machine, settings=settings(max_examples=60, stateful_step_count=20))

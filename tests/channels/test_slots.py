@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from citewire.channels.memory import MemoryStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore
@@ -16,6 +18,7 @@ class TestMemory(SlotsContract):
         return MemoryStore(now)
 
 
+@pytest.mark.slow
 class TestSqlite(SlotsContract):
     async def open(self, folder: Path, now: Callable[[], int]) -> ChannelStore:
         return SqliteStore(folder, now)

@@ -237,6 +237,7 @@ def test_knowing_numbers_only_adds_markers(text: str, known: frozenset[str]) -> 
 MEGABYTE = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -44,6 +44,7 @@ def test_any_bytes_are_read_or_refused(payload: Any) -> None:
         use(payload, dialect)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAYLOADS)
 @given(data=st.data())
 def test_a_damaged_payload_is_read_or_refused(name: str, data: st.DataObject) -> None:
@@ -150,6 +151,7 @@ def nested(count: int) -> citewire.Answer:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", NAMES)
 def test_claims_within_claims_do_not_multiply(dialect: str) -> None:
     """Where a dialect repeats what overlaps, the output stays in proportion, and what that costs is named."""

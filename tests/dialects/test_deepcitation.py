@@ -1069,6 +1069,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_payloads_take_no_longer_than_others(payload: Any) -> None:
     answer = read(payload)

@@ -80,6 +80,7 @@ def test_choices_that_each_cite_too_many_pages_are_refused() -> None:
         citewire.read_all(payload, "perplexity")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cohere", "chatgpt"])
 def test_many_texts_with_many_citations(name: str) -> None:
     """Which text a citation is of is not looked for in all of them."""

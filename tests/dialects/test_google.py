@@ -173,6 +173,7 @@ def test_a_stream_may_end_anywhere(dialect: str) -> None:
         assert text.startswith(stream.answer().text.rstrip("\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", STREAMS)
 @given(data=st.data())
 def test_a_damaged_stream_is_read_or_refused(dialect: str, data: st.DataObject) -> None:

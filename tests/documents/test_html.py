@@ -149,6 +149,7 @@ def test_title_name_and_url() -> None:
     assert read("x").title is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["div", "ul><li", "b", "span", "table><tr><td", "svg", "blockquote hidden"])
 def test_deep_nesting_is_read(tag: str) -> None:
     """Deeper than any stack, and than the parser manages in the time of a test."""

@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -14,6 +15,11 @@ settings.register_profile("default", deadline=None, max_examples=100, print_blob
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+
+# A shell that starts the tests in the background has SIGINT ignored, and so would every child that a test
+# interrupts. A handler is not inherited: children get the default action.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Helpers whose users need a browser, Node, Postgres, or a server in a process of its own.
 _EXTERNAL = {

@@ -9,16 +9,16 @@ class Wakeup:
     """Wakes all tasks that are waiting. A notification is not remembered for later waiters."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
         self._awaited = False
 
     def notify(self) -> None:
         """Wake all tasks that are waiting now."""
         if self._awaited:
-            self._rung.set()
-            self._rung, self._awaited = asyncio.Event(), False
+            self._event.set()
+            self._event, self._awaited = asyncio.Event(), False
 
     async def wait(self) -> None:
         """Wait for the next notification. Earlier ones do not count."""
         self._awaited = True
-        await self._rung.wait()
+        await self._event.wait()

@@ -496,7 +496,7 @@ async def test_the_next_run_stops_the_one_before() -> None:
 @in_loop
 async def test_a_source_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says afterwards is not heard, and the next run does not wait for it for long."""
-    monkeypatch.setattr(agent_module, "_PATIENCE", 0.01)
+    monkeypatch.setattr(agent_module, "_CANCEL_TIMEOUT", 0.01)
     go_on, asked = asyncio.Event(), 0
 
     async def stubborn(_: RunInput) -> AsyncIterator[Json]:

@@ -161,7 +161,7 @@ def test_a_node_hears_in_what_channels_others_write(dsn: str) -> None:
         async with nodes(dsn) as (here, there):
             hub, others = Hub(here), Hub(there)
             heard: asyncio.Queue[str] = asyncio.Queue()
-            others.heard = heard.put_nowait
+            others.on_channel_changed = heard.put_nowait
             async with asyncio.timeout(30):
                 async with aclosing(others.follow("ready")) as ready:  # who is told of this one listens
                     await hub.append("ready", entries("a"))

@@ -112,7 +112,7 @@ def test_the_table_of_dialects_is_the_code() -> None:
 
 def rooms_table() -> str:
     """What each dialect has a place for, as Markdown."""
-    rooms = {name: module.ROOM for name, module in citewire.dialects().items()}
+    rooms = {name: module.SUPPORTED_FIELDS for name, module in citewire.dialects().items()}
     lines = [f"| | {' | '.join(rooms)} |", "|---" * (len(rooms) + 1) + "|"]
     for field in sorted({field for room in rooms.values() for field in room}):
         cells = " | ".join("●" if field in room else "" for room in rooms.values())

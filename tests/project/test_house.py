@@ -32,6 +32,12 @@ def test_import_loads_only_msgspec(name: str) -> None:
     assert packages - sys.stdlib_module_names <= {"citewire", "msgspec"}
 
 
+def test_children_can_be_interrupted() -> None:
+    """Also where the tests themselves were started in the background, with SIGINT ignored."""
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert run_python(code) == "True\n"
+
+
 def test_public_names_are_sorted() -> None:
     assert list(citewire.__all__) == sorted(set(citewire.__all__))
     assert set(citewire.__all__) <= set(dir(citewire))

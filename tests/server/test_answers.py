@@ -147,7 +147,7 @@ NEED_ADDRESS = {
 def test_it_goes_out_in_every_dialect(past: ThreadAtCursor, dialect: str) -> None:
     result = write_answer(past, "m", dialect)
     back = citewire.read(result.payload, dialect)
-    room = citewire.dialects()[dialect].ROOM
+    room = citewire.dialects()[dialect].SUPPORTED_FIELDS
     before = read_answer(past, "m")
     if dialect == KEY:
         before = citewire.read(result.payload, KEY)

@@ -205,7 +205,7 @@ def test_channels(dsn: str, tmp_path: Path) -> None:
             Socket(b.server.realtime, key=b.key) as there,
         ):
             heard: list[str] = []
-            b.server.hub.heard = heard.append
+            b.server.hub.on_channel_changed = heard.append
             await here.attach("news")
             await there.attach("news")
             for number in range(20):

@@ -59,7 +59,7 @@ class House:
         hub = Hub(self.store)
         self.channels = ThreadChannels(self.store, hub)
         self.overview = AnswerApi(AnswerIndex(self.store, self.channels))
-        hub.heard = self.overview.notify_channel_changed
+        hub.on_channel_changed = self.overview.notify_channel_changed
 
     async def answer(
         self, thread: str, verdicts: str, source: str = "a.pdf", agent: str = "clerk", message: str = "m"

@@ -22,7 +22,7 @@ class Node(Tied):
     def __init__(self, world: World, agent: Any, store: ChannelStore, leases: Leases, **options: Any) -> None:
         super().__init__(agent, store, leases=leases, **options)
         self.world, self.leases = world, leases
-        self.hub.heard = self.runs.note_activity
+        self.hub.on_channel_changed = self.runs.note_activity
 
     async def die(self) -> None:
         """As a process that is killed: nothing more is written, and its leases are free."""

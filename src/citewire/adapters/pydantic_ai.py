@@ -38,10 +38,10 @@ except ImportError as error:
         f"citewire.adapters.pydantic_ai needs pydantic-ai 2.66: pip install 'citewire[llm]' ({error})"
     ) from error
 
-__all__ = ["NAME", "ROOM", "read", "write"]
+__all__ = ["NAME", "SUPPORTED_FIELDS", "read", "write"]
 
 NAME = "pydantic-ai"
-ROOM: SupportedFields = frozenset(
+SUPPORTED_FIELDS: SupportedFields = frozenset(
     {"claim", "marker", "refs.quote", "source.file_id", "source.title", "source.url"}
 )
 
@@ -139,7 +139,9 @@ def write(answer: Answer) -> Written:
     fitting.derive_claims(lambda citation: not citation.marker)
     fitting.map_citations(lambda citation: _with_some_length(citation, fitting))
     _fit_sources(fitting)
-    fitting.finish(ROOM, kind=_kind, origin=_origin, group=_by_part, why="citations stand with their part")
+    fitting.finish(
+        SUPPORTED_FIELDS, kind=_kind, origin=_origin, group=_by_part, why="citations stand with their part"
+    )
     texts = [
         _texts(part, cited, fitting)
         for part, cited in zip(fitting.answer.parts, fitting.groups(), strict=True)

@@ -52,7 +52,7 @@ _Begin: TypeAlias = Callable[[], AsyncIterator[Any]]
 
 # Seconds that a cancelled run may take to release its resources. Sources take a few milliseconds; one that
 # ignores cancellation is abandoned, and its later events are dropped.
-_PATIENCE = 5.0
+_CANCEL_TIMEOUT = 5.0
 # Events after which a run yields to the event loop, in case its source never awaits anything.
 _TURN = 64
 
@@ -195,7 +195,7 @@ class Agent:
         if not self._end_run():
             self.source.abort_run()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_PATIENCE)
+            await asyncio.wait(self._tasks, timeout=_CANCEL_TIMEOUT)
 
     async def aclose(self) -> None:
         """Stop the run, end all iterations, and close the source if it has `aclose`."""
@@ -283,7 +283,7 @@ class Agent:
     ) -> None:
         try:
             if before:
-                await asyncio.wait({before}, timeout=_PATIENCE)
+                await asyncio.wait({before}, timeout=_CANCEL_TIMEOUT)
             self.thread.open_stream(goes_on)
             self._gate = self._gate if goes_on else self._gate and ProtocolEnforcer()
             await self._take(begin(), span)

@@ -44,7 +44,7 @@ __all__ = ["Citing", "OutgoingEvent", "RunSink"]
 _log = logging.getLogger("citewire.verification")
 
 # Batches of events that are buffered ahead of the consumer.
-_AHEAD = 64
+_QUEUE_SIZE = 64
 # Larger pictures, in bytes, are not put into the state.
 _LARGEST_PICTURE = 64 * 1024
 
@@ -80,7 +80,7 @@ class CitationStream:
     ) -> None:
         self._input, self._options, self._verifier, self._sink = run_input, options, verifier, sink
         time = Clock(asyncio.get_running_loop().time, _date)
-        self._weaver = CitationAnnotator(run_input, options, time, known, trust)
+        self._annotator = CitationAnnotator(run_input, options, time, known, trust)
         self._send: SendEvents = _discard
         # Held while events are annotated and sent, so that they are sent in the order of annotation.
         self._turn = asyncio.Lock()
@@ -99,7 +99,7 @@ class CitationStream:
 
     def take_echoed_ids(self) -> set[str]:
         """Return and clear the ids under which the agent repeated posted messages."""
-        echoed, self._weaver.echoed = self._weaver.echoed, set()
+        echoed, self._annotator.echoed = self._annotator.echoed, set()
         return echoed
 
     async def run(self, produce: ProduceEvents, send: SendEvents) -> None:
@@ -128,9 +128,9 @@ class CitationStream:
         `annotation` is its id: adding it again changes nothing.
         """
         async with self._turn:
-            if not self._weaver.is_run_open or self._has_left:
+            if not self._annotator.is_run_open or self._has_left:
                 return False
-            events = self._weaver.add_foreign_citation(message_id, cited, by, annotation)
+            events = self._annotator.add_foreign_citation(message_id, cited, by, annotation)
             await self._deliver([(event, b"") for event in events])
         self._news.set()
         return True
@@ -153,17 +153,17 @@ class CitationStream:
             if event is None:
                 await self._send([sent])
                 return
-            await self._deliver(_with_raw(self._weaver.process_event(event), event, raw))
-        if self._weaver.held is not None:
+            await self._deliver(_with_raw(self._annotator.process_event(event), event, raw))
+        if self._annotator.held is not None:
             await self._wait_for_verdicts()
             async with self._turn:
-                await self._deliver(_with_raw(self._weaver.release_terminal_event(), event, raw))
+                await self._deliver(_with_raw(self._annotator.release_terminal_event(), event, raw))
 
     async def _finish(self) -> None:
         """Finish the stream after the agent's last event."""
-        await self._send_own(self._weaver.finish)
+        await self._send_own(self._annotator.finish)
         await self._wait_for_verdicts()
-        await self._send_own(self._weaver.release_terminal_event)
+        await self._send_own(self._annotator.release_terminal_event)
 
     async def _send_own(self, weave: Callable[[], list[AnyEvent]]) -> None:
         if not self._has_left:
@@ -172,7 +172,7 @@ class CitationStream:
         self._news.set()
 
     async def _deliver(self, sent: list[OutgoingEvent]) -> None:
-        weaver = self._weaver
+        weaver = self._annotator
         if weaver.records or self._sink is not None:
             await self._record(sent)
         if weaver.sources or weaver.asked or weaver.wanted:
@@ -185,19 +185,19 @@ class CitationStream:
         seconds = self._options.deadline
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._weaver.is_waiting and not (self._has_left or self._is_hurried):
+                while self._annotator.is_waiting and not (self._has_left or self._is_hurried):
                     self._news.clear()
                     await self._news.wait()
 
     async def _record(self, sent: list[OutgoingEvent]) -> None:
-        records, self._weaver.records = self._weaver.records, []
+        records, self._annotator.records = self._annotator.records, []
         items: list[AnyEvent | AuditRecord] = [event for event, _ in sent if event is not None]
         if self._sink is not None and (items or records):
             await self._sink.put(self._input.thread_id, self._input.run_id, [*items, *records])
 
     def _dispatch_jobs(self) -> None:
         """Queue the annotator's sources, checks and pictures, and start the tasks for them if needed."""
-        weaver = self._weaver
+        weaver = self._annotator
         for job in (*weaver.sources, *weaver.asked):
             self._jobs.put_nowait(job)
         self._undecided.update(asked.id for asked in weaver.asked)
@@ -216,11 +216,11 @@ class CitationStream:
                 async for checked in verdicts:
                     if checked.status != "pending":
                         self._undecided.discard(checked.id)
-                    await self._send_own(partial(self._weaver.apply_verdict, checked))
+                    await self._send_own(partial(self._annotator.apply_verdict, checked))
             reason = "the verifier stopped"
         except Exception as exc:  # noqa: BLE001  # the root of a task: the reader is told
             reason = report_error(exc, _log, code="verifier_failed", message="the verifier failed").message
-        await self._send_own(partial(self._weaver.fail_pending, reason))
+        await self._send_own(partial(self._annotator.fail_pending, reason))
 
     async def _requested_checks(self) -> AsyncIterator[QuoteCheck]:
         while True:
@@ -241,7 +241,7 @@ class CitationStream:
             with suppress(Exception):  # pictures are optional: the verdict has the place of the quote
                 drawn = await self._verifier.pictures([each.checked for each in wanted], form)
             for each, picture in zip(wanted, drawn, strict=True):
-                await self._send_own(partial(self._weaver.add_picture, each.id, _data_url(picture, form)))
+                await self._send_own(partial(self._annotator.add_picture, each.id, _data_url(picture, form)))
 
 
 async def _discard(_: list[OutgoingEvent]) -> None:
@@ -332,7 +332,7 @@ class Citing:
                 await put((coerce(event), b""))
 
         stream = await self.stream(run_input)
-        queue: asyncio.Queue[list[OutgoingEvent] | None] = asyncio.Queue(_AHEAD)
+        queue: asyncio.Queue[list[OutgoingEvent] | None] = asyncio.Queue(_QUEUE_SIZE)
         running = asyncio.create_task(_run_to_end(stream.run(produce, queue.put), queue))
         try:
             while (sent := await queue.get()) is not None:

@@ -45,11 +45,11 @@ def _cells(citation: RecordedCitation) -> tuple[object, ...]:
 def csv_line(cells: tuple[object, ...]) -> str:
     """Format the cells as a line of CSV without formulas."""
     out = StringIO()
-    csv.writer(out).writerow([_harmless(cell) for cell in cells])
+    csv.writer(out).writerow([_escape_formula(cell) for cell in cells])
     return out.getvalue()
 
 
-def _harmless(cell: object) -> object:
+def _escape_formula(cell: object) -> object:
     """Escape a cell that a spreadsheet would interpret as a formula."""
     if not isinstance(cell, str):
         return cell

@@ -51,16 +51,16 @@ class _Tail:
     """
 
     def __init__(self) -> None:
-        self.bell = Wakeup()
-        self.rings = 0
-        self.doubts = 0
+        self.wakeup = Wakeup()
+        self.wakeups = 0
+        self.generation = 0
         self._start("", 1)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add appended rows, which may arrive out of order or more than once."""
         for row in rows:
             if row.epoch != self._epoch:
-                self.doubts += 1
+                self.generation += 1
                 self._start(row.epoch, row.n)
             elif row.n > self._end:
                 self._start(row.epoch, row.n)
@@ -72,7 +72,7 @@ class _Tail:
         while self._size > _TAIL_BYTES or len(self._rows) > _TAIL_ROWS:
             self._size -= len(self._rows.pop(self._first).data)
             self._first += 1
-        self.ring()
+        self.wake()
 
     @property
     def end(self) -> Cursor | None:
@@ -83,13 +83,13 @@ class _Tail:
         """Record that the log was read to its end, so that later rows can be added without a gap."""
         if end and not self._epoch:
             self._start(end.epoch, end.n + 1)
-            self.ring()  # followers that had read less have to read again
+            self.wake()  # followers that had read less have to read again
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Drop all rows because something else has changed the channel."""
-        self.doubts += 1
+        self.generation += 1
         self._start("", 1)
-        self.ring()
+        self.wake()
 
     def after(self, cursor: Cursor | None) -> Sequence[Row] | None:
         """Return the rows after the cursor, or from the start; None if the caller has to read the store."""
@@ -99,10 +99,10 @@ class _Tail:
             return None
         return [self._rows[n] for n in range(cursor.n + 1, self._end)]
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the followers."""
-        self.rings += 1
-        self.bell.notify()
+        self.wakeups += 1
+        self.wakeup.notify()
 
     def _start(self, epoch: str, n: int) -> None:
         """Clear the tail; row `n` comes next."""
@@ -123,7 +123,7 @@ class Hub:
         # A tail lives as long as a follower references it.
         self._tails: WeakValueDictionary[str, _Tail] = WeakValueDictionary()
         self._closed = False
-        self.heard: Callable[[str], None] | None = None
+        self.on_channel_changed: Callable[[str], None] | None = None
         self.record_removal: RecordRemoval | None = None
         self._shared = store if isinstance(store, SharedStore) else None
         self._behind: dict[str, _Tail] = {}
@@ -163,7 +163,7 @@ class Hub:
         tail = self._tails.setdefault(channel, _Tail())
         at_end = -1
         while not self._closed:
-            rings, doubts = tail.rings, tail.doubts
+            rings, doubts = tail.wakeups, tail.generation
             # A follower waiting for the first row of a channel need not read the store once the tail has it.
             rows = tail.after(after) if after is None or at_end == doubts else None
             if rows is None:
@@ -171,13 +171,13 @@ class Hub:
                 # Not only for an empty page: in a busy channel each read may find one more row.
                 if is_last_page(rows, _PAGE):
                     at_end = doubts
-                    if self._shared and tail.doubts == doubts:
+                    if self._shared and tail.generation == doubts:
                         tail.settle(rows[-1].cursor if rows else after)
             if rows:
                 after = rows[-1].cursor
                 yield rows
-            elif tail.rings == rings:
-                await tail.bell.wait()
+            elif tail.wakeups == rings:
+                await tail.wakeup.wait()
 
     def followed_ends(self) -> dict[str, Cursor | None]:
         """Return the channels that have followers, each with its highest known row."""
@@ -188,8 +188,8 @@ class Hub:
         for channel in list(self._tails) if channels is None else channels:
             if tail := self._tails.get(channel):
                 self._behind[channel] = tail
-            if channels is not None and self.heard:
-                self.heard(channel)
+            if channels is not None and self.on_channel_changed:
+                self.on_channel_changed(channel)
         if self._behind and not self._catching_up and not self._closed:
             self._catching_up = asyncio.create_task(self._catch_up())
 
@@ -205,7 +205,7 @@ class Hub:
                     found = {}  # the followers read the store themselves
                 for channel, tail in tails.items():
                     if (rows := found.get(channel)) is None:
-                        tail.doubt()
+                        tail.invalidate()
                     elif rows:
                         tail.add(rows)
                         self._behind[channel] = tail  # there may be more
@@ -229,7 +229,7 @@ class Hub:
         if self._catching_up:
             self._catching_up.cancel()
         for tail in self._tails.values():
-            tail.ring()
+            tail.wake()
 
     async def _append(self, channel: str, entries: Sequence[Entry]) -> CommittedChange[None]:
         return CommittedChange(await self.store.append(channel, entries), None)
@@ -249,8 +249,8 @@ class Hub:
             self._measure(len(changed.rows), time.monotonic() - began)
         if tail := self._tails.get(channel):
             tail.add(changed.rows)
-        if self.heard and changed.rows:
-            self.heard(channel)
+        if self.on_channel_changed and changed.rows:
+            self.on_channel_changed(channel)
         return changed
 
     async def _drop(self, channel: str, by: Actor) -> None:
@@ -263,9 +263,9 @@ class Hub:
 
     def _doubt(self, channel: str) -> None:
         if tail := self._tails.get(channel):
-            tail.doubt()
-        if self.heard:
-            self.heard(channel)
+            tail.invalidate()
+        if self.on_channel_changed:
+            self.on_channel_changed(channel)
 
 
 async def _finish_even_if_cancelled(work: Coroutine[Any, Any, _T]) -> _T:

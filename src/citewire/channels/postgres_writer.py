@@ -162,14 +162,14 @@ class PostgresWriter:
         self._dsn, self._now, self._seen = dsn, now, seen
         self._known = len(load_migrations("postgres"))
         self._db: asyncpg.Connection[Any] | None = None
-        self._knowledge = ChannelCache()
-        self._room = WriteQuota()
+        self._cache = ChannelCache()
+        self._quota = WriteQuota()
         self._calls: deque[WriteRequest[Any]] = deque()
         self._more = asyncio.Event()
         self._closing = False
         self._id = token_hex(8)
         self._leases: dict[str, int] = {}
-        self._told: Callable[[str], None] | None = None
+        self._on_lost: Callable[[str], None] | None = None
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -181,7 +181,7 @@ class PostgresWriter:
         """Queue a request and return its result. Raises its work's errors, `StoreBusy` and `StoreError`."""
         if self._closing:
             raise StoreError("the store is closed")
-        await self._room.take(call.entries, call.size)
+        await self._quota.take(call.entries, call.size)
         self._calls.append(call)
         self._more.set()
         return await call.future
@@ -192,12 +192,12 @@ class PostgresWriter:
 
     def forget(self, channel: str) -> None:
         """Drop the channel from the cache after a change outside a batch."""
-        self._knowledge.forget([channel])
+        self._cache.forget([channel])
 
     async def close(self) -> None:
         """Finish all queued requests, then disconnect."""
         self._closing = True
-        async with self._room.line:  # after all callers that wait in line
+        async with self._quota.line:  # after all callers that wait in line
             self._more.set()
         await asyncio.wait([self._task])
         self.disconnect()
@@ -237,7 +237,7 @@ class PostgresWriter:
 
     def on_lost(self, told: Callable[[str], None]) -> None:
         """See `Leases`."""
-        self._told = told
+        self._on_lost = told
 
     async def _retake_leases(self, db: asyncpg.Connection[Any]) -> bool:
         """Retake the leases that we held before the connection broke; False if any of them was lost."""
@@ -249,8 +249,8 @@ class PostgresWriter:
                 await db.execute(_UNLOCK_LEASE, lock)  # another node has held it, and may have released it
             lost.append(name)
         for name in lost:
-            if self._leases.pop(name, None) is not None and self._told:
-                self._told(name)
+            if self._leases.pop(name, None) is not None and self._on_lost:
+                self._on_lost(name)
         return not lost
 
     # --- the connection -----------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class PostgresWriter:
             await asyncio.sleep(_AGAIN)
 
     async def _connect(self) -> asyncpg.Connection[Any]:
-        self._knowledge.forget()
+        self._cache.forget()
         db = await connect(self._dsn)
         try:
             with translate_errors("read"):
@@ -302,7 +302,7 @@ class PostgresWriter:
     async def _run(self) -> None:
         while True:
             while not self._calls:
-                if self._closing and not self._room.line.locked():
+                if self._closing and not self._quota.line.locked():
                     return
                 self._more.clear()
                 await self._more.wait()
@@ -311,7 +311,7 @@ class PostgresWriter:
 
     def _settle_all(self, calls: Iterable[WriteRequest[Any]], results: Sequence[Any]) -> None:
         for call, result in zip(calls, results, strict=True):
-            self._room.free(call.entries, call.size)
+            self._quota.free(call.entries, call.size)
             call.settle(result)
 
     def _next_group(self) -> list[WriteRequest[Any]]:
@@ -332,7 +332,7 @@ class PostgresWriter:
             with translate_errors("write to"):
                 return await self._run_group(db, calls)
         except Exception as error:  # noqa: BLE001 - its caller gets it, and the writer lives on
-            self._knowledge.forget()
+            self._cache.forget()
             if not isinstance(error, LeaseLost) and not isinstance(error.__cause__, PostgresError):
                 self.disconnect()  # unknown what was committed, or what this connection returns next
             return [error] * len(calls)
@@ -345,7 +345,7 @@ class PostgresWriter:
                 return results
             return await self._write_locked(db, calls)
         except (PostgresError, ValueError) as error:
-            self._knowledge.forget()
+            self._cache.forget()
             if isinstance(error, PostgresError) and _class(error) not in {"22", "23", "54"}:
                 raise
             if len(calls) == 1:
@@ -362,14 +362,14 @@ class PostgresWriter:
     ) -> list[Any] | None:
         """Write based on the cache and return the results; None if it is stale and nothing was written."""
         needs = [call.needs for call in calls if call.needs]
-        self._knowledge.clear_if_full()
+        self._cache.clear_if_full()
         for _ in range(_TRIES):
-            if not (asked := self._knowledge.find_missing(needs)):
+            if not (asked := self._cache.find_missing(needs)):
                 break
             await self._load_missing(db, asked)
         else:
             return None
-        batch = Batch(self._knowledge, self._now)
+        batch = Batch(self._cache, self._now)
         results = _run_all(batch, calls)
         try:
             await self._write(db, batch)
@@ -388,15 +388,15 @@ class PostgresWriter:
             try:
                 async with db.transaction():
                     await db.execute(_LOCK, names)
-                    self._knowledge.forget(names)
-                    await self._load_missing(db, self._knowledge.find_missing(needs))
-                    batch = Batch(self._knowledge, self._now, await _find_first_rows(db, calls))
+                    self._cache.forget(names)
+                    await self._load_missing(db, self._cache.find_missing(needs))
+                    batch = Batch(self._cache, self._now, await _find_first_rows(db, calls))
                     results = _run_all(batch, calls)
                     await self._write(db, batch)
                 self._record_committed(batch)
                 return results
             except PostgresError as error:
-                self._knowledge.forget(names)
+                self._cache.forget(names)
                 if error.sqlstate not in _CONFLICT_STATES or not tries_left:
                     raise
         raise AssertionError
@@ -413,7 +413,7 @@ class PostgresWriter:
             if key is not None:
                 slots.setdefault(name, {})[key] = value
         for name, known in channels.items():
-            self._knowledge.remember_head(name, known, slots.get(name, {}))
+            self._cache.remember_head(name, known, slots.get(name, {}))
 
     async def _write(self, db: asyncpg.Connection[Any], batch: Batch) -> None:
         """Write the whole batch or nothing."""
@@ -422,7 +422,7 @@ class PostgresWriter:
         try:
             await db.fetchval(_WRITE, *batch.sql_arguments())
         except BaseException:
-            self._knowledge.forget(batch.heads)
+            self._cache.forget(batch.heads)
             raise
 
     def _record_committed(self, batch: Batch) -> None:

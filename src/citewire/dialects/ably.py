@@ -53,7 +53,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "ably"
 UPSTREAM = "ably-js 2.28, annotations wire v6"
-ROOM = EXTENSIBLE_FIELDS
+SUPPORTED_FIELDS = EXTENSIBLE_FIELDS
 ANNOTATION_TYPE = "citations:multiple.v1"
 
 _UNIT: Unit = "utf16"
@@ -343,7 +343,9 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     native = native_for(answer.native, NAME)
     same_text = native is not None and known and native.was[2] == fitting.answer.text
     fit = fitting.finish(
-        ROOM, kind=lambda source: source.kind, origin=lambda citation: _origin(citation, known, same_text)
+        SUPPORTED_FIELDS,
+        kind=lambda source: source.kind,
+        origin=lambda citation: _origin(citation, known, same_text),
     )
     sources = {source.id: source for source in fit.sources}
     if native is not None and native.at == "summary" and _are_only_counts(fit, sources):

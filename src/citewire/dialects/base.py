@@ -3,7 +3,7 @@
 Each dialect is one module, which defines
 
 * `NAME`, and `UPSTREAM`, the version of the provider's format that it follows;
-* `ROOM`, the fields that the format can express;
+* `SUPPORTED_FIELDS`, the fields that the format can express;
 * `detect(payload)`, whether the payload's envelope looks like this dialect;
 * `read_all(payload, options)`, which returns every answer in the payload;
 * `write(answer, options)`, which returns the payload and what it could not express.
@@ -79,7 +79,7 @@ class Dialect(Protocol):
 
     NAME: str
     UPSTREAM: str
-    ROOM: SupportedFields
+    SUPPORTED_FIELDS: SupportedFields
     # Optional constants: `READS_TOO` names other dialects whose payloads this one can read as well (in the
     # stream module, for events only). `NEEDS_URL` says that files can be cited only if they have a URL.
 

@@ -33,7 +33,7 @@ from citewire.model import Answer, Citation, Native, Pages, Part, Source, Source
 
 NAME = "csl"
 UPSTREAM = "CSL-JSON schema 1.0.2"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "ordinal",
         "refs.locator.pages",
@@ -230,7 +230,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     _drop_text(fitting)
     fitting.map_citations(lambda citation: _fit(citation, fitting))
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: "web" if source.kind == "web" else "document",
         origin=lambda citation: "unknown",
         group=_in_clusters,
@@ -272,7 +272,7 @@ def _in_clusters(answer: Answer) -> list[list[Citation]]:
     """Split the citations into those that need a cluster and those that an item alone expresses."""
     found: tuple[list[Citation], list[Citation]] = ([], [])
     alone = {citation.id for citation in answer.citations if _is_alone(citation, answer)}
-    homes = _homes(answer) if alone else {}
+    homes = _original_items(answer) if alone else {}
     refs = [ref for citation in answer.citations for ref in citation.refs] if alone else []
     uses = Counter(_item_at(ref, homes) for ref in refs)
     for citation in answer.citations:
@@ -282,7 +282,7 @@ def _in_clusters(answer: Answer) -> list[list[Citation]]:
     return list(found)
 
 
-def _homes(answer: Answer) -> dict[str, _OriginalItem]:
+def _original_items(answer: Answer) -> dict[str, _OriginalItem]:
     """Return the first original item of each source that has one."""
     homes: dict[str, _OriginalItem] = {}
     for citation in answer.citations:
@@ -292,7 +292,7 @@ def _homes(answer: Answer) -> dict[str, _OriginalItem]:
     return homes
 
 
-def _home(ref: SourceRef, homes: dict[str, _OriginalItem]) -> _OriginalItem | None:
+def _original_item(ref: SourceRef, homes: dict[str, _OriginalItem]) -> _OriginalItem | None:
     """Return the original item of a reference."""
     native = native_for(ref.native, NAME)
     return native.raw if native else homes.get(ref.source_id)
@@ -300,7 +300,7 @@ def _home(ref: SourceRef, homes: dict[str, _OriginalItem]) -> _OriginalItem | No
 
 def _item_at(ref: SourceRef, homes: dict[str, _OriginalItem]) -> tuple[str, int | None]:
     """Return the key of a reference's item: its source, and its old index if it has one."""
-    home = _home(ref, homes)
+    home = _original_item(ref, homes)
     return ref.source_id, home.at if home else None
 
 
@@ -326,7 +326,7 @@ class _Writer:
         self._items: dict[tuple[str, int | None], tuple[int | None, Json]] = {}
         old = _items(native.raw) if native else []
         self._taken = {_id_text(item.get("id")) for item in old if is_object(item)}
-        self._homes = _homes(answer)
+        self._homes = _original_items(answer)
 
     def payload(self, clustered: tuple[Citation, ...], alone: tuple[Citation, ...]) -> Any:
         kept_items, kept = self._native.kept if self._native else (None, None)
@@ -370,7 +370,7 @@ class _Writer:
 
     def _item(self, ref: SourceRef) -> Json:
         """Return the item of a reference; it is created or updated on first use."""
-        home = _home(ref, self._homes)
+        home = _original_item(ref, self._homes)
         key = ref.source_id, home.at if home else None
         made = self._items.get(key)
         if made is None:

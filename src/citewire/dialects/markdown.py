@@ -42,7 +42,9 @@ from citewire.model import (
 
 NAME = "markdown"
 UPSTREAM = "CommonMark 0.31 with footnotes as in GFM and Pandoc"
-ROOM = frozenset({"marker", "ordinal", "refs.locator.pages", "refs.quote", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset(
+    {"marker", "ordinal", "refs.locator.pages", "refs.quote", "source.title", "source.url"}
+)
 IS_TEXT = True
 
 _DEFINITION = re.compile(r"^\[(\^?)([^\[\]\s]{1,200})\]:[ \t]+(.*)\n?", re.MULTILINE)
@@ -220,7 +222,9 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     records, labels = _labelled(assign_records(fitting.answer.citations, _content), fitting)
     order_by_record(records, fitting)
     write_markers(fitting, records, _labels(labels), lambda number: f"[^{labels[number]}]")
-    fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url), origin=_origin, keep_ids=True)
+    fit = fitting.finish(
+        SUPPORTED_FIELDS, kind=lambda source: _kind_of(source.url), origin=_origin, keep_ids=True
+    )
     sources = {source.id: source for source in fit.sources}
     definitions: list[tuple[int | None, str]] = []
     at = 0

@@ -66,7 +66,7 @@ from citewire.patch import apply_patch
 
 NAME = "ngaf"
 UPSTREAM = "@ngaf/ag-ui 0.0.47, citations guide at c9326e5"
-ROOM = EXTENSIBLE_FIELDS | {"marker", "ordinal"}
+SUPPORTED_FIELDS = EXTENSIBLE_FIELDS | {"marker", "ordinal"}
 
 _TITLE = ("title", "name")
 _URL = ("url", "href", "source")
@@ -314,8 +314,8 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fitting.split_refs()
     drop_reserved_key(fitting)
     loose = _loose_labels(fitting.answer)
-    records = _named(assign_records(fitting.answer.citations, _content), fitting, loose)
-    records = _numbered(records, fitting, loose)
+    records = _assign_ids(assign_records(fitting.answer.citations, _content), fitting, loose)
+    records = _assign_numbers(records, fitting, loose)
     order_by_record(records, fitting)
     if fitting.answer.parts:
         labels = _labels([(record.id, record.ordinal or 0) for record in records])
@@ -323,7 +323,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     name = _answer_id(fitting)
     known = bool(fitting.answer.parts)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: source.kind,
         origin=lambda citation: "exact" if known and (citation.claim or citation.marker) else "unknown",
         keep_ids=True,
@@ -339,7 +339,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         written.append((_place(citation), named))
         at += len(record.citations)
     native = native_for(fit.native, NAME)
-    entries = _named_by_place(interleave(native.kept if native else None, written))
+    entries = _write_ids(interleave(native.kept if native else None, written))
     return Written(_envelope(native, fit, name, entries, fitting), tuple(fitting.losses))
 
 
@@ -374,7 +374,7 @@ def _is_as_it_came(citation: Citation) -> bool:
     return _ordinal(raw, native.at + 1) == citation.ordinal
 
 
-def _named(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
+def _assign_ids(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
     """Give records unique ids that a marker can contain, and citations the ids a reader derives."""
     names = UniqueIds()
     for label in loose.footnotes:
@@ -392,7 +392,9 @@ def _has_place(record: MarkedRecord) -> bool:
     return any(citation.marker or citation.insert_at or citation.claim for citation in record.citations)
 
 
-def _numbered(records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels) -> list[MarkedRecord]:
+def _assign_numbers(
+    records: list[MarkedRecord], fitting: Adaptation, loose: MarkerLabels
+) -> list[MarkedRecord]:
     """Give every entry an index, by default its position in the list; labels that the text itself seems to
     use are avoided."""
     used = {record.ordinal for record in records}
@@ -438,7 +440,7 @@ class _NamedEntry(NamedTuple):
     is_new: bool
 
 
-def _named_by_place(entries: list[Any]) -> list[Any]:
+def _write_ids(entries: list[Any]) -> list[Any]:
     """Write out id and index of entries for which a reader would infer others from the position."""
     names = UniqueIds()
     return [

@@ -51,7 +51,9 @@ from citewire.model import (
 NAME = "slack"
 UPSTREAM = "Block Kit reference, citation element, 2026-11"
 NEEDS_URL = True
-ROOM = frozenset({"insert_at", "ordinal", "refs.quote", "source.file_id", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset(
+    {"insert_at", "ordinal", "refs.quote", "source.file_id", "source.title", "source.url"}
+)
 
 _SECTIONS = ("rich_text_section", "rich_text_quote", "rich_text_preformatted")
 _KINDS: dict[str, SourceKind] = {
@@ -129,7 +131,7 @@ class _Reader:
         items: list[InlineItem] = []
         length = 0
         for at, element in enumerate(elements):
-            item = InlineItem(element, _shown(element))
+            item = InlineItem(element, _visible_text(element))
             if is_object(element) and element.get("type") == "citation":
                 try:
                     self.citations.append(self._citation(element, Point(len(self.parts), length), at))
@@ -154,7 +156,7 @@ class _Reader:
         return Citation(name, (ref,), index, insert_at=point, span_origin="exact", native=native)
 
 
-def _shown(element: Any) -> str | None:
+def _visible_text(element: Any) -> str | None:
     """Return the visible text of an element, None if it has none."""
     if not is_object(element):
         return None
@@ -193,7 +195,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fit_points(fitting)
     _number(fitting)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=kind,
         origin=lambda citation: "exact",
         group=group_by_point,
@@ -300,7 +302,7 @@ def _section(part: Part, cited: list[tuple[int, int | None, Json]]) -> tuple[_Pa
 
 def _text_element(raw: Any, text: str) -> Json:
     """Return an element with `text`: the original if its text is the same, else a copy with the new text."""
-    if raw is not None and _shown(raw) == text:
+    if raw is not None and _visible_text(raw) == text:
         return raw
     if raw is not None and raw.get("type") in ("text", "link"):
         return {**raw, "text": text}

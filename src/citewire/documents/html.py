@@ -174,14 +174,14 @@ def _flattened(html: str) -> str:
             continue
         name = tag["name"].lower()
         new_name, attributes = tags.take(name, bool(tag["slash"])), tag["attributes"]
-        new_attributes = _telling(attributes) if many and attributes else attributes
+        new_attributes = _hiding_attributes(attributes) if many and attributes else attributes
         if new_name != name or new_attributes != attributes:
             pieces += html[done : tag.start("name")], new_name, new_attributes
             done = tag.end()
     return "".join((*pieces, html[done:])) if pieces else html
 
 
-def _telling(attributes: str) -> str:
+def _hiding_attributes(attributes: str) -> str:
     """Return the attributes that may hide an element; of each name the first, as in browsers."""
     found: dict[str, str] = {}
     for attribute in filter(None, _TELLING.findall(attributes)):

@@ -311,11 +311,11 @@ def _find_invisible(page: Any, text: Any, kept: NDArray[np.intp], sheet: _PdfPag
     if _pdfium.FPDF_PAGEOBJ_IMAGE in kinds and 2 * np.count_nonzero(unseen) > len(kept):
         return sheet._replace(traced=True)
     return sheet._replace(
-        unseen=np.append(np.flatnonzero(unseen), _blank(page, sheet, np.flatnonzero(faint)))
+        unseen=np.append(np.flatnonzero(unseen), _find_unpainted(page, sheet, np.flatnonzero(faint)))
     )
 
 
-def _blank(page: Any, sheet: _PdfPage, places: NDArray[np.intp]) -> NDArray[np.intp]:
+def _find_unpainted(page: Any, sheet: _PdfPage, places: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return those of the characters that are invisible in a picture of the page."""
     places = places[~np.isnan(sheet.boxes[places, 0])]
     if not len(places) or not 0 < sheet.width * sheet.height < math.inf:
@@ -356,7 +356,7 @@ def _characters(text: Any) -> tuple[Codes, Boxes, NDArray[np.intp]]:
     level = find_inked(codes, boxes)
     level = level[~turned[kept[level]]]
     if len(level):
-        convert_superscripts(codes, boxes, level, cache(partial(_look, at, kept)))
+        convert_superscripts(codes, boxes, level, cache(partial(_glyph_metrics, at, kept)))
     reorder_ligatures(codes, boxes)
     return np.concatenate((codes, _END.codes)), np.concatenate((boxes, _END.boxes)), kept
 
@@ -376,7 +376,7 @@ def _joined(codes: Codes) -> NDArray[np.bool_]:
     return kept
 
 
-def _look(at: int | None, kept: NDArray[np.intp], index: int) -> GlyphMetrics:
+def _glyph_metrics(at: int | None, kept: NDArray[np.intp], index: int) -> GlyphMetrics:
     index = int(kept[index])
     matrix = (ctypes.c_float * 6)()
     _matrix(at, index, ctypes.addressof(matrix))

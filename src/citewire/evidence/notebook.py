@@ -55,10 +55,12 @@ color:color-mix(in srgb,var(--tone) 65%,currentColor)}
 def answer_html(answer: Answer) -> str:
     """Return the view of an answer with the verdicts it carries."""
     given = ((citation, citation.verification) for citation in answer.citations)
-    return checks_html(answer, [_carried(citation, verdict) for citation, verdict in given if verdict])
+    return checks_html(
+        answer, [_to_check_result(citation, verdict) for citation, verdict in given if verdict]
+    )
 
 
-def _carried(citation: Citation, verdict: Verification) -> CheckResult:
+def _to_check_result(citation: Citation, verdict: Verification) -> CheckResult:
     """Convert a verdict to a check result. With several quotes, it does not say which one it is about."""
     quotes = [ref.quote for ref in citation.refs if ref.quote]
     quote = quotes[0] if len(quotes) == 1 else ""

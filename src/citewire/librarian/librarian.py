@@ -58,7 +58,7 @@ class Librarian:
             (reading, total), found = await asyncio.to_thread(self._find, asked)
             yield ev.ToolCallResult(f"{call}-result", call, _result(found), "tool")
             text = write_answer(found, reading, total)
-        for count, event in enumerate(_said(f"{run_input.run_id}-answer", text), 1):
+        for count, event in enumerate(_message_events(f"{run_input.run_id}-answer", text), 1):
             yield event
             if count % _TURN == 0:
                 await asyncio.sleep(0)
@@ -97,7 +97,7 @@ def _snippet(text: str) -> str:
     return text if len(text) <= _SNIPPET else f"{text[:_SNIPPET].rsplit(' ', 1)[0]} …"
 
 
-def _said(name: str, text: str) -> Iterator[AnyEvent]:
+def _message_events(name: str, text: str) -> Iterator[AnyEvent]:
     yield ev.TextMessageStart(name, "assistant")
     for piece in _PIECE.findall(text):
         yield ev.TextMessageContent(name, piece)

@@ -236,7 +236,7 @@ class Server:
         _own_task(stack, self._recover())
         _own_task(stack, self.runs.watch_other_nodes())
         self.overview = AnswerApi(AnswerIndex(store, channels))
-        hub.heard = self._heard
+        hub.on_channel_changed = self._heard
         keeps = seconds_of(settings.keep_threads) if settings.keep_threads else None
         _own_task(stack, Retention(store, channels, self.runs, keeps, leases=leases).run())
         sandbox = Sandbox(Path(settings.data) / "sandbox", store, hub) if settings.sandbox else None

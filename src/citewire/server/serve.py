@@ -70,8 +70,8 @@ async def serve(settings: Settings, questions: tuple[str, ...] = ()) -> None:
         async with open_server(settings, keyring, listening.getsockname()[1], questions) as server:
             # Only now: if the server failed to start, the key would be created but never shown.
             made = keyring.create_development_key() if is_loopback(settings.host) else None
-            with _address_told(server):
-                _say(server, made, questions)
+            with _address_file(server):
+                _print_banner(server, made, questions)
                 _tune()
                 await _serve_until_told(server, listening)
 
@@ -114,7 +114,7 @@ def uvicorn_config(server: Server, **more: Any) -> uvicorn.Config:
 
 
 @contextmanager
-def _address_told(server: Server) -> Generator[None]:
+def _address_file(server: Server) -> Generator[None]:
     """Write the address to the data folder while the server runs, for `citewire keys link`."""
     file = Path(server.settings.data) / ADDRESS
     # An existing file may be a link, or belong to another user: never write to it.
@@ -179,7 +179,7 @@ def _raise_limit(settings: Settings) -> None:
             _log.warning("%d open files are too few for %d connections", most, settings.max_connections)
 
 
-def _say(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
+def _print_banner(server: Server, key: str | None, questions: tuple[str, ...]) -> None:
     """Print the address, a new key and a sign-in link."""
     lines = [f"citewire is at {server.address}"]
     if key is not None:

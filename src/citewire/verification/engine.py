@@ -429,14 +429,16 @@ class Engine:
             each.job.make_urgent()
         own, others = _by_owner(every)
         await _settle(own, until - _PATIENCE + min(_OWN_PATIENCE, (self._deadline or math.inf) / 3))
-        if early := await self._verified(asked, every):
+        if early := await self._verify_in_read_sources(asked, every):
             return early
         if all(each.settled.is_set() for each in others):
             return None
         await _settle(others, until)
-        return await self._verified(asked, every)
+        return await self._verify_in_read_sources(asked, every)
 
-    async def _verified(self, asked: QuoteCheck, every: list[SourceReading]) -> CheckResult | None:
+    async def _verify_in_read_sources(
+        self, asked: QuoteCheck, every: list[SourceReading]
+    ) -> CheckResult | None:
         """Return the verdict on a quote that the sources read so far verify, while others are unread."""
         read = [each for each in every if each.is_read]
         likely = {name.casefold() for name in asked.likely}
@@ -562,11 +564,11 @@ class Engine:
             numbers = {document.number for document in search.documents}
             every = [reading for each in self._readings.values() for reading in each]
             searched = [each for each in every if each.number in numbers] if numbers else self.shared_sources
-            await asyncio.gather(*map(self._restored, searched))
+            await asyncio.gather(*map(self._ensure_cached, searched))
             answers = await self._pool.search(search)
         return answers
 
-    async def _restored(self, reading: SourceReading) -> None:
+    async def _ensure_cached(self, reading: SourceReading) -> None:
         """Read a source again if it is no longer cached. Concurrent callers share one read."""
         if reading.key and not reading.cache.has(reading.key):
             if reading not in self._restoring:

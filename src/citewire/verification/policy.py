@@ -232,8 +232,8 @@ def _judge_at(
     harmless = {_EDITS.get(each.kind, each.kind) for each in differences if each.harmless}
     edits += sorted(harmless - set(edits))
     return Finding(
-        _status(differences, bool(omitted)),
-        _reason(differences, omitted),
+        _decide_status(differences, bool(omitted)),
+        _describe_difference(differences, omitted),
         start,
         end,
         source.view.source_spelling(source.text, first, last),
@@ -254,7 +254,7 @@ def _merge_spans(quote: ParsedQuote, spans: list[tuple[int, int]]) -> list[tuple
     return made
 
 
-def _status(differences: list[Difference], omitted: bool) -> Status:
+def _decide_status(differences: list[Difference], omitted: bool) -> Status:
     real = [each for each in differences if not each.harmless]
     # An article missing in one place and added in another has moved.
     moved = any(each.quote for each in real) and any(each.source for each in real)
@@ -263,7 +263,7 @@ def _status(differences: list[Difference], omitted: bool) -> Status:
     return "partial" if real or omitted else "verified"
 
 
-def _reason(differences: list[Difference], omitted: list[str]) -> str | None:
+def _describe_difference(differences: list[Difference], omitted: list[str]) -> str | None:
     real = [each for each in differences if not each.harmless]
     if not real:
         return omitted[0] if omitted else None
@@ -362,7 +362,11 @@ class _PieceComparison:
             kind = _kind(both)
             spelled = self._ours(ours[a]) if b > a else self._there(theirs[c].start, theirs[c].end)
             beside = [*ours[max(0, a - 1) : a], *ours[b : b + 1]]
-            idle = kind == "article" and spelled != "A" and _is_idle(both[0], beside, ours[b : b + 1])
+            idle = (
+                kind == "article"
+                and spelled != "A"
+                and _is_optional_article(both[0], beside, ours[b : b + 1])
+            )
             self.differences.append(
                 Difference(quote, there, "word" if kind == "article" and not idle else kind)
             )
@@ -380,7 +384,7 @@ def _kind(both: list[TextToken]) -> DifferenceKind:
     return critical[0] if critical else "word"
 
 
-def _is_idle(article: TextToken, beside: list[TextToken], after: list[TextToken]) -> bool:
+def _is_optional_article(article: TextToken, beside: list[TextToken], after: list[TextToken]) -> bool:
     """Return whether an article may be added or dropped: not in `a few` and `the the`."""
     return article.key not in {one.key for one in beside} and all(one.kind == "word" for one in after)
 
@@ -401,14 +405,14 @@ def _gaps(quote: ParsedQuote, spans: list[tuple[int, int]], text: str) -> tuple[
     differences += _compare_insertion(quote.inserted, _after(text, last), False)
     for piece, (_, end), (start, _) in zip(quote.pieces[1:], spans, spans[1:], strict=False):
         left_out = text[end:start]
-        turning = _turning(left_out)
+        turning = _find_reversing_word(left_out)
         if turning and (piece.gap == "text" or not piece.inserted):
             warnings.append(f"what is left out says {turning!r}")
         differences += _compare_insertion(piece.inserted, left_out, piece.gap == "words")
     return warnings, differences
 
 
-def _turning(text: str) -> str | None:
+def _find_reversing_word(text: str) -> str | None:
     """Return the first word that may reverse the meaning of a sentence, or None."""
     unspaced = _UNSPACED_NEGATION.search(text)
     words = (token for token in tokenize(text) if token.kind == "negation" or token.key in _EXCEPTIONS)

@@ -42,10 +42,10 @@ def differs_in_spacing(quote: str, there: str, both: list[TextToken]) -> bool:
     joint = _BLANK if any(token.kind == "identifier" for token in both) else _JOINT
     if any(token.kind not in _PLAIN for token in both) or joint.sub("", quote) != joint.sub("", there):
         return False
-    return not any(_turns(one, other) for one, other in ((quote, there), (there, quote)))
+    return not any(_changes_meaning(one, other) for one, other in ((quote, there), (there, quote)))
 
 
-def _turns(text: str, joined: str) -> bool:
+def _changes_meaning(text: str, joined: str) -> bool:
     """Return whether a word of `text` is the prefix of another word in `joined`."""
     words, others = re.split(r"([ -]+)", text), set(re.split(r"[ -]+", joined))
     for word, joint, after in zip(words[::2], words[1::2], words[2::2], strict=False):

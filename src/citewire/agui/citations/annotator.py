@@ -76,7 +76,7 @@ class CitationAnnotator:
         trust: ThreadVerdicts | None = None,
     ) -> None:
         self._options = options
-        self._ledger = MessageTracker(
+        self._tracker = MessageTracker(
             run_input.state, map(id_of, run_input.messages), options, time, known, trust
         )
         self._posted = {*known.posted} if known else set[str]()
@@ -86,7 +86,7 @@ class CitationAnnotator:
         self._echoes = EchoDetector(known.echoes if known else theirs)
         # Ids under which the agent repeated posted messages.
         self.echoed: set[str] = set()
-        self._messages = self._ledger.messages
+        self._messages = self._tracker.messages
         self._chunks, self._provider = ChunkExpander(), ProviderCitations()
         # Citations that arrived before their message.
         self._loose: list[MessageCitation] = []
@@ -103,34 +103,34 @@ class CitationAnnotator:
     @property
     def asked(self) -> list[QuoteCheck]:
         """Quotes to check."""
-        return self._ledger.asked
+        return self._tracker.checks
 
     @asked.setter
     def asked(self, left: list[QuoteCheck]) -> None:
-        self._ledger.asked = left
+        self._tracker.checks = left
 
     @property
     def wanted(self) -> list[CropRequest]:
         """Pictures to draw."""
-        return self._ledger.wanted
+        return self._tracker.crops
 
     @wanted.setter
     def wanted(self, left: list[CropRequest]) -> None:
-        self._ledger.wanted = left
+        self._tracker.crops = left
 
     @property
     def records(self) -> list[AuditRecord]:
         """Audit records to store."""
-        return self._ledger.records
+        return self._tracker.records
 
     @records.setter
     def records(self, left: list[AuditRecord]) -> None:
-        self._ledger.records = left
+        self._tracker.records = left
 
     @property
     def is_waiting(self) -> bool:
         """Whether a verdict or a picture is still pending in this run."""
-        return not self._is_over and self._ledger.is_waiting
+        return not self._is_over and self._tracker.is_waiting
 
     @property
     def is_run_open(self) -> bool:
@@ -141,29 +141,29 @@ class CitationAnnotator:
         self, name: str, cited: MessageCitation, by: str | None, annotation: str
     ) -> list[AnyEvent]:
         """Add another client's citation of a message, if it exists, and return the events to send."""
-        message = self._ledger.find_message(name)
-        if message is None and name in self._ledger.earlier and is_safe_key(name):
-            message = self._ledger.add_message(name)
+        message = self._tracker.find_message(name)
+        if message is None and name in self._tracker.closed_ids and is_safe_key(name):
+            message = self._tracker.add_message(name)
         if message is None:
             return []
-        self._ledger.add_foreign_citation(message, cited, by, annotation)
+        self._tracker.add_foreign_citation(message, cited, by, annotation)
         if message.scanner is None and message.pending:
-            self._ledger.set_status(message, "verifying")
+            self._tracker.set_status(message, "verifying")
         return self._flush()
 
     def apply_verdict(self, checked: CheckResult) -> list[AnyEvent]:
         """Apply a verdict and return the events to send."""
-        self._ledger.apply_verdict(checked)
+        self._tracker.apply_verdict(checked)
         return self._flush()
 
     def add_picture(self, name: str, address: str | None) -> list[AnyEvent]:
         """Add a picture, None if it could not be drawn, and return the events to send."""
-        self._ledger.add_picture(name, address)
+        self._tracker.add_picture(name, address)
         return self._flush()
 
     def fail_pending(self, reason: str) -> list[AnyEvent]:
         """Fail all pending checks, since no more will run, and return the events to send."""
-        self._ledger.fail_pending(reason)
+        self._tracker.fail_pending(reason)
         return self._flush()
 
     # --- the stream ---------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class CitationAnnotator:
         if self._posted and (name := started_message_id(event, self._roles.get)) in self._posted:
             # The agent now writes a message with this id; the one posted under it was withdrawn.
             self._posted.discard(name)
-            self._ledger.earlier.discard(name)
+            self._tracker.closed_ids.discard(name)
         if not self._chunks.affects(event):
             out = self._handle(event)
             ours = self._flush()
@@ -227,9 +227,9 @@ class CitationAnnotator:
 
     def _flush(self) -> list[AnyEvent]:
         """Return our unsent events; none while they would split an open chunk stream."""
-        if self._is_over or self._chunks.has_open_main_stream or not self._ledger.has_unsent_changes:
+        if self._is_over or self._chunks.has_open_main_stream or not self._tracker.has_unsent_changes:
             return []
-        return [*self._ledger.flush()]
+        return [*self._tracker.flush()]
 
     def _on_run(self, event: ev.RunStarted) -> list[AnyEvent]:
         self._is_over = False
@@ -241,13 +241,13 @@ class CitationAnnotator:
         posted = (event.input or {}).get("messages")
         if not posted:
             return event
-        self._note_echoes({id_of(each) for each in posted} - self._ledger.earlier)
+        self._note_echoes({id_of(each) for each in posted} - self._tracker.closed_ids)
         shown = [self._mark_if_posted(each) for each in posted]
         return event if shown == posted else replace(event, input={**(event.input or {}), "messages": shown})
 
     def _note_echoes(self, names: Set[str]) -> None:
         self._posted |= names
-        self._ledger.earlier |= names
+        self._tracker.closed_ids |= names
         self.echoed |= names
 
     def _hold(self, event: AnyEvent) -> list[AnyEvent]:
@@ -260,7 +260,7 @@ class CitationAnnotator:
     def _on_start(self, event: ev.TextMessageStart) -> list[AnyEvent]:
         self._echoes.note_streamed(event.message_id)
         if event.role in (UNSET, "assistant"):
-            message = self._ledger.last = self._ledger.begin_message(event.message_id)
+            message = self._tracker.last = self._tracker.begin_message(event.message_id)
             self._take_metadata(message, event)
             self._cite(message, self._loose)
             self._loose = []
@@ -326,7 +326,7 @@ class CitationAnnotator:
         message.scanner = None
         found = scanner.extraction()
         text = found.visible_text
-        self._ledger.record_text(message, text)
+        self._tracker.record_text(message, text)
         sources = {source.id: source for source in found.sources}
         sentences = Sentences(text)
         cited = [
@@ -336,7 +336,7 @@ class CitationAnnotator:
         ]
         ours: list[AnyEvent] = []
         if cited or message.cited:
-            self._ledger.set_status(message, "extracting")
+            self._tracker.set_status(message, "extracting")
             ours = self._flush()
         self._cite(message, cited)
         if found.is_cut and message.error is None:
@@ -344,8 +344,8 @@ class CitationAnnotator:
         if scanner.is_cut:
             message.error = f"what it cites after {self._options.max_text} characters was not looked at"
         if message.pending:
-            self._ledger.set_status(message, "verifying")
-        self._ledger.complete_if_done(message)
+            self._tracker.set_status(message, "verifying")
+        self._tracker.complete_if_done(message)
         return [replace(tail, delta=rest)] if rest and self._options.strip_block else [], ours
 
     # --- citations ----------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class CitationAnnotator:
             )
 
     def _cite(self, message: MessageState, found: Iterable[MessageCitation]) -> None:
-        for cited in self._ledger.add_citations(message, found):
+        for cited in self._tracker.add_citations(message, found):
             if cited.ref.quote:
                 self.sources += self._texts.pages_to_fetch(cited.source.url)
 
@@ -424,38 +424,38 @@ class CitationAnnotator:
 
     def _cite_unnamed(self, cited: list[MessageCitation]) -> None:
         """Add citations without a message id to the last message, or to the first one that starts."""
-        if self._ledger.last is None:
+        if self._tracker.last is None:
             self._loose += cited
         else:
-            self._cite_given(self._ledger.last, cited)
+            self._cite_given(self._tracker.last, cited)
 
     def _cite_given(self, message: MessageState, cited: list[MessageCitation]) -> None:
         self._cite(message, cited)
         if cited and message.scanner is None and message.pending:
-            self._ledger.set_status(message, "verifying")
+            self._tracker.set_status(message, "verifying")
 
     def _on_snapshot(self, event: ev.StateSnapshot) -> list[AnyEvent]:
         ours = self._flush()
-        self._ledger.state.apply_snapshot(event.snapshot)
+        self._tracker.state.apply_snapshot(event.snapshot)
         self._take_entries()
         return [*ours, event]
 
     def _on_delta(self, event: ev.StateDelta) -> list[AnyEvent]:
         ours = self._flush()
-        if self._ledger.state.apply_delta(event.delta):
+        if self._tracker.state.apply_delta(event.delta):
             self._take_entries()
         return [*ours, event]
 
     def _take_entries(self) -> None:
         """Check the citations that the agent put into the state like those in its text."""
-        for name, entries in self._ledger.state.agent_entries():
+        for name, entries in self._tracker.state.agent_entries():
             cited = agent_citations.find_entry_citations(entries, listed=True)
-            if cited and name not in self._ledger.earlier and is_safe_key(name):
+            if cited and name not in self._tracker.closed_ids and is_safe_key(name):
                 self._cite_given(self._messages.get(name) or self._begin_without_text(name), cited)
 
     def _begin_without_text(self, name: str) -> MessageState:
         """Begin a message whose text has not been seen yet."""
-        message = self._ledger.begin_message(name)
+        message = self._tracker.begin_message(name)
         message.scanner = None
         return message
 
@@ -464,15 +464,15 @@ class CitationAnnotator:
         ours = self._flush()
         answers = {id_of(message): message for message in event.messages if is_answer(message)}
         visible = {name: visible_text(message["content"]) for name, message in answers.items()}
-        self._ledger.follow_renamed_messages(visible)
+        self._tracker.follow_renamed_messages(visible)
         self._note_echoes(
-            self._echoes.find_echoes(event.messages) - self._messages.keys() - self._ledger.earlier
+            self._echoes.find_echoes(event.messages) - self._messages.keys() - self._tracker.closed_ids
         )
         after: list[AnyEvent] = []
         for name, message in answers.items():
-            if name not in self._ledger.earlier:
+            if name not in self._tracker.closed_ids:
                 after += self._scan_whole_answer(name, message)
-        self._ledger.resend(filter(None, answers))
+        self._tracker.resend(filter(None, answers))
         shown = [self._shown(message, visible) for message in event.messages]
         return [*ours, event if shown == event.messages else replace(event, messages=shown), *after]
 
@@ -491,7 +491,7 @@ class CitationAnnotator:
         """Add new citations of a snapshot's answer, which may not have been streamed; returns our events."""
         ours: list[AnyEvent] = []
         if name not in self._messages and answer["content"]:
-            message = self._ledger.begin_message(name)
+            message = self._tracker.begin_message(name)
             scanner = cast("Scanner", message.scanner)
             self._scan_delta(message, scanner, answer["content"])
             _, ours = self._end_message(message, scanner, ev.TextMessageContent(name, ""))

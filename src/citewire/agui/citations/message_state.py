@@ -220,13 +220,13 @@ class MessageTracker:
         listed = {*earlier}
         # Recorded messages that are missing from the input: one that starts with such an id is a new message.
         self._left_out = self.state.own_record["messages"].keys() - listed
-        self.earlier = {*listed, *self.state.own_record["messages"], *(known.posted if known else ())}
+        self.closed_ids = {*listed, *self.state.own_record["messages"], *(known.posted if known else ())}
         self._undecided: dict[str, tuple[MessageState, str]] = {}
         self._undrawn: dict[str, tuple[MessageState, str]] = {}
         self._customs: list[Event] = []
         self._repeated: list[str] = []
-        self.asked: list[QuoteCheck] = []
-        self.wanted: list[CropRequest] = []
+        self.checks: list[QuoteCheck] = []
+        self.crops: list[CropRequest] = []
         self.records: list[AuditRecord] = [] if known else list(_reviews(self.state.own_record))
         self._recheck_undecided()
 
@@ -319,7 +319,7 @@ class MessageTracker:
         unknown = {
             hash(text): name
             for name, text in answers.items()
-            if name and name not in self.messages and name not in self.earlier
+            if name and name not in self.messages and name not in self.closed_ids
         }
         for old, message in list(self.messages.items()):
             new = None if old in answers or message.digest is None else unknown.pop(message.digest, None)
@@ -338,7 +338,7 @@ class MessageTracker:
         busy |= {message.id for message, _ in self._undrawn.values()}
         gone = {name for name in known[: len(known) - most + 1] if name not in busy}
         self.state.evict(gone)
-        self.earlier |= gone
+        self.closed_ids |= gone
         for name in gone:
             if self.messages.pop(name, None) is self.last:
                 self.last = None
@@ -437,7 +437,7 @@ class MessageTracker:
         name = f"{message.id}\n{key}"
         self._undecided[name] = message, key
         quote = cited.ref.quote or ""
-        self.asked.append(
+        self.checks.append(
             QuoteCheck(name, quote, None, cited.expected_place, cited.source_names, claim=cited.claim)
         )
 
@@ -461,7 +461,7 @@ class MessageTracker:
         self.records.append(VerdictReached(message.id, key, cited.ref.quote or "", verdict))
         if links is None and self._options.image_format and checked.boxes and checked.id:
             self._undrawn[checked.id] = message, key
-            self.wanted.append(CropRequest(checked.id, checked))
+            self.crops.append(CropRequest(checked.id, checked))
         else:
             self._emit_custom("evidence_ready", message, message.seen[key], key=key, status=checked.status)
         self.complete_if_done(message)

@@ -146,7 +146,7 @@ class ClientViewFold(Fold):
         super().__init__()
         self.messages = JsonDraftList()
         # The message key of each tool call.
-        self._homes: dict[str, Any] = {}
+        self._message_of_call: dict[str, Any] = {}
         # The number of tool messages that follow each message with calls.
         self._results: dict[Any, int] = {}
         self._state = PatchTarget({} if state is None else state, as_client=True, frozen=True)
@@ -156,18 +156,18 @@ class ClientViewFold(Fold):
         self._reset_stream()
 
     def _reset_stream(self) -> None:
-        self._gate = ProtocolEnforcer(self._report)
+        self._enforcer = ProtocolEnforcer(self._report)
         self._error: str | None = None
         self._run_error: str | None = None
 
     def copy(self) -> ClientViewFold:
         """Return an independent fold with the same state."""
         twin = ClientViewFold()
-        twin.messages, twin._homes = self.messages.copy(), self._homes.copy()
+        twin.messages, twin._message_of_call = self.messages.copy(), self._message_of_call.copy()
         twin._state.replace(self._state.value)
         twin._interrupts = self._interrupts
         self._copy_to(twin)
-        twin._gate = self._gate.copy(twin._report)
+        twin._enforcer = self._enforcer.copy(twin._report)
         twin._error, twin._run_error = self._error, self._run_error
         return twin
 
@@ -230,7 +230,7 @@ class ClientViewFold(Fold):
 
     def _admit(self, event: ev.AnyEvent) -> None:
         try:
-            for delivered in self._gate.admit(event):
+            for delivered in self._enforcer.admit(event):
                 handler = self._handlers.get(type(delivered))
                 if handler is not None:
                     handler(delivered)
@@ -273,14 +273,14 @@ class ClientViewFold(Fold):
         self.messages.add(message)
         self._note_message_added(message)
         for call in message.calls or ():
-            self._homes.setdefault(call.fields["id"], message.key)
+            self._message_of_call.setdefault(call.fields["id"], message.key)
         return message
 
     def _index_tool_calls(self) -> None:
-        self._homes, self._results = {}, {}
+        self._message_of_call, self._results = {}, {}
         for message in self.messages:
             for call in cast("_Message", message).calls or ():
-                self._homes.setdefault(call.fields["id"], message.key)
+                self._message_of_call.setdefault(call.fields["id"], message.key)
 
     def _text_start(self, event: ev.TextMessageStart) -> None:
         role = "assistant" if event.role is UNSET else event.role
@@ -337,7 +337,7 @@ class ClientViewFold(Fold):
     # Tool calls
 
     def _edit_call(self, name: str) -> JsonDraft | None:
-        home = self._homes.get(name)
+        home = self._message_of_call.get(name)
         return None if home is None else self._editable(home).edit_call(name)
 
     def _tool_start(self, event: ev.ToolCallStart) -> None:
@@ -346,7 +346,7 @@ class ClientViewFold(Fold):
             fields: Json = {"id": event.tool_call_id, "type": "function", "name": event.tool_call_name}
             message = self._get_or_add_parent(event)
             call = message.add_call(_Call({**fields, "arguments": ""}))
-            self._homes[event.tool_call_id] = message.key
+            self._message_of_call[event.tool_call_id] = message.key
         elif call.fields["name"] != event.tool_call_name:
             self._report(
                 "renamed_tool_call", f"the call of {one_line(call.fields['name'], 80)} has a new name"
@@ -378,7 +378,7 @@ class ClientViewFold(Fold):
             _merge_metadata(call, event)
 
     def _tool_end(self, event: ev.ToolCallEnd) -> None:
-        if event.tool_call_id not in self._homes:
+        if event.tool_call_id not in self._message_of_call:
             self._report("unknown_tool_call", "TOOL_CALL_END: no message holds such a call")
         elif event.metadata is not UNSET:
             _merge_metadata(cast("JsonDraft", self._edit_call(event.tool_call_id)), event)
@@ -395,7 +395,7 @@ class ClientViewFold(Fold):
             }
         )
         _merge_metadata(message, event)
-        home = self._homes.get(event.tool_call_id)
+        home = self._message_of_call.get(event.tool_call_id)
         place = None if home is None else self.messages.index_of(home)
         if place is None or self.messages.at(place).fields.get("role") != "assistant":
             self._add(message)

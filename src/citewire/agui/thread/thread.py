@@ -84,14 +84,16 @@ class Thread:
         self._times: dict[int, float] = {}
         # Frozen once for both views.
         known, held = [freeze(message) for message in messages], freeze(state)
-        self._mirror = ClientViewFold(known, held)
+        self._client_fold = ClientViewFold(known, held)
         self._contract = ContractFold(known, held, seed_args, clear_removed)
         self._views: tuple[ClientView | None, Contract | None] = (None, None)
         # The number of dropped entries, the capacity of the log, and checkpoints at the start of the log and
         # at the last trim.
         self._floor = 0
         self._room, self._weight = history, 0
-        self._marks: list[_Checkpoint] = [_Checkpoint(0, self._mirror.copy(), self._contract.copy())]
+        self._checkpoints: list[_Checkpoint] = [
+            _Checkpoint(0, self._client_fold.copy(), self._contract.copy())
+        ]
 
     @property
     def number(self) -> int:
@@ -178,7 +180,7 @@ class Thread:
         self._fold_mirror()
         mirror, contract = self._views
         if mirror is None:
-            mirror = self._mirror.value
+            mirror = self._client_fold.value
             self._views = (mirror, contract)
         return mirror
 
@@ -211,7 +213,7 @@ class Thread:
         """Return the thread as it was before that message was added. Raises `NotInLog`."""
         self._fold_mirror()
         self._fold_contract()
-        number = self._mirror.born.get(message_id, self._contract.born.get(message_id))
+        number = self._client_fold.born.get(message_id, self._contract.born.get(message_id))
         if number is None:
             raise NotInLog(f"no message is called {one_line(message_id, 80)}")
         return self.at(max(number - 1, 0))
@@ -219,10 +221,10 @@ class Thread:
     def fork(self, number: int) -> Thread:
         """Return an independent thread with the same first `number` entries. Raises `NotInLog`."""
         twin = Thread(clock=self._clock, history=self._history)
-        twin._mirror, twin._contract = self._folds_at(number)
+        twin._client_fold, twin._contract = self._folds_at(number)
         twin._floor, twin._log = self._floor, self._log[: number - self._floor]
         twin._times = {at: when for at, when in self._times.items() if at <= number}
-        twin._marks = [mark for mark in self._marks if mark.number <= number]
+        twin._checkpoints = [mark for mark in self._checkpoints if mark.number <= number]
         return twin
 
     def _append(self, entry: LogEntry) -> int:
@@ -238,16 +240,16 @@ class Thread:
         """Make a checkpoint, and drop the entries before the previous checkpoint."""
         self._fold_mirror()
         self._fold_contract()
-        mark = self._marks[-1]
+        mark = self._checkpoints[-1]
         del self._log[: mark.number - self._floor]
         self._floor = mark.number
         self._times = {at: when for at, when in self._times.items() if at > self._floor}
-        self._marks = [mark, _Checkpoint(self.number, self._mirror.copy(), self._contract.copy())]
+        self._checkpoints = [mark, _Checkpoint(self.number, self._client_fold.copy(), self._contract.copy())]
         self._room, self._weight = len(self._log) + self._history, 0
 
     def _fold_mirror(self) -> None:
-        if self._mirror.number < self.number:
-            self._mirror.fold(self._log[self._mirror.number - self._floor :], self._times)
+        if self._client_fold.number < self.number:
+            self._client_fold.fold(self._log[self._client_fold.number - self._floor :], self._times)
             self._views = (None, self._views[1])
 
     def _fold_contract(self) -> None:
@@ -258,7 +260,7 @@ class Thread:
     def _folds_at(self, number: int) -> tuple[ClientViewFold, ContractFold]:
         if not self._floor <= number <= self.number:
             raise NotInLog(f"the log has {self._floor} to {self.number}, and not {number}")
-        mark = next(mark for mark in reversed(self._marks) if mark.number <= number)
+        mark = next(mark for mark in reversed(self._checkpoints) if mark.number <= number)
         mirror, contract = mark.mirror.copy(), mark.contract.copy()
         log = self._log[mark.number - self._floor : number - self._floor]
         mirror.fold(log, self._times)

@@ -58,7 +58,7 @@ from citewire.model import (
 
 NAME = "anthropic"
 UPSTREAM = "anthropic 2.8.0, Messages API 2023-06-01"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "claim",
@@ -191,7 +191,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     _fit_sources(fitting)
     _fit_refs(fitting)
     flatten_claims(fitting)
-    fit = fitting.finish(ROOM, kind=_kind, origin=_origin)
+    fit = fitting.finish(SUPPORTED_FIELDS, kind=_kind, origin=_origin)
     return Written(_Writer(fit).message(), tuple(fitting.losses))
 
 
@@ -340,7 +340,7 @@ class _Writer:
             return None, fields
         if native.raw["type"] != fields["type"]:
             return native.at, fields
-        return native.at, _over_location(native.raw, fields)
+        return native.at, _update_location(native.raw, fields)
 
 
 def _not_text(blocks: list[Any]) -> list[Any]:
@@ -389,7 +389,7 @@ def _place(locator: Locator | None) -> Json:
             return {"start_char_index": 0, "end_char_index": 0}
 
 
-def _over_location(raw: Json, fields: Json) -> Json:
+def _update_location(raw: Json, fields: Json) -> Json:
     """Update an original citation with `fields`; empty, null and absent values stay as in the payload."""
     out = dict(raw)
     if "file_id" not in fields and out.get("file_id") is not None:

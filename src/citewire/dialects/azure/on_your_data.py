@@ -50,7 +50,7 @@ from citewire.model import Answer, Chunk, Citation, Native, Part, Source, Source
 NAME = "azure.oyd"
 UPSTREAM = "Azure OpenAI data plane 2024-10-21, On Your Data"
 READS_TOO = ("openai.chat",)
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "marker",
@@ -188,7 +188,9 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fitting.map_citations(lambda citation: _fit_quote(citation, fitting))
     kept = native.kept if native else ()
     entries = fit_to_list(fitting, _content, kept, "[doc{}]", _docs_in)
-    fit = fitting.finish(ROOM, kind=lambda source: _kind(source.url, source.filename), origin=origin_of)
+    fit = fitting.finish(
+        SUPPORTED_FIELDS, kind=lambda source: _kind(source.url, source.filename), origin=origin_of
+    )
     sources = {source.id: source for source in fit.sources}
     written = interleave(kept, [(at, _entry(fit.citations[number], sources)) for at, number in entries])
     raw: Json = get_at(native.raw, native.at) if native else {}

@@ -60,7 +60,7 @@ from citewire.model import (
 
 NAME = "bedrock.converse"
 UPSTREAM = "botocore 1.44.0, bedrock-runtime Converse"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "claim",
         "insert_at",
@@ -229,7 +229,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     flatten_claims(fitting)
     _move_points_out(fitting)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: source.kind,
         origin=_origin,
         group=lambda answer: [sorted(answer.citations, key=_place_of)],

@@ -52,7 +52,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "bedrock.rag"
 UPSTREAM = "botocore 1.44.0, bedrock-agent-runtime RetrieveAndGenerate"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "claim",
@@ -216,7 +216,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     for source in fitting.cited_sources():
         fitting.sources[source.id] = _fit_source(source, fitting, has_moved=source.id in moved)
     fitting.map_citations(lambda citation: _fit_refs(citation, fitting))
-    fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=origin_of(NAME, same))
+    fit = fitting.finish(SUPPORTED_FIELDS, kind=lambda source: source.kind, origin=origin_of(NAME, same))
     writer = _Writer(fit, unit, same)
     citations = interleave(native.kept if native else None, list(map(writer.citation, fit.citations)))
     fields: Json = {"sessionId": fit.id, "output": overlay(raw["output"], {"text": fit.text})}

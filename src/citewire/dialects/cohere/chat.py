@@ -49,7 +49,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "cohere"
 UPSTREAM = "cohere 7.3.1, Chat API v2"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "claim",
@@ -216,7 +216,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     response: Json = native.raw if native else {"message": {"role": "assistant"}}
     writer = _Writer(fitting.answer, response, unit)
     same = writer.same_parts() if native and native.was == unit else set[int]()
-    fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=origin_of(NAME, same))
+    fit = fitting.finish(SUPPORTED_FIELDS, kind=lambda source: source.kind, origin=origin_of(NAME, same))
     citations = interleave(native.kept if native else None, writer.citations(fit, same))
     return Written(writer.response(fit, citations), tuple(fitting.losses))
 

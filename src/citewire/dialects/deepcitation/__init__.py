@@ -12,7 +12,7 @@ from citewire.dialects.deepcitation.entry import (
     BLOCK_END,
     BLOCK_START,
     NAME,
-    ROOM,
+    SUPPORTED_FIELDS,
     UPSTREAM,
     canonicalize,
 )
@@ -24,7 +24,7 @@ __all__ = [
     "BLOCK_END",
     "BLOCK_START",
     "NAME",
-    "ROOM",
+    "SUPPORTED_FIELDS",
     "UPSTREAM",
     "canonicalize",
     "detect",

@@ -16,7 +16,7 @@ from citewire.model import Lines, Locator, Native, Pages, Source, SourceKind, So
 
 NAME = "deepcitation"
 UPSTREAM = "deepcitation 0.2.1 / HEAD 69c0450, 2026-03-14"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         *("marker", "ordinal", "verification", "answer.id", "refs.quote", "refs.anchor"),
         *("refs.locator.pages", "refs.locator.lines", "refs.locator.times"),

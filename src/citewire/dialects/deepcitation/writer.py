@@ -20,7 +20,7 @@ from citewire.dialects.deepcitation.adaptation import (
     remove_blocks,
 )
 from citewire.dialects.deepcitation.block import compose_text, is_safe_key, write_block
-from citewire.dialects.deepcitation.entry import BLOCK_END, NAME, ROOM, update_entry, write_entry
+from citewire.dialects.deepcitation.entry import BLOCK_END, NAME, SUPPORTED_FIELDS, update_entry, write_entry
 from citewire.dialects.deepcitation.numbering import MarkerNumbering, NumberedRecord
 from citewire.dialects.deepcitation.reader import ReadSnapshot, UnreadRecords
 from citewire.dialects.deepcitation.verdict import STATUS_WORDS, verdict_fields, write_verdict
@@ -42,7 +42,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         remove_blocks(fitting, bool(layout.was.hidden))
     records = layout.arrange(MarkerNumbering(fitting, bool(layout.was.hidden)).records(), fitting)
     fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=kind_of,
         origin=origin_of,
         keep_ids=True,

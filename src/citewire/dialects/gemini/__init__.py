@@ -7,8 +7,8 @@ without a position; `citationMetadata` (recitation notices) are claims as well.
 """
 
 from citewire.dialects.gemini.reader import NAME, UNIT, detect, read_all, read_candidate
-from citewire.dialects.gemini.writer import ROOM, write
+from citewire.dialects.gemini.writer import SUPPORTED_FIELDS, write
 
-__all__ = ["NAME", "ROOM", "UNIT", "UPSTREAM", "detect", "read_all", "read_candidate", "write"]
+__all__ = ["NAME", "SUPPORTED_FIELDS", "UNIT", "UPSTREAM", "detect", "read_all", "read_candidate", "write"]
 
 UPSTREAM = "google-genai 3.1.0, generateContent v1beta"

@@ -42,7 +42,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "gemini.interactions"
 UPSTREAM = "google-genai 3.1.0, Interactions API"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "claim",
@@ -146,7 +146,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     unit = unit_of(answer, NAME, options.unit, UNIT)
     same = _same_parts(fitting.answer, unit)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: source.kind,
         origin=origin_of(NAME, same),
         group=lambda answer: group_by_part(answer, NAME),

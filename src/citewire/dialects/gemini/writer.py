@@ -31,10 +31,10 @@ from citewire.dialects.gemini.reader import (
 from citewire.model import Answer, Chunk, Citation, Native, Pages, Source, SourceRef, Span, Written
 from citewire.text import Offsets, Unit
 
-__all__ = ["ROOM", "write"]
+__all__ = ["SUPPORTED_FIELDS", "write"]
 
 
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "claim",
@@ -63,7 +63,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         fitting.sources[source.id] = _fit_source(source, fitting)
     fitting.map_citations(lambda citation: _fit_refs(citation, fitting))
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: source.kind,
         origin=origin_of(NAME, same),
         group=_by_home,

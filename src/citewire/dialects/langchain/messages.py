@@ -57,7 +57,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "langchain"
 UPSTREAM = "langchain-core 1.7.7, standard content blocks"
-ROOM = EXTENSIBLE_FIELDS | {"marker"}
+SUPPORTED_FIELDS = EXTENSIBLE_FIELDS | {"marker"}
 
 _UNIT: Unit = "codepoints"
 _TYPES = frozenset({"ai", "AIMessage", "AIMessageChunk"})
@@ -258,7 +258,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     drop_reserved_key(fitting)
     layout = _Layout(fitting.answer)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: source.kind,
         origin=layout.origin,
         group=layout.by_block,

@@ -12,10 +12,10 @@ from citewire.dialects.llamaindex import chat, response
 from citewire.dialects.llamaindex.response import NAME
 from citewire.model import Answer, Written
 
-__all__ = ["NAME", "ROOM", "UPSTREAM", "detect", "read_all", "write"]
+__all__ = ["NAME", "SUPPORTED_FIELDS", "UPSTREAM", "detect", "read_all", "write"]
 
 UPSTREAM = "llama-index-core 0.14.25"
-ROOM = response.ROOM
+SUPPORTED_FIELDS = response.SUPPORTED_FIELDS
 
 
 def detect(payload: Any) -> bool:

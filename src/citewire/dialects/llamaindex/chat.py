@@ -49,7 +49,7 @@ from citewire.model import (
     Written,
 )
 
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "insert_at",
         "refs.locator.chars",
@@ -168,7 +168,7 @@ def write(answer: Answer) -> Written:
     fitting.map_citations(lambda citation: _fit_quote(citation, fitting))
     fit_points(fitting)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: _kind_of(source.url, source.filename),
         origin=lambda citation: "exact",
         group=group_by_point,

@@ -49,7 +49,7 @@ from citewire.model import (
 )
 
 NAME = "llamaindex"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "marker",
         "ordinal",
@@ -191,7 +191,9 @@ def write(answer: Answer) -> Written:
     fitting.map_citations(lambda citation: _fit_ref(citation, fitting))
     kept: Iterable[tuple[int, Any]] = native.kept if native else ()
     entries = fit_to_list(fitting, _content, kept, "[{}]")
-    fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url, source.filename), origin=origin_of)
+    fit = fitting.finish(
+        SUPPORTED_FIELDS, kind=lambda source: _kind_of(source.url, source.filename), origin=origin_of
+    )
     sources = {source.id: source for source in fit.sources}
     nodes = [(at, _entry(fit.citations[number], sources)) for at, number in entries]
     fields: Json = {"response": fit.text if fit.parts else None, "source_nodes": interleave(kept, nodes)}

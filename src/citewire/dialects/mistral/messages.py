@@ -47,7 +47,7 @@ from citewire.model import Answer, Citation, Native, Part, Point, Source, Source
 NAME = "mistral"
 UPSTREAM = "mistralai 3.7.0, Chat and Conversations APIs"
 READS_TOO = ("openai.chat",)
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "insert_at",
@@ -121,7 +121,7 @@ class _Reader:
         items: list[InlineItem] = []
         length = 0
         for at, chunk in enumerate(content):
-            item = InlineItem(chunk, _shown(chunk))
+            item = InlineItem(chunk, _visible_text(chunk))
             if is_reference(chunk):
                 try:
                     self.citations.append(self._citation(chunk, Point(len(self.parts), length), at))
@@ -168,7 +168,7 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _shown(chunk: Any) -> str | None:
+def _visible_text(chunk: Any) -> str | None:
     """Return the text of a chunk, None if it is not answer text (for example thinking)."""
     if not is_object(chunk) or chunk.get("type") != "text":
         return None
@@ -191,7 +191,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         fitting.split_refs()
     fit_points(fitting)
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=_kind,
         origin=lambda citation: "exact",
         group=group_by_point,

@@ -44,7 +44,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "openai.assistants"
 UPSTREAM = "openai 3.49.0, Assistants API (beta threads)"
-ROOM = frozenset({"answer.id", "marker", "refs.quote", "source.file_id"})
+SUPPORTED_FIELDS = frozenset({"answer.id", "marker", "refs.quote", "source.file_id"})
 
 UNIT: Unit = "codepoints"
 _CITATION, _PATH = "file_citation", "file_path"
@@ -135,7 +135,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     )
     fitting.map_citations(lambda citation: _fit_quote(citation, fitting))
     fit = fitting.finish(
-        ROOM,
+        SUPPORTED_FIELDS,
         kind=lambda source: "file",
         origin=origin_of(fitting.answer, NAME),
         group=lambda answer: group_by_part(answer, NAME),

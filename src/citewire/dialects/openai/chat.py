@@ -16,7 +16,7 @@ from citewire.model import Answer, Written
 NAME = "openai.chat"
 UPSTREAM = "openai 3.49.0, Chat Completions API; messages of ChatGPT as exported in April 2026"
 READS_TOO = ("openrouter",)
-ROOM = frozenset({"answer.id", "marker", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset({"answer.id", "marker", "source.title", "source.url"})
 
 
 def detect(payload: Any) -> bool:
@@ -36,4 +36,4 @@ class _Reader(MessageReader):
 def write(answer: Answer, options: DialectOptions) -> Written:
     if (native := chatgpt.find_native(answer)) is not None:
         return chatgpt.write(answer, native, options)
-    return write_message(answer, options, NAME, ROOM, {})
+    return write_message(answer, options, NAME, SUPPORTED_FIELDS, {})

@@ -40,7 +40,7 @@ from citewire.errors import InputError, ShapeError
 from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, SourceRef, Written
 from citewire.text import Offsets, Unit
 
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "marker",
@@ -210,7 +210,7 @@ def write(answer: Answer, native: Native, options: DialectOptions) -> Written:
         lambda citation: f"\ue200cite\ue202citewire{numbers[citation.id]}\ue201",
         lambda citation: drop_claim_and_point(citation, fitting),
     )
-    fit = fitting.finish(ROOM, kind=_kind, origin=origin_of(fitting.answer, _KEPT))
+    fit = fitting.finish(SUPPORTED_FIELDS, kind=_kind, origin=origin_of(fitting.answer, _KEPT))
     unit = unit_of(fit, _KEPT, options.unit, UNIT)
     sources = {source.id: source for source in fit.sources}
     texts = [_Text(part) for part in fit.parts]

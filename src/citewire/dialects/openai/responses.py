@@ -52,7 +52,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "openai.responses"
 UPSTREAM = "openai 3.49.0, Responses API"
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "insert_at",
@@ -137,7 +137,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     _fit_sources(fitting)
     _fit_places(fitting)
     fit = fitting.finish(
-        ROOM | {"claim"},  # the remaining ones were read from annotations
+        SUPPORTED_FIELDS | {"claim"},  # the remaining ones were read from annotations
         kind=_kind,
         origin=origin_of(fitting.answer, NAME),
         group=lambda answer: group_by_part(answer, NAME),

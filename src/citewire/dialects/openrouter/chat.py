@@ -15,7 +15,7 @@ from citewire.model import Answer, Written
 NAME = "openrouter"
 UPSTREAM = "OpenRouter Chat Completions API, as captured in August 2026"
 READS_TOO = ("openai.chat",)
-ROOM = frozenset({"answer.id", "marker", "source.snippet", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset({"answer.id", "marker", "source.snippet", "source.title", "source.url"})
 
 
 def detect(payload: Any) -> bool:
@@ -36,4 +36,4 @@ class _Reader(MessageReader):
 
 def write(answer: Answer, options: DialectOptions) -> Written:
     # The provider field distinguishes these completions from OpenAI's.
-    return write_message(answer, options, NAME, ROOM, {"provider": "citewire"})
+    return write_message(answer, options, NAME, SUPPORTED_FIELDS, {"provider": "citewire"})

@@ -40,7 +40,7 @@ from citewire.model import Answer, Citation, Native, Part, Source, SourceRef, Wr
 NAME = "perplexity"
 UPSTREAM = "perplexityai 0.46.1, Sonar Chat Completions API"
 READS_TOO = ("openai.chat",)
-ROOM = frozenset(
+SUPPORTED_FIELDS = frozenset(
     {
         "answer.id",
         "marker",
@@ -136,7 +136,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     native = native_for(answer.native, NAME)
     kept: Iterable[tuple[int, Any]] = native.kept if native else ()
     entries = fit_to_list(fitting, lambda citation: citation.refs[0].source_id, kept, "[{}]")
-    fit = fitting.finish(ROOM, kind=lambda source: "web", origin=origin_of)
+    fit = fitting.finish(SUPPORTED_FIELDS, kind=lambda source: "web", origin=origin_of)
     sources = {source.id: source for source in fit.sources}
     before: Json = native.raw if native else {"citations": []}
     listed = [(at, _listed(fit.citations[number], sources)) for at, number in entries]

@@ -39,7 +39,9 @@ from citewire.text import Offsets, Unit
 
 NAME = "salesforce.agent-api"
 UPSTREAM = "Agent API v1, Handle Citations, 2026-11"
-ROOM = frozenset({"answer.id", "claim", "insert_at", "source.record_id", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset(
+    {"answer.id", "claim", "insert_at", "source.record_id", "source.title", "source.url"}
+)
 
 _UNIT: Unit = "utf16"
 _Path = tuple[str | int, ...]
@@ -137,7 +139,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     )
     native = native_for(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["message"] == fitting.answer.text
-    fit = finish_entries(fitting, ROOM, same_text=same_text)
+    fit = finish_entries(fitting, SUPPORTED_FIELDS, same_text=same_text)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(

@@ -40,7 +40,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "salesforce"
 UPSTREAM = "Messaging for In-App and Web, citations guide, 2026-11"
-ROOM = frozenset({"claim", "insert_at", "source.record_id", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset({"claim", "insert_at", "source.record_id", "source.title", "source.url"})
 
 _UNIT: Unit = "utf16"
 _LINK = "Link"
@@ -163,7 +163,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fitting = fit_to_entries(answer, NAME, _with_point, _is_kept_without_url)
     native = native_for(answer.native, NAME)
     same_text = native is not None and get_at(native.raw, native.at)["text"] == fitting.answer.text
-    fit = finish_entries(fitting, ROOM, same_text=same_text)
+    fit = finish_entries(fitting, SUPPORTED_FIELDS, same_text=same_text)
     unit: Unit = options.unit or (native.was if native else _UNIT)
     offsets = Offsets(fit.text)
     entries = write_entries(

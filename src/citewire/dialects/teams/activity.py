@@ -30,7 +30,7 @@ from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, S
 
 NAME = "teams"
 UPSTREAM = "microsoft-teams-api 2.1.1, Bot Framework activity 3.1"
-ROOM = frozenset({"answer.id", "marker", "ordinal", "refs.quote", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset({"answer.id", "marker", "ordinal", "refs.quote", "source.title", "source.url"})
 
 _ENTITY = "https://schema.org/Message"
 _ENTITY_FIELDS: Json = {
@@ -118,8 +118,12 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     fitting.map_citations(lambda citation: _fit_abstract(citation, fitting))
     native = native_for(answer.native, NAME)
     taken = [_position(claim) for _, claim in (native.kept if native else ())]
-    numbers = number_records(fitting, _content, lambda citation: _was(citation)[0], filter(None, taken))
-    fit = fitting.finish(ROOM, kind=lambda source: _kind_of(source.url), origin=origin_of, keep_ids=True)
+    numbers = number_records(
+        fitting, _content, lambda citation: _original_fields(citation)[0], filter(None, taken)
+    )
+    fit = fitting.finish(
+        SUPPORTED_FIELDS, kind=lambda source: _kind_of(source.url), origin=origin_of, keep_ids=True
+    )
     sources = {source.id: source for source in fit.sources}
     claims: list[tuple[int | None, Any]] = []
     at = 0
@@ -135,7 +139,7 @@ def _position(claim: Any) -> int | None:
     return position if type(position) is int else None
 
 
-def _was(citation: Citation) -> tuple[int | None, str | None, str | None]:
+def _original_fields(citation: Citation) -> tuple[int | None, str | None, str | None]:
     """Return the original position, name and abstract of a citation."""
     native = native_for(citation.native, NAME)
     return native.was if native else (None, None, None)
@@ -149,7 +153,7 @@ def _content(citation: Citation) -> Any:
 def _fit_names(fitting: Adaptation) -> None:
     """Give every source a name within Teams' length limit; unchanged original names stay."""
     as_it_came = {
-        (citation.refs[0].source_id, _was(citation)[1])
+        (citation.refs[0].source_id, _original_fields(citation)[1])
         for citation in fitting.answer.citations
         if native_for(citation.native, NAME)
     }
@@ -173,7 +177,7 @@ def _cut(text: str, longest: int) -> str:
 def _fit_abstract(citation: Citation, fitting: Adaptation) -> Citation:
     ref = citation.refs[0]
     abstract = _cut(ref.quote or "", _LONGEST_ABSTRACT) or None
-    if ref.quote in (abstract, _was(citation)[2]):
+    if ref.quote in (abstract, _original_fields(citation)[2]):
         return citation
     fitting.record_loss(
         "refs.quote", f"an abstract has 1 to {_LONGEST_ABSTRACT} characters", citation=citation.id
@@ -187,9 +191,9 @@ def _claim(position: int, citation: Citation, source: Source) -> tuple[int | Non
     document: Json = raw.get("appearance") or {"@type": "DigitalDocument"}
     quote = citation.refs[0].quote
     fields: Json = {"url": source.url}
-    if not native or source.title != _was(citation)[1]:
+    if not native or source.title != _original_fields(citation)[1]:
         fields["name"] = source.title
-    if not native or quote != _was(citation)[2]:
+    if not native or quote != _original_fields(citation)[2]:
         # The field is required; an empty abstract means none.
         fields["abstract"] = quote or ""
     appearance = overlay(document, fields)

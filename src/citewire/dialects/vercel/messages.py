@@ -43,7 +43,7 @@ from citewire.model import Answer, Citation, Native, Part, Source, SourceKind, S
 
 NAME = "vercel"
 UPSTREAM = "ai 7, UI message parts and LanguageModelV3 content"
-ROOM = EXTENSIBLE_FIELDS
+SUPPORTED_FIELDS = EXTENSIBLE_FIELDS
 
 # The default media type of a document.
 _MEDIA_TYPE = "application/octet-stream"
@@ -200,7 +200,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     drop_reserved_key(fitting)
     _name_documents(fitting)
     fit = fitting.finish(
-        ROOM if wire is _UI else ROOM - {"answer.id"},
+        SUPPORTED_FIELDS if wire is _UI else SUPPORTED_FIELDS - {"answer.id"},
         kind=lambda source: source.kind,
         origin=lambda citation: "exact" if citation.claim else "unknown",
         keep_ids=True,
@@ -214,7 +214,9 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         if at in kept or not (_is_text(part) or _source_type(part, wire) is not None)
     ]
     texts = [_text(part) for part in fit.parts]
-    parts = interleave(others, _in_turns(texts, [writer.source(citation) for citation in fit.citations]))
+    parts = interleave(
+        others, _merge_by_position(texts, [writer.source(citation) for citation in fit.citations])
+    )
     fields: Json = {wire.parts: parts}
     if wire is _UI:
         fields["id"] = fit.id
@@ -236,7 +238,7 @@ def _text(part: Part) -> tuple[int | None, Json]:
     return (native.at if native else None), overlay(raw, {"text": part.text})
 
 
-def _in_turns(*lists: list[tuple[int | None, Any]]) -> list[tuple[int | None, Any]]:
+def _merge_by_position(*lists: list[tuple[int | None, Any]]) -> list[tuple[int | None, Any]]:
     """Merge several lists by old position; each list keeps its own order."""
     placed: list[tuple[float, Any]] = []
     for items in lists:

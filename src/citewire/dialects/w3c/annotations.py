@@ -72,7 +72,7 @@ from citewire.text import Offsets, Unit
 
 NAME = "w3c"
 UPSTREAM = "Web Annotation Data Model, Recommendation of 2017-02-23"
-ROOM = EXTENSIBLE_FIELDS | {"insert_at", "marker", "ordinal"}
+SUPPORTED_FIELDS = EXTENSIBLE_FIELDS | {"insert_at", "marker", "ordinal"}
 
 _UNIT: Unit = "codepoints"
 _CONTEXT = "http://www.w3.org/ns/anno.jsonld"
@@ -248,7 +248,7 @@ class _Reader:
 
     def _claim(self, target: Any) -> tuple[Span | None, SpanOrigin]:
         """Return the claim that a target selects by offsets, by its words, or by both."""
-        selectors = selectors_of(_only(target))
+        selectors = selectors_of(_single_target(target))
         position, words = selectors.get(POSITION), selectors.get(QUOTE)
         exact = optional(words, "exact", str, ".target.selector") if words else None
         if position is not None:
@@ -318,7 +318,7 @@ def _read_annotation_fields(raw: Json) -> _AnnotationFields:
         raise ShapeError(f"not what citewire writes: {exc}", f".{EXTENSION_KEY}") from exc
 
 
-def _only(target: Any) -> Json:
+def _single_target(target: Any) -> Json:
     """Return the only target of an annotation, empty if it is just an IRI."""
     if is_list(target):
         if len(target) != 1 or is_list(target[0]):
@@ -341,7 +341,9 @@ def write(answer: Answer, options: DialectOptions) -> Written:
     if len(answer.parts) > 1:
         fitting.join_parts()
     fitting.require_refs()
-    fit = fitting.finish(ROOM, kind=lambda source: source.kind, origin=lambda citation: citation.span_origin)
+    fit = fitting.finish(
+        SUPPORTED_FIELDS, kind=lambda source: source.kind, origin=lambda citation: citation.span_origin
+    )
     native = native_for(answer.native, NAME)
     unit: Unit = options.unit or (native.was[0] if native else _UNIT)
     writer = _Writer(fit, native, unit)

@@ -39,7 +39,7 @@ from citewire.text import Offsets, ResolvedSpan, Unit
 
 NAME = "xai"
 UPSTREAM = "xAI REST Responses API, as captured in November 2025"
-ROOM = frozenset({"answer.id", "marker", "ordinal", "source.title", "source.url"})
+SUPPORTED_FIELDS = frozenset({"answer.id", "marker", "ordinal", "source.title", "source.url"})
 
 UNIT: Unit = "codepoints"
 
@@ -94,7 +94,7 @@ def write(answer: Answer, options: DialectOptions) -> Written:
         lambda citation: drop_claim_and_point(citation, fitting),
     )
     fit = fitting.finish(
-        ROOM | {"claim"},  # the remaining ones were read from annotations
+        SUPPORTED_FIELDS | {"claim"},  # the remaining ones were read from annotations
         kind=lambda source: "web",
         origin=origin_of(fitting.answer, NAME),
         group=lambda answer: group_by_part(answer, NAME),

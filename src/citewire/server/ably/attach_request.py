@@ -26,14 +26,14 @@ _NEEDS = {
 }
 _REWIND = re.compile(r"(?P<count>[1-9][0-9]{0,5})|(?P<length>[1-9][0-9]{0,5})(?P<unit>[sm])")
 _SECONDS = {"s": 1, "m": 60}
-REWOUND = 100
+MAX_REWIND = 100
 """The largest number of messages a rewind returns."""
 
 
 class Rewind(Struct, frozen=True):
     """How far to rewind: a number of messages, or a period in milliseconds."""
 
-    count: int = REWOUND
+    count: int = MAX_REWIND
     period: int | None = None
 
 
@@ -93,5 +93,5 @@ def _rewind(text: str) -> Rewind:
     if not found:
         raise AblyError(40003, "rewind is a number of messages, or of seconds or minutes: 10, 15s, 2m")
     if count := found["count"]:
-        return Rewind(min(int(count), REWOUND))
+        return Rewind(min(int(count), MAX_REWIND))
     return Rewind(period=int(found["length"]) * _SECONDS[found["unit"]] * 1000)

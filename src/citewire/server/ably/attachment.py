@@ -77,7 +77,7 @@ class ChannelAttachment:
             async with aclosing(self._channels.follow(self.asked.channel, start.cursor)) as following:
                 async for rows in following:
                     for part in self._batches.batches_of(self.asked.channel, rows):
-                        for wire in await self._told(part):
+                        for wire in await self._frames_for(part):
                             yield wire
                         self.serial = part.serial
 
@@ -126,7 +126,7 @@ class ChannelAttachment:
             )
         )
 
-    async def _told(self, part: MessageBatch | AnnotationBatch) -> Sequence[Wire]:
+    async def _frames_for(self, part: MessageBatch | AnnotationBatch) -> Sequence[Wire]:
         packed, own = self._form.packed, self._form.own
         if isinstance(part, MessageBatch):
             posts = await self._posts(part) if self._is_told else None

@@ -36,11 +36,11 @@ _LOOK = 5
 """Interval between checks of a connection, in seconds."""
 _RENEW = 30
 """How long before its token expires a client is asked for a new one, in seconds."""
-_FAREWELL = 1
+_CLOSE_TIMEOUT = 1
 
 _GOING = ErrorInfo(80003, 503, "the server is going down; connect again")
 # WebSocket close code for a client that may reconnect (service restart).
-_COME_BACK = 1012
+_SERVICE_RESTART = 1012
 
 
 class ConnectParams(Struct, frozen=True):
@@ -113,7 +113,7 @@ class _Socket:
     async def finish(self, end: ConnectionEnded, *, packed: bool) -> None:
         """Send the last frame, if the client still listens, and close the socket."""
         try:
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
                 if end.frame:
                     await self.write(write_frame(end.frame, packed=packed))
                 await self._send({"type": "websocket.close", "code": end.code})
@@ -190,7 +190,7 @@ class Realtime:
             return
         session = _Session(connection, socket, asyncio.get_running_loop().create_future(), set())
         if before := self._live.get(connection.id):
-            before.end(ConnectionEnded(None, _COME_BACK))
+            before.end(ConnectionEnded(None, _SERVICE_RESTART))
         self._live[connection.id] = session
         try:
             await connection.open(error)
@@ -226,7 +226,7 @@ class Realtime:
     ) -> ConnectionEnded:
         tasks = [
             asyncio.create_task(_read(session.connection, receive)),
-            asyncio.create_task(self._look_after(session, params)),
+            asyncio.create_task(self._supervise(session, params)),
         ]
         try:
             done, _ = await asyncio.wait([*tasks, session.over], return_when=asyncio.FIRST_COMPLETED)
@@ -237,14 +237,14 @@ class Realtime:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _look_after(self, session: _Session, params: ConnectParams) -> ConnectionEnded:
+    async def _supervise(self, session: _Session, params: ConnectParams) -> ConnectionEnded:
         """Send heartbeats, ask for a new token, and end the connection on expiry, revocation or timeout."""
         connection, socket = session.connection, session.socket
         asked_until: float | None = None
         while True:
             await self._pause(connection)
             if socket.stuck > self._write_timeout:
-                return ConnectionEnded(None, _COME_BACK)
+                return ConnectionEnded(None, _SERVICE_RESTART)
             try:
                 self._gate.check_key(connection.client)
             except CitewireError as exc:
@@ -289,7 +289,7 @@ async def _read(connection: Connection, receive: Receive) -> ConnectionEnded:
 
 
 def _gone() -> ConnectionEnded:
-    return ConnectionEnded(AblyFrame(action=FrameAction.DISCONNECTED, error=_GOING), _COME_BACK)
+    return ConnectionEnded(AblyFrame(action=FrameAction.DISCONNECTED, error=_GOING), _SERVICE_RESTART)
 
 
 def _refused(error: Exception) -> ConnectionEnded:

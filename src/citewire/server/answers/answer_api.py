@@ -124,7 +124,7 @@ class AnswerApi:
     """The operations over all answers."""
 
     def __init__(self, told: AnswerIndex) -> None:
-        self._told, self._feed = told, Feed[str]()
+        self._index, self._feed = told, Feed[str]()
 
     def notify_channel_changed(self, channel: str) -> None:
         """Notify the followers of a change in a channel."""
@@ -154,7 +154,7 @@ class AnswerApi:
 
     async def list(self, call: ApiCall) -> AnswerPage:
         """Return a page of the threads that the caller may read."""
-        look, found = _ThreadScan(self._told, call.caller, call.query), list[ThreadAnswers]()
+        look, found = _ThreadScan(self._index, call.caller, call.query), list[ThreadAnswers]()
         async for thread_id, head, answers in look.threads():
             found.append(_shown(thread_id, head, answers))
             if len(found) == call.query.limit:
@@ -164,7 +164,7 @@ class AnswerApi:
     async def verdicts(self, call: ApiCall) -> VerdictCounts:
         """Return the counts for a plot."""
         look, size = (
-            _ThreadScan(self._told, call.caller, call.query),
+            _ThreadScan(self._index, call.caller, call.query),
             _HOUR if call.query.bucket == "hour" else _DAY,
         )
         answers, verdicts = Counter[str](), dict[str, Counter[str]]()
@@ -194,9 +194,9 @@ class AnswerApi:
             await asyncio.sleep(_TOGETHER)
 
     async def _thread(self, thread_id: str, channel: str, wanted: AnswerFilter) -> ThreadAnswers:
-        if (head := await self._told.head(channel)) is None:
+        if (head := await self._index.head(channel)) is None:
             return ThreadAnswers(thread_id, None, [], 0)
-        answers = await self._told.answers(head)
+        answers = await self._index.answers(head)
         return _shown(thread_id, head, [each for each in answers if wanted.matches(each)])
 
 

@@ -128,7 +128,7 @@ class VerifyApi:
             counts = Counter[Status](check.status for check in checks)
             return CheckReport(dict(counts), [Check(**asdict(check)) for check in checks], [], unread)
         left_out = [problem for answer in answers for problem in answer.problems]
-        return await asyncio.to_thread(_told, answers, checks, left_out + unread)
+        return await asyncio.to_thread(_make_report, answers, checks, left_out + unread)
 
 
 async def check_with_deadline(
@@ -173,7 +173,9 @@ def _read(request: CheckRequest) -> tuple[Sequence[Answer], list[QuoteCheck]]:
     return answers, asked
 
 
-def _told(answers: Iterable[Answer], checks: Iterable[CheckResult], problems: list[Problem]) -> CheckReport:
+def _make_report(
+    answers: Iterable[Answer], checks: Iterable[CheckResult], problems: list[Problem]
+) -> CheckReport:
     left = iter(checks)
     reports = [make_report(answer, list(islice(left, len(list_quote_checks(answer))))) for answer in answers]
     counts = sum((Counter(one.counts) for one in reports), Counter[Status]())

@@ -92,7 +92,7 @@ class Bridge:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
         channels.agent, channels.cited = agent, self._cited
-        runs.cited, runs.untied = self._cited_elsewhere, self._lost
+        runs.on_cited_elsewhere, runs.on_bridge_lease_lost = self._cited_elsewhere, self._lost
 
     def notify_log_written(self, channel: str) -> None:
         """Wake the bridge: a thread's log has new rows, or its run has ended."""
@@ -164,7 +164,7 @@ class Bridge:
                 thread.has_news = False
                 async with self._room:
                     if await self._leases.take(_tie_of(thread.channel)):
-                        await self._go_on(thread)
+                        await self._process(thread)
                     else:
                         await self._leave_to_other(thread)
                 if not thread.has_news:
@@ -228,7 +228,7 @@ class Bridge:
         for name in resting[:-_KEPT]:
             del self._threads[name]
 
-    async def _go_on(self, thread: _Thread) -> None:
+    async def _process(self, thread: _Thread) -> None:
         head = await self._store.head(thread.channel)
         if head is None or not self._channels.rules.of(thread.ai).mutable:
             return
@@ -238,7 +238,7 @@ class Bridge:
             if tie and await self._channels.projection_mark(thread.ai) != tie.outward.mark:
                 tie = None
         if tie is None or tie.outward.mark.epoch != series_of(head.epoch):
-            tie = thread.tie = await self._tied(thread, head)
+            tie = thread.tie = await self._open_link(thread, head)
         await tie.outward.catch_up()
         projection, is_live = tie.outward.projection, self._runs.is_live(thread.channel)
         if thread.is_cited or not is_live:
@@ -250,7 +250,7 @@ class Bridge:
         if not (thread.has_news or is_live) and tie.inward.is_done(projection):
             await self._note(thread, tie)
 
-    async def _tied(self, thread: _Thread, head: Head) -> _ThreadLink:
+    async def _open_link(self, thread: _Thread, head: Head) -> _ThreadLink:
         """Load the positions of a thread and its channel."""
         mark, seen = await self._channels.projection_mark(thread.ai), await self._seen(thread.channel)
         series = series_of(head.epoch)

@@ -26,19 +26,19 @@ class Feed(Generic[_T]):
     def __init__(self) -> None:
         self._last: deque[_T] = deque(maxlen=_KEPT)
         self._count = 0
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self._closed = False
 
     def publish(self, change: _T) -> None:
         """Deliver a change to all followers."""
         self._last.append(change)
         self._count += 1
-        self._bell.notify()
+        self._wakeup.notify()
 
     def close(self) -> None:
         """End all followers."""
         self._closed = True
-        self._bell.notify()
+        self._wakeup.notify()
 
     async def follow(self) -> AsyncGenerator[Sequence[_T] | None]:
         """Yield the changes from now on, or an empty list after a period without changes.
@@ -56,7 +56,7 @@ class Feed(Generic[_T]):
     async def _news(self) -> bool:
         try:
             async with asyncio.timeout(_QUIET):
-                await self._bell.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             return False
         return True

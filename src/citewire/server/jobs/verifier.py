@@ -93,7 +93,7 @@ class JobVerifier:
         self._waiting: dict[str, _PendingQuestion] = {}
         # Questions to look up at once.
         self._news: set[str] = set()
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._warned = -_WARN
         self._touched = 0.0
 
@@ -129,7 +129,7 @@ class JobVerifier:
         for each in self._scopes.values():
             each.manifests.clear()
         # Text has no pictures, so the engine needs the other sources only.
-        await self._engine.add(*(each for each in sources if _may_have_looks(each)), scope=scope)
+        await self._engine.add(*(each for each in sources if _may_have_pictures(each)), scope=scope)
 
     async def forget(self, scope: str) -> None:
         """See `Verifier`. Also deletes from the database; if that is unreachable, a later tidy does."""
@@ -187,7 +187,7 @@ class JobVerifier:
 
     def _tell(self, keys: Collection[str]) -> None:
         self._news.update(keys)
-        self._bell.set()
+        self._wakeup.set()
 
     async def _ask(self) -> None:
         """Enqueue new questions and collect verdicts."""
@@ -195,8 +195,8 @@ class JobVerifier:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL if self._waiting else _IDLE):
-                    await self._bell.wait()
-            self._bell.clear()
+                    await self._wakeup.wait()
+            self._wakeup.clear()
             keys, self._news = self._news, set()
             try:
                 if loop.time() - polled >= _POLL:
@@ -207,7 +207,7 @@ class JobVerifier:
                 _log.warning("quotes wait: %s", exc, exc_info=not isinstance(exc, StoreError))
                 polled = 0.0
                 await asyncio.sleep(_AGAIN)
-                self._bell.set()
+                self._wakeup.set()
 
     async def _step(self, keys: Sequence[str]) -> None:
         if not keys:
@@ -295,5 +295,5 @@ def _handed(listed: SourceItem, content: bytes | None) -> AttachedSource:
             return AttachedSource(listed.name, sha256, also=(str(source),))
 
 
-def _may_have_looks(source: SourceInput) -> bool:
+def _may_have_pictures(source: SourceInput) -> bool:
     return not (isinstance(source, Document | SourceUrl | str) or _text(source) is not None)

@@ -114,7 +114,7 @@ class RequestLimits:
         """Handle one request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
-        elif refusal := self._judge_head(scope):
+        elif refusal := self._check_head(scope):
             await refusal.send(scope, send)
         elif scope["path"] in self._free:
             await self._pass_on(scope, receive, send)
@@ -123,7 +123,7 @@ class RequestLimits:
 
     async def _count_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client(scope)
-        if refusal := self._judge_client(client):
+        if refusal := self._check_client(client):
             await refusal.send(scope, send)
             return
         self._count += 1
@@ -145,7 +145,7 @@ class RequestLimits:
         else:
             await self.app(scope, receive, send)
 
-    def _judge_head(self, scope: Scope) -> Refusal | None:
+    def _check_head(self, scope: Scope) -> Refusal | None:
         settings, headers = self._settings, scope["headers"]
         if len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"]) > settings.max_url:
             return _LONG_URL
@@ -157,7 +157,7 @@ class RequestLimits:
         limit = self._largest(scope)
         return _too_large(limit) if any(int(value) > limit for value in lengths) else None
 
-    def _judge_client(self, client: str) -> Refusal | None:
+    def _check_client(self, client: str) -> Refusal | None:
         if wait := self._buckets.take(client):
             return Refusal(429, "too_many_requests", "too many requests; wait a little", math.ceil(wait))
         if self._active.get(client, 0) >= self._settings.max_client_requests:

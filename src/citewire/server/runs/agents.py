@@ -34,7 +34,9 @@ def remote_agent(url: str, headers: tuple[str, ...], client: AsyncClient) -> Age
     def run(run_input: RunInput, started: StartedRun) -> AsyncIterator[AnyEvent]:
         user = _user(started)
         known = given if user is None else {**given, _CLIENT: quote(user, safe="@.:+ ")}
-        return HttpAgent(url, headers=known, client=client, timeouts=_TIMEOUTS).run(_told(run_input, started))
+        return HttpAgent(url, headers=known, client=client, timeouts=_TIMEOUTS).run(
+            _with_caller(run_input, started)
+        )
 
     return run
 
@@ -58,12 +60,12 @@ def wrap_agent(found: object) -> Agent:
     agent = found if isinstance(found, BaseAgent) else LocalAgent(cast("Callable[[RunInput], Any]", found))
 
     def run(run_input: RunInput, started: StartedRun) -> AsyncIterator[AnyEvent]:
-        return agent.run(_told(run_input, started))
+        return agent.run(_with_caller(run_input, started))
 
     return run
 
 
-def _told(run_input: RunInput, started: StartedRun) -> RunInput:
+def _with_caller(run_input: RunInput, started: StartedRun) -> RunInput:
     """Add the authenticated caller to the input's forwarded props, overriding what the client claims."""
     props: Any = run_input.forwarded_props
     known = cast("dict[str, Any]", props) if isinstance(props, dict) else {}

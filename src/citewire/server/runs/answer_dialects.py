@@ -37,7 +37,9 @@ def write_answer(past: ThreadAtCursor, message_id: str, dialect: str, state_key:
         return write(_read(past, message_id, state_key), dialect)
     answer = read_answer(past, message_id, state_key)
     known = dialects().get(dialect)
-    if known is not None and ("source.file_id" not in known.ROOM or getattr(known, "NEEDS_URL", False)):
+    if known is not None and (
+        "source.file_id" not in known.SUPPORTED_FIELDS or getattr(known, "NEEDS_URL", False)
+    ):
         answer = replace(answer, sources=tuple(map(_at_its_proof, answer.sources)))
     result = write(answer, dialect)
     unread = (Loss("citation", f"cannot be read: {each.path}: {each.message}") for each in answer.problems)
@@ -63,7 +65,7 @@ def _read(past: ThreadAtCursor, message_id: str, state_key: str) -> Answer:
     labels = _labels(past.state, message_id)
     payload = {
         "messageId": message_id,
-        "text": _undefined(_unlinked(_text(past, message_id)), frozenset(labels.values())),
+        "text": _remove_definitions(_replace_links(_text(past, message_id)), frozenset(labels.values())),
         **{name: found for name in ("citations", "verifications") if (found := _object(record, name))},
     }
     # Convert the state to plain dicts and lists: it holds other container types.
@@ -85,7 +87,7 @@ def _text(past: ThreadAtCursor, message_id: str) -> str:
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
-def _unlinked(text: str) -> str:
+def _replace_links(text: str) -> str:
     """Replace `[words](cite:1)` by `words [1]`, so that the words stay when markers are removed."""
     pieces: list[str] = []
     at = 0
@@ -97,7 +99,7 @@ def _unlinked(text: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _undefined(text: str, labels: Container[str]) -> str:
+def _remove_definitions(text: str, labels: Container[str]) -> str:
     """Remove the definitions of cited footnotes: every dialect has its own way to express them."""
     left = _DEFINITION.sub(lambda found: "" if found[1] in labels else found[0], text)
     return text if left == text else left.rstrip()

@@ -65,7 +65,7 @@ class NodeRequests:
     ) -> None:
         self._hub, self._hear = hub, hear
         self._node = uuid4().hex[:8]
-        self._ears: dict[str, asyncio.Task[None]] = {}
+        self._listeners: dict[str, asyncio.Task[None]] = {}
 
     async def send(self, channel: str, what: RequestKind, run_id: str | None = None) -> Cursor:
         """Send a request. Returns its cursor, after which the reply will appear."""
@@ -90,8 +90,8 @@ class NodeRequests:
 
     def listen(self, channel: str, after: Cursor) -> None:
         """Start listening for requests in a thread after the cursor."""
-        if self._hear and channel not in self._ears:
-            self._ears[channel] = asyncio.create_task(self._listen(channel, after))
+        if self._hear and channel not in self._listeners:
+            self._listeners[channel] = asyncio.create_task(self._listen(channel, after))
 
     async def listen_from_now(self, channel: str) -> None:
         """Start listening for requests in a thread after its current head."""
@@ -100,24 +100,24 @@ class NodeRequests:
 
     def stop_listening(self, channel: str) -> None:
         """Stop listening to a thread. A request that is being handled right now is completed."""
-        if (ear := self._ears.pop(channel, None)) and ear is not asyncio.current_task():
+        if (ear := self._listeners.pop(channel, None)) and ear is not asyncio.current_task():
             ear.cancel()
 
     def close(self) -> None:
         """Stop listening to all threads."""
-        for channel in list(self._ears):
+        for channel in list(self._listeners):
             self.stop_listening(channel)
 
     async def _listen(self, channel: str, after: Cursor) -> None:
         ear = asyncio.current_task()
-        while self._ears.get(channel) is ear:
+        while self._listeners.get(channel) is ear:
             try:
                 async with aclosing(self._hub.follow(channel, after)) as followed:
                     async for rows in followed:
                         for said in filter(None, map(_said, rows)):
                             await self._tell(channel, said)
                         after = rows[-1].cursor
-                        if self._ears.get(channel) is not ear:
+                        if self._listeners.get(channel) is not ear:
                             return
                 return
             except CursorLost:

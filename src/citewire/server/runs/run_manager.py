@@ -74,16 +74,16 @@ class RunManager:
         self._linger, self._most, self._resumes = linger, most, resumes
         self.leases: Leases = leases or SingleProcessLeases()
         self.is_shared = not isinstance(self.leases, SingleProcessLeases)
-        self.cited: Callable[[str], None] = lambda _: None
-        self.untied: Callable[[str], None] = lambda _: None
+        self.on_cited_elsewhere: Callable[[str], None] = lambda _: None
+        self.on_bridge_lease_lost: Callable[[str], None] = lambda _: None
         self._live: dict[str, LiveRun] = {}
         # Runs on other nodes that are watched here; when activity was last seen in threads that do not run
         # here.
-        self._away: dict[str, LiveRun] = {}
+        self._remote: dict[str, LiveRun] = {}
         self._heard: dict[str, float] = {}
-        self._asks = NodeRequests(hub, self._handle_request if self.is_shared else None)
+        self._node_requests = NodeRequests(hub, self._handle_request if self.is_shared else None)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._late = DeferredVerdicts(driver, self.leases, self._asks, self._leave)
+        self._deferred = DeferredVerdicts(driver, self.leases, self._node_requests, self._release_later)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
         self.leases.on_lost(self._lost)
@@ -96,7 +96,7 @@ class RunManager:
     @property
     def watcher_count(self) -> int:
         """The number of open streams of runs, including runs on other nodes."""
-        return sum(live.watchers for live in (*self._live.values(), *self._away.values()))
+        return sum(live.watchers for live in (*self._live.values(), *self._remote.values()))
 
     def is_live(self, channel: str) -> bool:
         """Return whether a run of this thread is in progress on this node."""
@@ -110,7 +110,7 @@ class RunManager:
     async def start(self, run_input: RunInput, caller: Caller) -> AsyncGenerator[bytes]:
         """Start a run, or join the run with this id. Returns the frames of its events."""
         channel, name = channel_of(run_input.thread_id), input_id(run_input.run_id)
-        other = self._live.get(channel) or self._away.get(channel)
+        other = self._live.get(channel) or self._remote.get(channel)
         if other and other.run_id != run_input.run_id:
             await other.wait_unwatched()
         async with self._lock_thread(channel):
@@ -135,8 +135,8 @@ class RunManager:
         if len(self._live) >= self._most or self._closing:
             raise ServerOverloaded("the server has no room for another run")
         # The run takes up all pending verdicts, and no other task may change the record meanwhile.
-        await self._late.stop(channel)
-        await self._late.acquire_lease(channel)
+        await self._deferred.stop(channel)
+        await self._deferred.acquire_lease(channel)
         begun = await self._driver.prepare_run(channel, posted, caller)
         entries = [Entry(name, "input", ev.write_json(begun.started)), *begun.reviews]
         row, *_ = await self._hub.append(channel, entries)
@@ -145,11 +145,11 @@ class RunManager:
     def _run(self, live: LiveRun, end: Cursor, goes_on: list[AnyEvent] | None = None) -> LiveRun:
         """Drive the run on this node, and listen for requests after `end`."""
         self._live[live.channel] = live
-        self._away.pop(live.channel, None)
+        self._remote.pop(live.channel, None)
         task = asyncio.create_task(self._drive(live, goes_on))
         live.drive(task, self._linger, lambda: self._unwatched(live))
         self._own(task)
-        self._asks.listen(live.channel, end)
+        self._node_requests.listen(live.channel, end)
         return live
 
     async def _drive(self, live: LiveRun, goes_on: list[AnyEvent] | None) -> None:
@@ -160,9 +160,9 @@ class RunManager:
             if self._live.get(channel) is live:
                 del self._live[channel]
             self._observer.on_log_written(channel)
-            self._leave(channel)
+            self._release_later(channel)
         if live.stream is None or live.stream.has_undecided_checks:
-            self._own(self._late.start(channel))
+            self._own(self._deferred.start(channel))
 
     async def add_foreign_citations(self, channel: str, citations: Sequence[ForeignCitation]) -> bool:
         """Add citations by other clients: to the open run, or else to the thread, to be decided later.
@@ -184,11 +184,11 @@ class RunManager:
             if (
                 self._closing
                 or not await self.leases.take(channel)
-                or not await self._late.acquire_lease(channel)
+                or not await self._deferred.acquire_lease(channel)
             ):
                 return False
-            await self._late.add_citations(channel, citations)
-            self._own(self._late.start(channel))
+            await self._deferred.add_citations(channel, citations)
+            self._own(self._deferred.start(channel))
             return True
 
     def _own(self, task: asyncio.Task[None]) -> None:
@@ -197,7 +197,7 @@ class RunManager:
 
     async def notify_cited(self, channel: str) -> None:
         """Tell the node that runs this thread that other clients have cited something."""
-        await self._asks.send(channel, "cited")
+        await self._node_requests.send(channel, "cited")
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -243,9 +243,9 @@ class RunManager:
         elif live.task:
             live.end("stopped")
             await self._ended(live)
-        elif not await self._asks.request_end(channel, "stopped", run_id) and await self._is_elsewhere(
-            channel
-        ):
+        elif not await self._node_requests.request_end(
+            channel, "stopped", run_id
+        ) and await self._is_elsewhere(channel):
             raise ServerOverloaded("the node on which the run goes on does not answer")
 
     async def delete_thread(self, thread_id: str, by: Actor = SERVER) -> None:
@@ -258,7 +258,7 @@ class RunManager:
                 await self._ended(live)
             if await self._hub.store.head(channel) is None:
                 raise NotFound("there is no such thread")
-            if not await self._late.acquire_lease(channel):
+            if not await self._deferred.acquire_lease(channel):
                 raise Conflict(_BUSY)
             await self._forget(channel, by)
 
@@ -273,7 +273,7 @@ class RunManager:
                 await self._forget(channel, SERVER)
 
     async def _forget(self, channel: str, by: Actor) -> None:
-        await self._late.stop(channel)
+        await self._deferred.stop(channel)
         await self._hub.drop(channel, by)
         await self._observer.on_thread_deleted(thread_of(channel))
 
@@ -286,7 +286,7 @@ class RunManager:
 
     async def _ask_whether_left(self, live: LiveRun) -> None:
         try:
-            await self._asks.send(live.channel, "abandoned", live.run_id)
+            await self._node_requests.send(live.channel, "abandoned", live.run_id)
         except CitewireError:
             live.restart_linger()
 
@@ -311,7 +311,7 @@ class RunManager:
         for task in self._tasks:
             task.cancel()
         await self._wait(_SHORTLY)  # cancelled tasks release their leases
-        self._asks.close()
+        self._node_requests.close()
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -363,7 +363,7 @@ class RunManager:
             self._run(live, left.end, left.restart_events(self._driver.state_key))
         else:
             await self._driver.end_unfinished_run(channel, left)
-            self._own(self._late.start(channel))
+            self._own(self._deferred.start(channel))
 
     def note_activity(self, channel: str) -> None:
         """Record activity in a channel. A thread that does not run here is then checked for a dead node."""
@@ -379,7 +379,7 @@ class RunManager:
     async def settle_dead_nodes(self) -> None:
         """End or resume the runs of silent threads whose nodes have died."""
         for channel, heard in list(self._heard.items()):
-            live, now = self._away.get(channel), asyncio.get_running_loop().time()
+            live, now = self._remote.get(channel), asyncio.get_running_loop().time()
             if now - heard < (_QUIET if live and live.watchers else _UNWATCHED):
                 continue
             try:
@@ -393,8 +393,8 @@ class RunManager:
                 self._heard[channel] = asyncio.get_running_loop().time()
             else:
                 self._heard.pop(channel, None)
-                if self._away.get(channel) is live:
-                    self._away.pop(channel, None)
+                if self._remote.get(channel) is live:
+                    self._remote.pop(channel, None)
 
     # --- several nodes ------------------------------------------------------------------------------------
 
@@ -407,7 +407,7 @@ class RunManager:
         if left is None:
             return None
         live = self._track_run(channel, left.started, left.after)
-        self._asks.listen(channel, left.end)
+        self._node_requests.listen(channel, left.end)
         return live
 
     def _live_run_after(self, channel: str, rows: Sequence[Row]) -> LiveRun | None:
@@ -415,30 +415,30 @@ class RunManager:
         ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
         if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
             self._track_run(channel, decode_as(row.data, StartedRun), cursor_before(row))
-            self._asks.listen(channel, row.cursor)
-        return self._live.get(channel) or self._away.get(channel)
+            self._node_requests.listen(channel, row.cursor)
+        return self._live.get(channel) or self._remote.get(channel)
 
     def _track_run(self, channel: str, started: StartedRun, after: Cursor) -> LiveRun:
         """Return the known run, or start tracking it, so that all its watchers are counted together."""
-        known = self._live.get(channel) or self._away.get(channel)
+        known = self._live.get(channel) or self._remote.get(channel)
         if known is None or known.run_id != started.input.run_id:
-            known = self._away[channel] = LiveRun(started, channel, after)
+            known = self._remote[channel] = LiveRun(started, channel, after)
             self.note_activity(channel)
         return known
 
     async def _handle_request(self, channel: str, said: NodeRequest | EndedRun) -> None:
         """Handle a request from another node, or the end of a run, in a thread that this node listens to."""
-        live = self._live.get(channel) or self._away.get(channel)
+        live = self._live.get(channel) or self._remote.get(channel)
         if isinstance(said, EndedRun):
             if live and live.run_id == said.run_id:
-                self._away.pop(channel, None)
+                self._remote.pop(channel, None)
                 if live.journal and not live.journal.is_ended:  # another node held the lease meanwhile
                     self._lost(channel)
-            self._leave(channel)
+            self._release_later(channel)
         elif said.what == "left":
-            await self._late.stop(channel)
+            await self._deferred.stop(channel)
         elif said.what == "cited":
-            self.cited(channel)
+            self.on_cited_elsewhere(channel)
         elif live and live.run_id == said.run_id:
             await self._handle_run_request(live, said.what)
 
@@ -451,7 +451,7 @@ class RunManager:
             case "stopped" if live.task:
                 live.end("stopped")
             case "superseded" | "abandoned" if live.watchers:
-                await self._asks.send(live.channel, "watched", live.run_id)
+                await self._node_requests.send(live.channel, "watched", live.run_id)
             case "superseded" | "abandoned" if live.task:
                 live.end_soon(what)
             case _:  # the run belongs to another node
@@ -476,7 +476,7 @@ class RunManager:
                 await asyncio.sleep(_SHORTLY)
             elif live is None or (what == "superseded" and live.watchers):
                 raise Conflict(_WATCHED if live else _BUSY)
-            elif not await self._asks.request_end(channel, what, live.run_id):
+            elif not await self._node_requests.request_end(channel, what, live.run_id):
                 raise Conflict(_WATCHED if what == "superseded" else _BUSY)
 
     @asynccontextmanager
@@ -493,29 +493,29 @@ class RunManager:
                     await self._let_go(channel)
 
     async def _let_go(self, channel: str) -> None:
-        is_live, is_late = channel in self._live, self._late.is_deciding(channel)
+        is_live, is_late = channel in self._live, self._deferred.is_deciding(channel)
         for name, is_held in ((channel, is_live), (deferred_lease(channel), is_late)):
             if not is_held:
                 with suppress(StoreError):  # a lost connection releases the lease
                     await self.leases.release(name)
-        if not (is_live or is_late or channel in self._away):
-            self._asks.stop_listening(channel)
+        if not (is_live or is_late or channel in self._remote):
+            self._node_requests.stop_listening(channel)
 
-    def _leave(self, channel: str) -> None:
+    def _release_later(self, channel: str) -> None:
         """Release a thread once its lock is free."""
         if self.is_shared:
             self.note_activity(channel)
-            self._own(asyncio.create_task(self._left(channel)))
+            self._own(asyncio.create_task(self._release(channel)))
 
-    async def _left(self, channel: str) -> None:
+    async def _release(self, channel: str) -> None:
         async with self._lock_thread(channel):
             pass
 
     def _lost(self, name: str) -> None:
         """Handle the loss of a lease to another node."""
         if name.startswith("late:"):
-            self._late.cancel(f"run:{name.removeprefix('late:')}")
+            self._deferred.cancel(f"run:{name.removeprefix('late:')}")
         elif name.startswith("tie:"):
-            self.untied(name)
+            self.on_bridge_lease_lost(name)
         elif live := self._live.pop(name, None):
             live.hand_over()

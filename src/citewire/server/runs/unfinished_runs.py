@@ -52,7 +52,7 @@ class UnfinishedRun(Struct, frozen=True):
 
     def restart_events(self, state_key: str) -> list[AnyEvent] | None:
         """Return the events that reset a client that received part of the run; None if nothing was sent."""
-        return _anew(self.restarted().input, self.sent, state_key) if self.sent else None
+        return _reset_events(self.restarted().input, self.sent, state_key) if self.sent else None
 
 
 async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | None:
@@ -125,7 +125,7 @@ def _without_taken(run_input: RunInput, sent: list[AnyEvent]) -> RunInput:
     return replace(run_input, messages=messages, state=state)
 
 
-def _anew(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[AnyEvent]:
+def _reset_events(run_input: RunInput, sent: list[AnyEvent], state_key: str) -> list[AnyEvent]:
     gate = ProtocolEnforcer()
     with suppress(ProtocolError):
         for event in sent:

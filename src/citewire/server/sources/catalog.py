@@ -179,7 +179,7 @@ class Catalog:
         if live.reason is not None:
             raise DocumentError(live.reason)
         document = await run_in_thread(lambda: self._engine.get_document(reading, boxes=False))
-        return document or await self._engine.load(await self._brought(live.holding))
+        return document or await self._engine.load(await self._fetch_content(live.holding))
 
     async def picture(self, source_id: str, crop: Crop) -> bytes:
         """Render a page of a source. Raises the same errors as `text`."""
@@ -219,7 +219,7 @@ class Catalog:
         known = await self.version_of(sha256, None)
         if known is None:
             raise NotFound(NOT_KEPT)
-        drawn = await self._engine.draw(await self._brought(known[0]), crop, sha256)
+        drawn = await self._engine.draw(await self._fetch_content(known[0]), crop, sha256)
         if drawn is None:
             raise DocumentError("it cannot be drawn, or its bytes are not those that were checked")
         return drawn
@@ -242,7 +242,7 @@ class Catalog:
 
     async def forget_thread(self, thread_id: str) -> None:
         """Drop all references of a deleted thread."""
-        await self._whole(self._uncited(thread_id))
+        await self._run_shielded(self._uncited(thread_id))
 
     async def sweep(self, grace: float = _GRACE) -> None:
         """Delete bytes that have been unreferenced for `grace` seconds."""
@@ -315,7 +315,7 @@ class Catalog:
             if held.origin == "upload":
                 await self._engine.retry(draft.sha256)
         held = replace(held, by=caller.actor) if caller else held
-        return await self._whole(self._keep(held, draft, caller))
+        return await self._run_shielded(self._keep(held, draft, caller))
 
     async def remove(self, source_id: str, by: Actor | None = None) -> None:
         """Remove a source. Raises `NotFound`, or `Conflict` if the settings would add it again."""
@@ -326,7 +326,7 @@ class Catalog:
 
     async def drop(self, source_id: str, by: Actor | None = None) -> None:
         """Remove a source if it exists, whatever its origin."""
-        await self._whole(self._drop(source_id, by))
+        await self._run_shielded(self._drop(source_id, by))
 
     async def versions(self, source_id: str) -> list[SourceVersion]:
         """Return all versions of a source, oldest first. Raises `NotFound`."""
@@ -350,7 +350,7 @@ class Catalog:
     def _given(self, held: StoredSource) -> SourceContent:
         return held.at_path(self._blobs.path(held.sha256 or ""))
 
-    async def _brought(self, held: StoredSource) -> SourceContent:
+    async def _fetch_content(self, held: StoredSource) -> SourceContent:
         """Like `_given`, but downloads the bytes first. Raises `NotFound`."""
         if await self._blobs.fetch(held.sha256 or "") is None:
             raise NotFound(NOT_KEPT)
@@ -362,7 +362,7 @@ class Catalog:
             from citewire.documents.fetch import fetch  # noqa: PLC0415  # a sixth of a second, see HttpAgent
         return await run_in_thread(partial(fetch, url))
 
-    async def _whole(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _run_shielded(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Complete `work` even if the caller is cancelled, so that log and memory agree."""
         return await asyncio.shield(self._started(work))
 
@@ -436,7 +436,7 @@ class Catalog:
             if held := self._holdings.sources.get(source_id):
                 self._set(held)
             elif live := self._live.pop(source_id, None):
-                self._unread(live)
+                self._stop_reading(live)
                 self._feed.publish(SourceChange(source_id, None))
 
     def _set(self, held: StoredSource) -> None:
@@ -454,7 +454,7 @@ class Catalog:
             live.reading = self._engine.add_source(given, partial(self._heard, live), bring, account)
         self._tell(live)
         if before:
-            self._unread(before)
+            self._stop_reading(before)
 
     def _retry(self, source_id: str) -> None:
         """Read a source again that failed, since it was uploaded again."""
@@ -462,9 +462,9 @@ class Catalog:
         if live and live.reading and live.reading.problem:
             del self._live[source_id]
             self._set(live.holding)
-            self._unread(live)
+            self._stop_reading(live)
 
-    def _unread(self, live: LiveSource) -> None:
+    def _stop_reading(self, live: LiveSource) -> None:
         self._indexing.remove(live.holding.id)
         if live.reading:
             self._engine.remove(live.reading)

@@ -28,11 +28,12 @@ from citewire.verification.sketches import Sketches, make_sketch
 from citewire.verification.sources import SourceOrigin, source_names
 from citewire.verification.text_views import canonical_view
 
-__all__ = ["CheckResult", "DocumentSet", "SearchedDocument"]
+__all__ = ["CheckResult", "DocumentSet", "NO_SOURCE", "SearchedDocument"]
 
 # Asides that interrupt the running text.
 _APART = frozenset({"header", "footer", "deleted", "comment"})
 NO_TEXT_LAYER = "no text layer"
+NO_SOURCE = "there is no source"
 NOTHING_QUOTED = "nothing quoted"
 # Characters of the passage closest to a sentence, and the share of the sentence's grams it must contain.
 _PASSAGE, _CLOSE = 400, 0.3
@@ -266,9 +267,7 @@ class DocumentSet:
     def _check(self, quote: str, source: str | None, near: ExpectedPlace) -> CheckResult:
         held = self.held if source is None else self.find_named(source)
         if not held:
-            missing = (
-                "there is no source" if source is None else f"no source is called {one_line(source, 80)}"
-            )
+            missing = NO_SOURCE if source is None else f"no source is called {one_line(source, 80)}"
             return CheckResult(None, "skipped", missing)
         readable = [one for one in held if one.document.text.strip()]
         if not readable:

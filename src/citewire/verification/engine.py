@@ -34,7 +34,7 @@ from citewire.error_reports import report_detail, report_error
 from citewire.model import Problem
 from citewire.text import one_line
 from citewire.verification.document_search import DocumentRef, SearchAnswer, SearchRequest
-from citewire.verification.document_set import NO_TEXT_LAYER, NOTHING_QUOTED, CheckResult
+from citewire.verification.document_set import NO_SOURCE, NO_TEXT_LAYER, NOTHING_QUOTED, CheckResult
 from citewire.verification.expected_place import replace_surrogates
 from citewire.verification.lanes import CURRENT_ACCOUNT, SERVER_ACCOUNT, ReadJob
 from citewire.verification.named_sources import ORIGIN_WARNINGS, display_name, find_named, lookup_order
@@ -457,7 +457,7 @@ class Engine:
         if not readings:
             called = f"no source is called {one_line(asked.source, 80)}"
             late = [reading.name for reading in self._candidate_sources(asked) if not reading.is_read]
-            reason = "there is no source" if asked.source is None else called
+            reason = NO_SOURCE if asked.source is None else called
             return _with_unread(CheckResult(None, "skipped", reason), late)
         readable = {reading.number: reading for reading in readings if reading.key}
         if not readable:

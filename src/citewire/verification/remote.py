@@ -27,7 +27,7 @@ from citewire.documents.draw import ImageFormat
 from citewire.error_reports import report_detail, report_error
 from citewire.errors import CitewireError
 from citewire.text import one_line
-from citewire.verification.document_set import CheckResult
+from citewire.verification.document_set import NO_SOURCE, CheckResult
 from citewire.verification.expected_place import replace_surrogates
 from citewire.verification.named_sources import ORIGIN_WARNINGS
 from citewire.verification.reader_pool import run_in_thread
@@ -208,7 +208,9 @@ class RemoteVerifier:
             return CheckResult(None, "skipped", f"no source is called {one_line(asked.source, 80)}")
         results = await asyncio.gather(*(self._check_in_upload(upload, asked) for upload in [*ours, *theirs]))
         everywhere = None if asked.alone else await self._check_in_attachment(None, asked)
-        found = [*results[: len(ours)], *([everywhere] if everywhere else []), *results[len(ours) :]]
+        # A verifier without sources of its own says nothing about those that were added here.
+        known = [everywhere] if everywhere and everywhere.reason != NO_SOURCE else []
+        found = [*results[: len(ours)], *known, *results[len(ours) :]]
         return _best(found) if found else CheckResult(None, "skipped", "there is no source to look in")
 
     async def _check_in_upload(self, upload: _Upload, asked: QuoteCheck) -> CheckResult:

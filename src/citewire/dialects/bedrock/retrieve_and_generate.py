@@ -319,7 +319,7 @@ def _reference(ref: SourceRef, source: Source) -> Json:
     if native is None or _place_of(native.was) != _place_of(content):
         fields["location"] = _location(content)
     held: Json = raw.get("metadata") or {}
-    old = {key: held[key] for key in _NAMED if key in held}
+    old = {key: value for key, value in held.items() if key in _NAMED}
     page = content.locator.first if isinstance(content.locator, Pages) else None
     chunk = content.locator.id if isinstance(content.locator, Chunk) else None
     named: Json = {"title": content.title, _PAGE: page}

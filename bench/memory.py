@@ -30,7 +30,7 @@ from bench.verify import ROOT
 from citewire.agui.events import RunInput
 
 sys.path.append(str(ROOT / "tests"))
-from support.serving import Serving, asked  # the server as people run it
+from support.server_process import Serving, asked  # the server as people run it
 
 RUNS, AT_ONCE, SAMPLES = 6000, 8, 12
 CENSUS = "census"

@@ -34,8 +34,8 @@ from citewire.verification.verifier import QuoteCheck, Verifier
 
 sys.path.append(str(ROOT / "tests"))
 from support.postgres import Postgres
-from support.serving import Serving
-from support.working import MADE, Node, Working, node
+from support.server_process import Serving
+from support.worker_process import MADE, Node, Working, node
 
 UNANSWERED, WIRE_ROUNDS, WIRE_SECONDS = 64, 3, 1.5
 PACE, PACED_SECONDS, P99_GOAL = 300, 5, 25

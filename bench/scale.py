@@ -41,7 +41,7 @@ from citewire.channels.store import Cursor
 
 sys.path.append(str(ROOT / "tests"))
 from support.postgres import Postgres  # a real one, for the time of a block
-from support.serving import descendants
+from support.server_process import descendants
 
 # What does not grow while something else does.
 CHANNELS, PUBLISHERS = 1000, 100

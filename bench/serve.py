@@ -42,7 +42,7 @@ from citewire.verification.report import list_quote_checks, make_report
 from citewire.verification.sources import SourceContent
 
 sys.path.append(str(ROOT / "tests"))
-from support.serving import Serving, asked  # the server as people run it
+from support.server_process import Serving, asked  # the server as people run it
 
 STREAMS, ROUNDS = (100, 250, 500), 2
 SECONDS, PACE, CITATIONS = 20, 0.1, 20

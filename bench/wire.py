@@ -31,7 +31,7 @@ from bench.verify import ROOT
 from citewire.server.ably.codec import Flag, FrameAction
 
 sys.path.append(str(ROOT / "tests"))
-from support.serving import Serving  # the server as people run it
+from support.server_process import Serving  # the server as people run it
 
 _FRAMES, _WINDOWS, _WIRE_ROUNDS = 8_000, (32, 64, 256), 3
 _GOAL, _P99_GOAL = 4_000, 25

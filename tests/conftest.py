@@ -26,7 +26,7 @@ _EXTERNAL = {
     f"support.{name}"
     for name in (
         *("ably_node", "agents", "agui_node", "browser", "bundle", "chromium", "copilotkit", "nodes"),
-        *("postgres", "serving", "web_node", "web_page", "working"),
+        *("postgres", "server_process", "web_node", "web_page", "worker_process"),
     )
 }
 

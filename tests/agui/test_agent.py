@@ -21,9 +21,9 @@ from citewire.agui.sse import encode_frame
 from citewire.agui.thread.thread import NotInLog, Thread
 from support import agents
 from support.agents import need_agents, serve
+from support.case_matching import matches
 from support.cases import CASES, need_cases
 from support.loopback import EVENTS, HOLD, Loopback, answer
-from support.matching import matches
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from citewire.agui.thread.arguments import Arguments
 from citewire.frozen import FrozenDict, freeze
-from support.calls import count_calls
+from support.call_counts import count_calls
 
 Json = dict[str, Any]
 

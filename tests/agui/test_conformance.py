@@ -14,8 +14,8 @@ from citewire.agui import Thread
 from citewire.agui.client import prepare_input
 from citewire.agui.events import RunInput, coerce, to_dict
 from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
+from support.case_matching import MISSING, matches
 from support.cases import CASES, need_cases
-from support.matching import MISSING, matches
 
 STREAMS = sorted((CASES / "agui-streams").glob("*.json"))
 

@@ -47,10 +47,10 @@ from support.agents import (
     serve,
 )
 from support.agui_node import RealClient
+from support.annotated_stream import FINISHED, KEY, STARTED, Client, answer, block, say, start
 from support.loopback import EVENTS, Loopback
 from support.middleware_runs import POSTED, Call, Words, going, post, through, wrapped
 from support.pdfs import Line, Sheet, make_pdf
-from support.weaving import FINISHED, KEY, STARTED, Client, answer, block, say, start
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

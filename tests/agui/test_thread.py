@@ -18,7 +18,7 @@ from citewire.agui.thread.persistent_list import ListSnapshot
 from citewire.agui.thread.thread import NotInLog, Thread
 from citewire.frozen import FrozenDict
 from support.agui_streams import Streams
-from support.calls import count_calls
+from support.call_counts import count_calls
 
 Json = dict[str, Any]
 Step = Callable[[Thread], object]

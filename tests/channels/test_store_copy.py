@@ -25,7 +25,7 @@ from citewire.testing import check_log, entries, everything
 from support.app import App, opened_app
 from support.pdfs import Line, Sheet, make_pdf
 from support.postgres import Postgres
-from support.serving import asked
+from support.server_process import asked
 
 POLICY = "You may return any lamp within 30 days of delivery. Shipping is not refunded."
 PDF = make_pdf(Sheet([Line("A lamp has a warranty of two years from the day of its delivery.", y=700)]))

@@ -13,7 +13,7 @@ import pytest
 
 from support.ably_load import Server, seed
 from support.postgres import Postgres, need_postgres
-from support.serving import SCRIPT, environment
+from support.server_process import SCRIPT, environment
 from support.soak import scaled
 from support.thread_load import Asker
 

@@ -14,7 +14,7 @@ from citewire.verification.verifier import QuoteCheck
 from support.ably_load import seed
 from support.postgres import Postgres, need_postgres
 from support.soak import scaled
-from support.working import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
+from support.worker_process import ANSWERED, ASKED, FEES, JOBS, Node, Working, on_node
 
 KILLS = scaled(4, 16)
 CRASHES = scaled(1, 4)

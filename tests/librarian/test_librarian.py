@@ -34,8 +34,8 @@ from citewire.librarian.model_agent import ModelUnavailable, model_agent
 from citewire.librarian.passages import split_passages
 from citewire.librarian.terms import content_terms, split_terms
 from support.agents import need_agents
-from support.shelf import CASES, SOURCES, UNANSWERED, Case
-from support.weaving import Client
+from support.annotated_stream import Client
+from support.librarian_sources import CASES, SOURCES, UNANSWERED, Case
 
 if TYPE_CHECKING:
     from pydantic_ai import ModelMessage

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, expect
 from support.browser import browser, picture, serious
 from support.cases import ROOT
 from support.postgres import need_postgres
-from support.serving import descendants, environment
+from support.server_process import descendants, environment
 
 __all__ = ["browser"]
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.cases import ROOT, need
-from support.serving import DEADLINE, Serving
+from support.server_process import DEADLINE, Serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -27,7 +27,7 @@ from citewire.server.access.capability import Capability
 from support.ably_server import BOT, CHANNEL, CITE, Parts, packed, run
 from support.ably_socket import Closed, Json, Socket
 from support.clock import hurried, on_clock
-from support.serving import DEADLINE, Serving
+from support.server_process import DEADLINE, Serving
 
 # Those that Ably's clients know, and that a client can be to blame for.
 CODES = {

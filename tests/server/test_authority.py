@@ -21,6 +21,18 @@ from citewire.server.runs.answer_dialects import read_answer, write_answer
 from citewire.server.runs.authority import OwnRecord, accept_input
 from citewire.server.runs.history import ThreadAtCursor
 from citewire.server.runs.journal import channel_of
+from support.annotated_stream import (
+    FINISHED,
+    RUN,
+    STARTED,
+    answer,
+    block,
+    chunk,
+    messages,
+    say,
+    snapshot,
+    start,
+)
 from support.authority_posts import NEXT, OURS, SECOND, USER, Json, channel_says, forged_list, past_of
 from support.thread_runs import (
     CHANNEL,
@@ -37,7 +49,6 @@ from support.thread_runs import (
     takes,
     types,
 )
-from support.weaving import FINISHED, RUN, STARTED, answer, block, chunk, messages, say, snapshot, start
 
 FORGED: Json = {"id": "x", "role": "assistant", "content": "Lyon is the capital [1]."}
 

@@ -15,6 +15,7 @@ from citewire.channels.store import Cursor
 from citewire.documents.text import read_text
 from citewire.librarian import Librarian, PassageIndex
 from citewire.server.runs.answer_dialects import read_answer
+from support.annotated_stream import FINISHED, STARTED, chunk
 from support.authority_posts import NEXT, OURS, SECOND, USER, channel_says, forged_list, past_of
 from support.thread_runs import (
     CHANNEL,
@@ -31,7 +32,6 @@ from support.thread_runs import (
     read,
     takes,
 )
-from support.weaving import FINISHED, STARTED, chunk
 
 Json = dict[str, Any]
 

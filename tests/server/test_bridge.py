@@ -23,12 +23,12 @@ from citewire.channels.store import Entry, Row, StoreError
 from citewire.server.bridge.thread_channels import ThreadChannels, ai_channel, thread_of_ai_channel
 from support.ably_node import AblyFailed, node_ably
 from support.ably_python import AblyRealtime, ChannelMode, ChannelOptions, Told
+from support.annotated_stream import FINISHED, STARTED, answer, block, chunk, end, messages, say, start
 from support.app import App, listening, opened_app
 from support.bridge_runs import AI, ANN, CITE, QUOTE, VERDICT, Tied, agrees, counts
 from support.clock import LONG, clock, on_clock
-from support.shelf import SOURCES
+from support.librarian_sources import SOURCES
 from support.thread_runs import CHANNEL, HALF, TEXT, WHOLE, House, Scripted, takes
-from support.weaving import FINISHED, STARTED, answer, block, chunk, end, messages, say, start
 
 Events = list[dict[str, Any]]
 

@@ -13,7 +13,7 @@ import pytest
 from citewire.channels.store import StoreError
 from citewire.server.ops.readiness import Disk, DiskFull, Readiness
 from citewire.server.storage.data_folder import keep_private
-from support.serving import Serving
+from support.server_process import Serving
 
 MIB = 1 << 20
 

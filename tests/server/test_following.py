@@ -16,7 +16,7 @@ from citewire.agui.sse import SseParser
 from citewire.channels.store import Cursor, Entry
 from citewire.server.runs.journal import channel_of
 from support.app import App, opened_app
-from support.chatting import HELD
+from support.chat_agent import HELD
 from support.clock import hurried, on_clock
 
 Event = tuple[str | None, dict[str, Any]]
@@ -24,7 +24,7 @@ Event = tuple[str | None, dict[str, Any]]
 
 def run(folder: Path, main: Callable[[App], Awaitable[None]]) -> None:
     async def opened() -> None:
-        async with opened_app(folder, agent="support.chatting:answer") as app:
+        async with opened_app(folder, agent="support.chat_agent:answer") as app:
             await main(app)
 
     asyncio.run(opened())

@@ -29,8 +29,8 @@ from citewire.verification.reader_pool import Lanes, ReaderPool, default_reader_
 from citewire.verification.sources import SourceContent, iter_sources
 from citewire.verification.verifier import QuoteCheck
 from support.app import App, opened_app
+from support.folder_search import traces
 from support.pdfs import Line, Sheet, make_pdf
-from support.traces import traces
 
 # Words that stand nowhere else, in one sentence each.
 ONCE = "The quizzlewump of Farnbarough weighs eleven stone."

@@ -40,10 +40,10 @@ from citewire.verification.expected_place import ExpectedPlace
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck, check_in_order
 from support.app import opened_app
+from support.folder_search import traces, traces_in_tables
 from support.postgres import Postgres
-from support.served import QUOTE
-from support.traces import traces, traces_in_tables
-from support.working import (
+from support.server_agents import QUOTE
+from support.worker_process import (
     ANSWERED,
     ASKED,
     CUT,
@@ -252,7 +252,7 @@ def test_what_is_not_decided_in_time_is_decided_when_a_worker_comes(
     dsn: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        settings: dict[str, Any] = {"store": dsn, "verify_jobs": True, "agent": "support.served:held"}
+        settings: dict[str, Any] = {"store": dsn, "verify_jobs": True, "agent": "support.server_agents:held"}
         async with opened_app(tmp_path / "data", deadline=0.5, **settings) as app:
             text = f"<p>{QUOTE}</p>".encode()
             sent = await app.ask("POST", "/sources?name=refund-policy.html", text, content_type="text/html")

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from citewire import codec
 from support.app import in_thread, opened_app
-from support.shelf import SOURCES
+from support.librarian_sources import SOURCES
 
 # It never ends, which this client would wait for: `test_a_stream_of_sources` begins it, and `test_overview`
 # follows the other one.

@@ -24,11 +24,11 @@ from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
 from citewire.verification.sources import SourceContent, SourceOrigin, SourceUrl
 from citewire.verification.verifier import QuoteCheck
+from support.annotated_stream import FINISHED, STARTED, answer, block
 from support.app import App, opened_app
 from support.loopback import Loopback
 from support.loopback import answer as http_answer
 from support.scripted_tools import Json
-from support.weaving import FINISHED, STARTED, answer, block
 
 KEY = "deepcitation"
 TRUE, FORGED = "Refunds take 30 days.", "Refunds take 90 days."

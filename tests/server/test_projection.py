@@ -15,7 +15,7 @@ from citewire.channels.annotation import AnnotationAction, AnnotationDraft
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Row
 from citewire.server.bridge.projection import Projection, ProjectionStep
-from support.weaving import FINISHED, STARTED, chunk, end, messages, say, start
+from support.annotated_stream import FINISHED, STARTED, chunk, end, messages, say, start
 
 Json = dict[str, Any]
 NAMES, KEYS = st.sampled_from(["a", "b", "c"]), st.sampled_from(["k", "l", "m"])

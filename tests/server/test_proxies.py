@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from citewire.server.ops.proxies import TrustedProxies, is_network
 from support.app import ask, in_thread, opened_app
 from support.cases import ROOT, need
-from support.serving import DEADLINE, Serving, asked
+from support.server_process import DEADLINE, Serving, asked
 
 PROXY = "127.0.0.1"
 
@@ -220,7 +220,7 @@ def test_nginx_as_documented(tmp_path: Path) -> None:
         "--trusted-proxies",
         "127.0.0.1",
         "--agent",
-        "support.served:held",
+        "support.server_agents:held",
         "--rate",
         "0.001",
         "--burst",

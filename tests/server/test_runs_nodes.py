@@ -20,6 +20,7 @@ from citewire.channels.store import Cursor, Entry, Row
 from citewire.errors import Conflict, NotFound
 from citewire.server.bridge.projection import Projection
 from citewire.server.runs.journal import TERMINAL, encode_frames
+from support.annotated_stream import FINISHED, STARTED, answer, end, say
 from support.bridge_runs import AI, CITE, QUOTE, VERDICT, agrees, counts
 from support.clock import LONG, clock, on_clock
 from support.nodes import Memory, Node, Postgres, World, nodes
@@ -39,7 +40,6 @@ from support.thread_runs import (
     text_of,
     types,
 )
-from support.weaving import FINISHED, STARTED, answer, end, say
 
 REST = [say("[1]."), end(), FINISHED]
 # Events of `HALF`, and of what is put into the state when an answer begins.

@@ -22,12 +22,12 @@ from PIL import Image
 from citewire.agui import Thread
 from citewire.server.ops.settings import SettingError
 from citewire.server.runs.agents import local_agent
-from support import served
+from support import server_agents as served
 from support.agents import ANSWER, PATH, need_agents, pydantic_ai_function_model, said, scripted
 from support.agents import serve as serve_agent
 from support.agui_node import NODE, RealClient, need_node
 from support.cases import ROOT
-from support.serving import DEADLINE, Event, Json, Serving, asked, command, environment
+from support.server_process import DEADLINE, Event, Json, Serving, asked, command, environment
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,7 +37,14 @@ pytestmark = pytest.mark.slow
 SAMPLES = ROOT / "src/citewire/samples"
 HERE = str(ROOT / "tests")
 KEY = "deepcitation"
-HELD = ("--agent", "support.served:held", "--sources", SAMPLES / "refund-policy.html", "--workers", "1")
+HELD = (
+    "--agent",
+    "support.server_agents:held",
+    "--sources",
+    SAMPLES / "refund-policy.html",
+    "--workers",
+    "1",
+)
 
 
 class Pipe:
@@ -380,7 +387,7 @@ def test_a_run_is_stopped(holding: Serving, pipe: Pipe, real: RealClient) -> Non
 
 def test_a_client_that_never_reads(tmp_path: Path) -> None:
     """Others are answered, its run goes on, and after a while it is left."""
-    given = ("--agent", "support.served:flood", "--write-timeout", "1")
+    given = ("--agent", "support.server_agents:flood", "--write-timeout", "1")
     with Serving(tmp_path / "data", *given, PYTHONPATH=HERE) as server, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.settimeout(DEADLINE)
@@ -413,7 +420,7 @@ def _received(deaf: socket.socket) -> int:
 
 def test_a_slow_client_gets_its_run_and_no_more(tmp_path: Path) -> None:
     """Whatever has been added to the thread until it comes to the end of the run."""
-    with Serving(tmp_path / "data", "--agent", "support.served:flood", PYTHONPATH=HERE) as server:
+    with Serving(tmp_path / "data", "--agent", "support.server_agents:flood", PYTHONPATH=HERE) as server:
         with server.watch("/agui", asked("t", text="much")) as slow, server.client() as client:
             with server.watch("/threads/t/events") as events:
                 whole = list(events)

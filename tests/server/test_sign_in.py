@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from citewire.server.ops.browser import has_browser
-from support.serving import DEADLINE, SCRIPT, Serving, command, environment
+from support.server_process import DEADLINE, SCRIPT, Serving, command, environment
 
 # They start many processes.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -30,7 +30,7 @@ from citewire.server.ably.codec import Flag, FrameAction
 from citewire.testing import check_log, everything
 from citewire.wakeup import Wakeup
 from support.ably_server import packed
-from support.serving import descendants, environment
+from support.server_process import descendants, environment
 
 Json = dict[str, Any]
 

@@ -7,11 +7,11 @@ from typing import Any
 from citewire.channels.message import Action, MessageDraft
 from citewire.server.bridge.projection import Projection
 from citewire.server.runs.history import ThreadAtCursor
+from support.annotated_stream import FINISHED, STARTED, answer, block
 from support.thread_runs import (
     CHANNEL,
     House,
 )
-from support.weaving import FINISHED, STARTED, answer, block
 
 Json = dict[str, Any]
 

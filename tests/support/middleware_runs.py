@@ -24,7 +24,7 @@ from citewire.verification.verifier import QuoteCheck, iter_quotes
 from support.agents import (
     scripted,
 )
-from support.weaving import KNOWN, Client, judged
+from support.annotated_stream import KNOWN, Client, judged
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from citewire.agui.events import RunInput
-from support.weaving import FINISHED, STARTED
+from support.annotated_stream import FINISHED, STARTED
 
 Json = dict[str, Any]
 

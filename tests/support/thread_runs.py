@@ -26,7 +26,7 @@ from citewire.server.runs.journal import channel_of
 from citewire.server.runs.run_manager import RunManager
 from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck, iter_quotes
-from support.weaving import FINISHED, STARTED, answer, block, judged, say, start
+from support.annotated_stream import FINISHED, STARTED, answer, block, judged, say, start
 
 ME = Caller("app.key", FULL, "ann")
 

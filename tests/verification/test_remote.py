@@ -35,7 +35,7 @@ from support.app import ask as asgi_ask
 from support.clock import hurried, on_clock
 from support.loopback import BREAK, Loopback, answer
 from support.pdfs import Line, Sheet, make_pdf
-from support.served import QUOTE
+from support.server_agents import QUOTE
 
 pytestmark = pytest.mark.slow
 
@@ -224,7 +224,11 @@ def test_a_server_that_has_its_quotes_checked_by_another(tmp_path: Path) -> None
     async def main(server: Real) -> None:
         await server.app.ask("POST", "/sources?name=refund-policy.html", f"<p>{QUOTE}.</p>".encode())
         folder = tmp_path / "asking"
-        given: Json = {"verifier": server.url, "verifier_key": server.app.key, "agent": "support.served:held"}
+        given: Json = {
+            "verifier": server.url,
+            "verifier_key": server.app.key,
+            "agent": "support.server_agents:held",
+        }
         async with opened_app(folder, **given) as asking:
             message = {"id": "u", "role": "user", "content": "How long?"}
             run = {"threadId": "t", "runId": "r", "messages": [message]}

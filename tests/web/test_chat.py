@@ -16,9 +16,9 @@ from citewire.server.app import Server
 from support.app import App, in_thread
 from support.browser import browser, complaints, context, page, serious, watched
 from support.cases import ROOT
-from support.chatting import EVIL, FIRST, HELD, LONG
+from support.chat_agent import EVIL, FIRST, HELD, LONG
 from support.pdfs import Line, Sheet, make_pdf
-from support.serving import Serving
+from support.server_process import Serving
 
 __all__ = ["browser", "context", "page"]
 
@@ -68,7 +68,7 @@ LOADED = """() => ["navigation", "resource"].flatMap((type) => performance.getEn
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, App]]:
     """A server whose agent does as it is told, over the samples."""
     with in_thread(
-        tmp_path_factory.mktemp("served"), agent="support.chatting:answer", sources=(str(SAMPLES),)
+        tmp_path_factory.mktemp("served"), agent="support.chat_agent:answer", sources=(str(SAMPLES),)
     ) as found:
         yield found
 

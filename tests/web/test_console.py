@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from citewire.server.app import Server
 from support.app import in_thread
 from support.browser import browser, complaints, context, page, picture, serious, watched
-from support.misquoting import ANSWERS
-from support.shelf import SOURCES
+from support.librarian_sources import SOURCES
+from support.misquoting_agent import ANSWERS
 
 __all__ = ["browser", "context", "page"]
 
@@ -44,7 +44,7 @@ class Console(NamedTuple):
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Generator[Console]:
     folder = tmp_path_factory.mktemp("data")
-    with in_thread(folder, agent="support.misquoting:answer", agent_name="clerk") as (url, app):
+    with in_thread(folder, agent="support.misquoting_agent:answer", agent_name="clerk") as (url, app):
         headers = {"authorization": f"Bearer {app.key}"}
         with httpx2.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as client:
             made = Console(f"{url}/console", client, folder, app.server)

@@ -17,7 +17,7 @@ from support import browser as chromium
 from support.bundle import run, served
 from support.cases import ROOT
 from support.copilotkit import EXAMPLE, need_copilotkit
-from support.serving import Serving
+from support.server_process import Serving
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -79,7 +79,7 @@ def test_a_chat_shows_checked_citations(page: Page, site: str, tmp_path: Path) -
 def test_an_answer_is_shown_as_it_comes(page: Page, site: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    given = ("--agent", "support.served:held", "--sources", SAMPLES, "--origin", site)
+    given = ("--agent", "support.server_agents:held", "--sources", SAMPLES, "--origin", site)
     with Serving(tmp_path / "data", *given, PYTHONPATH=str(Path(__file__).parents[1])) as server:
         server.read_sources()
         page.goto(f"{site}/#server={server.url}&key={server.key}")

@@ -19,8 +19,8 @@ from support.agui_node import NODE
 from support.bundle import served
 from support.cases import ROOT
 from support.copilotkit import bundle_with_copilotkit, need_copilotkit
-from support.served import VISIBLE
-from support.serving import Serving
+from support.server_agents import VISIBLE
+from support.server_process import Serving
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def server(site: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A server whose agent waits when it is asked about a pipe."""
-    given = ("--agent", "support.served:held_by_run", "--sources", SAMPLES, "--origin", site)
+    given = ("--agent", "support.server_agents:held_by_run", "--sources", SAMPLES, "--origin", site)
     folder = tmp_path_factory.mktemp("served") / "data"
     with Serving(folder, *given, PYTHONPATH=str(Path(__file__).parents[1])) as server:
         server.read_sources()

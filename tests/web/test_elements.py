@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from support.browser import browser, complaints, context, page, picture, serious, show, url, watched
-from support.cited import (
+from support.verdict_payloads import (
     CITATIONS,
     CLAIM,
     SAID,

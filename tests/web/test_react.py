@@ -20,7 +20,7 @@ import citewire
 from support import browser as chromium
 from support.agui_node import NODE, RealClient
 from support.bundle import WEB, Package, bundle, check_types, packed, project, run, served
-from support.serving import Serving
+from support.server_process import Serving
 
 pytestmark = pytest.mark.timeout(120)
 

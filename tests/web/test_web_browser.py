@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from support.app import in_thread
 from support.browser import browser, context, page, url
-from support.served import VISIBLE
+from support.server_agents import VISIBLE
 
 __all__ = ["browser", "context", "page", "url"]
 
@@ -28,7 +28,7 @@ SCRIPT = """async ([base, key]) => {
 
 
 def test_ask_and_upload(tmp_path: Path, page: Page, url: str) -> None:
-    with in_thread(tmp_path, agent="support.served:held", origins=(url,)) as (base, app):
+    with in_thread(tmp_path, agent="support.server_agents:held", origins=(url,)) as (base, app):
         page.goto(f"{url}/free")
         seen = page.evaluate(SCRIPT, [base, app.key])
     assert (seen["added"]["name"], seen["added"]["size"]) == ("so.txt", 400_000)

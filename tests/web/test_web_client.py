@@ -17,8 +17,8 @@ from citewire.agui import Thread
 from support.app import App, listening, opened_app
 from support.cases import ROOT
 from support.loopback import EVENTS, HOLD, Loopback
-from support.served import VISIBLE
-from support.serving import Serving
+from support.server_agents import VISIBLE
+from support.server_process import Serving
 from support.web_page import Line, Page, Talk, opened_line, opened_page
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ async def opened_house(
 ) -> AsyncGenerator[House]:
     pipe = folder / "pipe"
     os.mkfifo(pipe)
-    settings: Json = {"agent": "support.served:held", "sources": (str(POLICY),), **given}
+    settings: Json = {"agent": "support.server_agents:held", "sources": (str(POLICY),), **given}
     async with (
         opened_app(folder / "data", **settings) as app,
         listening(app) as address,
@@ -268,7 +268,7 @@ def test_a_server_that_starts_again(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     given = (
         "--agent",
-        "support.served:held",
+        "support.server_agents:held",
         "--sources",
         POLICY,
         "--workers",

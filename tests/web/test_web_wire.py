@@ -17,8 +17,8 @@ from citewire.agui.sse import SseParser
 from citewire.patch import PatchError, apply_patch
 from support.agui_collisions import Collisions
 from support.agui_streams import Streams
+from support.case_matching import matches
 from support.cases import CASES, need_cases
-from support.matching import matches
 from support.web_node import asked
 from support.web_streams import Broken
 

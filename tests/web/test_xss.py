@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, Request
 
 from support.browser import browser, complaints, context, page, show, url
-from support.cited import ably, agui, salesforce
+from support.verdict_payloads import ably, agui, salesforce
 
 __all__ = ["browser", "context", "page", "url"]
 pytestmark = pytest.mark.slow

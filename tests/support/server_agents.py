@@ -1,4 +1,4 @@
-"""An agent that a server runs in its own process: `citewire serve --agent support.served:held`."""
+"""An agent that a server runs in its own process: `citewire serve --agent support.server_agents:held`."""
 
 from __future__ import annotations
 

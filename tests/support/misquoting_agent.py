@@ -1,4 +1,4 @@
-"""An agent that quotes the sources of `shelf`, and not always right: `support.misquoting:answer`.
+"""An agent that quotes the sources of `shelf`, and not always right: `support.misquoting_agent:answer`.
 
 To a question that it does not know it says the question, and quotes it from a source of that name.
 """

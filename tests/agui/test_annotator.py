@@ -24,8 +24,7 @@ from citewire.model import Lines, Source, SourceRef
 from citewire.verification.document_set import CheckResult, DocumentSet
 from citewire.verification.verifier import QuoteCheck
 from support.agui_node import RealClient
-from support.provider_events import ANTHROPIC, COSTS, FRANCE, ITALY, OPENAI
-from support.weaving import (
+from support.annotated_stream import (
     FINISHED,
     KEY,
     STARTED,
@@ -42,6 +41,7 @@ from support.weaving import (
     snapshot,
     start,
 )
+from support.provider_events import ANTHROPIC, COSTS, FRANCE, ITALY, OPENAI
 
 SHOWN = "Paris [1], not Italy [2]."
 TEXT = SHOWN + block(FRANCE, ITALY)

@@ -1,4 +1,4 @@
-"""An agent that does what the question says, in this process: `agent="support.chatting:answer"`."""
+"""An agent that does what the question says, in this process: `agent="support.chat_agent:answer"`."""
 
 from __future__ import annotations
 

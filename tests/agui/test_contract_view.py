@@ -11,8 +11,8 @@ import pytest
 from citewire.agui import Thread, bridge_citations_state
 from citewire.agui.thread.thread import NotInLog
 from citewire.patch import PatchError, apply_patch
+from support.case_matching import matches
 from support.cases import CASES, need_cases
-from support.matching import matches
 
 Json = dict[str, Any]
 PATH = CASES / "ngaf" / "cases.json"

@@ -27,7 +27,7 @@ from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
 from citewire.verification.verifier import QuoteCheck, check_in_order
 from support.pdfs import Line, Sheet, make_pdf
-from support.serving import DEADLINE, SCRIPT, descendants, environment
+from support.server_process import DEADLINE, SCRIPT, descendants, environment
 
 FEES = make_pdf(
     *(

@@ -15,8 +15,8 @@ from citewire.agui.events import RunInput, to_dict
 from citewire.agui.middleware import Citing
 from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck, iter_quotes
+from support.annotated_stream import FINISHED, KEY, STARTED, answer, block, messages, snapshot
 from support.thread_runs import TEXT, Words
-from support.weaving import FINISHED, KEY, STARTED, answer, block, messages, snapshot
 
 Json = dict[str, Any]
 USER: Json = {"id": "u", "role": "user", "content": "?"}

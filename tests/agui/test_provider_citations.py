@@ -20,11 +20,11 @@ from citewire.dialects import dialects, read_all, stream_dialects
 from citewire.errors import AmbiguousDialect, UndetectedDialect
 from citewire.model import Answer, Source, SourceRef
 from support import samples, samples_google, samples_others
+from support.annotated_stream import FINISHED, STARTED, end, say, start
 from support.cases import payload_paths
 from support.chunk_streams import CHATS, RUN, streamed
 from support.middleware_runs import through
 from support.provider_events import ANTHROPIC, OPENAI
-from support.weaving import FINISHED, STARTED, end, say, start
 
 
 def fact(ref: SourceRef, source: Source) -> str:

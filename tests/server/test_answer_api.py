@@ -28,8 +28,8 @@ from citewire.server.bridge.answer_annotations import make_citation_note, make_v
 from citewire.server.bridge.thread_channels import SERVER, ThreadChannels, ai_channel
 from citewire.server.http.operations import ApiCall
 from support.app import Answer, App, opened_app
-from support.misquoting import ANSWERS
-from support.shelf import SOURCES
+from support.librarian_sources import SOURCES
+from support.misquoting_agent import ANSWERS
 
 HOUR = 3_600_000
 NOON = 1_763_294_400_000  # 2025-11-16T12:00Z
@@ -372,7 +372,7 @@ def serve(folder: Path, main: Callable[[App, dict[str, str]], Awaitable[None]]) 
     """A server whose agent misquotes, with six threads `t0` to `t5`; and the ids of sources by name."""
 
     async def opened() -> None:
-        async with opened_app(folder, agent="support.misquoting:answer", agent_name="clerk") as app:
+        async with opened_app(folder, agent="support.misquoting_agent:answer", agent_name="clerk") as app:
             ids: dict[str, str] = {}
             for name, data in SOURCES.items():
                 ids[name] = (await app.ask("POST", f"/sources?name={name}", data)).json["sources"][0]["id"]

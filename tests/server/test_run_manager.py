@@ -15,6 +15,7 @@ from citewire.agui.citations.posted_messages import without_mark
 from citewire.agui.events import RunInput
 from citewire.channels.store import Cursor
 from citewire.errors import Conflict, InputError, NotFound, ServerOverloaded
+from support.annotated_stream import FINISHED, STARTED, answer, chunk, say, start
 from support.clock import LONG, clock, on_clock
 from support.thread_runs import (
     CHANNEL,
@@ -33,7 +34,6 @@ from support.thread_runs import (
     text_of,
     types,
 )
-from support.weaving import FINISHED, STARTED, answer, chunk, say, start
 
 # --- a run --------------------------------------------------------------------------------------------------
 

@@ -26,10 +26,10 @@ from citewire.verification.document_set import CheckResult
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck
 from support.agents import said
+from support.annotated_stream import FINISHED, KEY, STARTED, Client, Run, answer, block, delta
 from support.oracle import unnamed
 from support.pdfs import Line, Sheet, make_pdf
 from support.strategies import json_values
-from support.weaving import FINISHED, KEY, STARTED, Client, Run, answer, block, delta
 
 HANDBOOK = make_pdf(
     Sheet([Line("Welcome to the company.")]),

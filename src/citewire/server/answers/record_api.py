@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -27,6 +26,7 @@ from citewire.documents.errors import DocumentError
 from citewire.errors import Conflict, NotFound
 from citewire.server.answers.proof_page import VerdictRecord
 from citewire.server.http.operations import ApiCall, HtmlPage, Operation
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.records.audit_trail import AuditTrail
 from citewire.server.runs.journal import channel_of
 from citewire.server.sources.catalog import Catalog
@@ -175,7 +175,7 @@ class RecordApi:
             thread=query.thread, source=query.source, status=query.status, client=client, since=query.since,
             until=query.until,
         )  # fmt: skip
-        made = datetime.now(UTC).isoformat(timespec="milliseconds")
+        made = now_iso()
         name = f"citewire-{made[:19].replace(':', '')}.{query.format}"
         media, pieces = _FORMS[query.format]
         headers = {**_HARMLESS, "content-disposition": f'attachment; filename="{name}"'}

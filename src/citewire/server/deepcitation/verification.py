@@ -25,7 +25,7 @@ from citewire.server.access.keys import Caller
 from citewire.server.answers.verify_api import check_with_deadline
 from citewire.server.deepcitation.attachments import UNSAFE, Attachment, Attachments
 from citewire.server.deepcitation.wire import CitationsToVerify
-from citewire.server.sources.stored_sources import now_iso
+from citewire.server.ops.timestamps import now_iso
 from citewire.verification.document_set import CheckResult
 from citewire.verification.engine import Engine
 from citewire.verification.reader_pool import run_in_thread

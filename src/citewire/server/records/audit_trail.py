@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -20,6 +19,7 @@ from citewire.channels.lease import Leases
 from citewire.channels.store import ChannelStore, Entry, Head, StoreError
 from citewire.server.access.keys import Key, read_keys
 from citewire.server.ops.periodic import repeat
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.storage.vault import Vault
 
 __all__ = ["AuditTrail", "api_key_of"]
@@ -63,7 +63,7 @@ class AuditTrail:
     async def record_removal(self, what: Literal["deleted", "trimmed"], upto: Head, by: Actor) -> None:
         """Record, signed, that rows are about to be removed. Raises `StoreError`."""
         channel, epoch, n, hashed = upto.channel, upto.epoch, upto.n, upto.hash.hex()
-        removal = Removal(what=what, channel=channel, epoch=epoch, n=n, hash=hashed, at=_now(), by=by)
+        removal = Removal(what=what, channel=channel, epoch=epoch, n=n, hash=hashed, at=now_iso(), by=by)
         await self._store.append(AUDIT_CHANNEL, [_entry("removal", self.key.sign(removal))])
 
     async def record_keys(self) -> None:
@@ -161,7 +161,3 @@ def api_key_of(key: Key) -> ApiKey:
 
 def _entry(kind: str, statement: Removal | ApiKey) -> Entry:
     return Entry(f"{kind}:{uuid4().hex}", kind, msgspec.json.encode(statement))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

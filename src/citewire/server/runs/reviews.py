@@ -17,6 +17,7 @@ from citewire.agui.events import Json
 from citewire.channels.actor import Actor
 from citewire.channels.store import Entry
 from citewire.dialects.base import is_list, is_object
+from citewire.server.ops.timestamps import now_iso
 
 __all__ = [
     "PostedReview",
@@ -68,7 +69,7 @@ def make_review_entry(review: PostedReview, by: Actor) -> Entry:
     """
     look = {
         "event": review.look.event,
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "at": now_iso(),
         "claimedAt": review.look.at and review.look.at.isoformat(),
         "dwellMs": review.look.dwell_ms,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
@@ -14,6 +14,7 @@ from citewire.agui import events as ev
 from citewire.agui.events import RunInput
 from citewire.agui.inputs import check_input
 from citewire.agui.shapes import filter_sendable
+from citewire.audit.thread_fold import date_of
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Head, is_last_page
 from citewire.errors import NotFound
@@ -197,7 +198,7 @@ class ThreadApi:
 
         page = await list_visible(self._heads, is_visible, self._cursors.read(query.after), query.limit)
         found = [
-            ThreadEntry(thread_of(head.channel), str(head.cursor), _date(head.tick)) for head in page.items
+            ThreadEntry(thread_of(head.channel), str(head.cursor), date_of(head.tick)) for head in page.items
         ]
         return ThreadList(found, self._cursors.write(page.after))
 
@@ -290,7 +291,3 @@ async def _loaded(name: str, past: ThreadAtCursor) -> AsyncGenerator[bytes]:
 
 def _wants_events(call: ApiCall) -> bool:
     return EventStream.media in call.request.headers.get("accept", "")
-
-
-def _date(tick: int) -> str:
-    return datetime.fromtimestamp(tick // 1000 / 1000, UTC).isoformat(timespec="milliseconds")

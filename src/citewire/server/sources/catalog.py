@@ -32,6 +32,7 @@ from citewire.librarian import PassageIndex
 from citewire.server.access.keys import Caller
 from citewire.server.http.feed import Feed
 from citewire.server.ops.settings import Settings
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.sources.index_queue import IndexQueue
 from citewire.server.sources.source import LiveSource, SourceChange, SourceRecord
 from citewire.server.sources.source_watcher import SourceWatcher
@@ -45,7 +46,6 @@ from citewire.server.sources.stored_sources import (
     StoredSource,
     StoredSources,
     clean_name,
-    now_iso,
     safe_name,
     source_id_of,
 )

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from citewire.channels.lease import Leases
 from citewire.server.ops.settings import Settings
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.sources.folder_scan import FileStamp, FoundFile, open_file, scan_folders, stamp_of
 from citewire.server.sources.stored_sources import (
     LONGEST_NAME,
     StoredSource,
     clean_name,
-    now_iso,
     source_id_of,
 )
 from citewire.verification.reader_pool import run_in_thread

@@ -14,7 +14,6 @@ import hashlib
 import re
 import sys
 import unicodedata
-from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Literal, TypeAlias
 
@@ -29,7 +28,7 @@ from citewire.verification.sources import SourceContent
 
 __all__ = [
     "CHANNEL", "CitedBytes", "ForgottenThread", "LONGEST_NAME", "Origin", "RemovedSource", "SourceVersion",
-    "StoredSource", "StoredSources", "clean_name", "now_iso", "safe_name", "source_id_of",
+    "StoredSource", "StoredSources", "clean_name", "safe_name", "source_id_of",
 ]  # fmt: skip
 
 CHANNEL = "sources"
@@ -229,11 +228,6 @@ def source_id_of(origin: Origin, key: str | bytes) -> str:
     """Derive the id of a source, so that adding the same source again gives the same id."""
     raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
     return hashlib.sha256(b"%b:%b" % (origin.encode(), raw)).hexdigest()[:24]
-
-
-def now_iso() -> str:
-    """Return the current time in the format of the records."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def clean_name(text: str) -> str:

@@ -21,6 +21,7 @@ from typing import IO, TypeVar
 
 from citewire.channels.store import StoreError
 from citewire.documents.errors import DocumentError
+from citewire.server.storage.data_folder import sync_folder
 
 __all__ = ["BlobDraft", "Blobs", "NOT_KEPT"]
 
@@ -113,7 +114,7 @@ class Blobs:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             draft.path.replace(path)
             for folder in (path.parent, self._folder):
-                _sync(folder)
+                sync_folder(folder)
 
         await _in_thread(put)
 
@@ -179,14 +180,6 @@ def _has_hash(path: Path, sha256: str) -> bool:
             return hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except FileNotFoundError:
         return False
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from citewire.channels.store import StoreError
 
-__all__ = ["keep_private", "restrict_new_files"]
+__all__ = ["keep_private", "restrict_new_files", "sync_folder"]
 
 _log = logging.getLogger("citewire.server")
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
@@ -107,3 +107,12 @@ def _close(path: Path, rights: int) -> bool:
             ) from exc
         return True
     return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the folder, so that the new name is durable and not only the content."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

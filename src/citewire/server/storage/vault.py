@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from citewire.errors import CitewireError
+from citewire.server.storage.data_folder import sync_folder
 
 __all__ = ["FileVault", "KeyringError", "Vault", "VaultVersion"]
 
@@ -99,7 +100,7 @@ class FileVault:
             except BaseException:
                 Path(aside).unlink(missing_ok=True)
                 raise
-            _sync(self._folder)
+            sync_folder(self._folder)
         except OSError as exc:
             raise KeyringError(f"cannot write {path}: {exc.strerror}") from exc
 
@@ -120,12 +121,3 @@ class FileVault:
     def location(self, name: str = "") -> str:
         """See `Vault`."""
         return str(self._folder / name)
-
-
-def _sync(folder: Path) -> None:
-    """Sync the folder, so that the new name is durable and not only the content."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -332,7 +332,7 @@ def test_a_page_says_why_there_is_no_proof_and_what_to_do(desk: Desk, links: Pro
     asyncio.run(desk.store.drop(channel_of("gone")))
     other = desk.key(other=["*"])
     cases = [
-        (bare, None, 401, "needs a link", "Ask whoever sent it"),
+        (bare, None, 401, "needs a link", "Ask the person who sent it"),
         (f"{links.page}x", None, 403, "does not work", "Copy all of it"),
         (bare, other, 403, "cannot be shown", "may not read"),
         (gone, None, 404, "no such proof", "deleted with its conversation"),

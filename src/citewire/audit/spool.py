@@ -22,7 +22,7 @@ async def spool(log: Log, write: Callable[[Log], Pieces]) -> IO[bytes]:
 
     The snapshot has ended when this returns. Raises `StoreError`.
     """
-    file = SpooledTemporaryFile(_HELD)  # noqa: SIM115 - whoever reads it closes it
+    file = SpooledTemporaryFile(_HELD)  # noqa: SIM115 - the reader closes it
     try:
         async with log.snapshot() as snapshot:
             async for batch in _batches(write(snapshot)):

@@ -162,7 +162,7 @@ class ThreadFold:
         look = given.review
         claimed = look.claimed_at if isinstance(given, rows.PostedReviewRow) else look.at or None
         looks = self._reviews.setdefault((given.message_id, given.key), {})
-        # Reviews in the state are repeated with each run, whoever starts it.
+        # Every run repeats the reviews in the state.
         if look not in looks or isinstance(given, rows.PostedReviewRow):
             at = date_of(row.tick)
             looks.setdefault(look, {})[RecordedReview(who, look.event, at, look.dwell_ms, claimed, by)] = None

@@ -108,8 +108,8 @@ export class Client {
     ]);
   }
 
-  /** Load a thread, and see all that happens in it, whoever runs the agent, until it is left. One that was loaded goes on
-   * where it is. @param {Thread} thread @param {Following} [options] @returns {AsyncGenerator<WireEvent, void>} */
+  /** Load a thread and follow all of its runs, also those of other clients. A thread that is loaded already continues
+   * from its position. @param {Thread} thread @param {Following} [options] @returns {AsyncGenerator<WireEvent, void>} */
   async *watch(thread, options = {}) {
     if (thread.cursor === null) yield* this.join(thread, options);
     const retry = this.#retry(options);

@@ -144,7 +144,7 @@ export class CiteMarker extends HTMLElement {
     if (this.#isPinned) return this.close();
     this.open();
     this.#isPinned = true;
-    // By keyboard: whoever asked for the card that way wants to go on in it.
+    // Opened by keyboard: move the focus into the card.
     if (event.detail === 0) this.#card?.focus();
   }
 

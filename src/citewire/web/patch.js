@@ -5,7 +5,7 @@ const UNSAFE = new Set(["__proto__", "constructor", "prototype"]);
 const INDEX = /^(?:0|[1-9][0-9]{0,14})$/;
 // Values that `copy` may repeat in a document before it is replaced: copies of copies double it every time.
 const MOST_COPIES = 1_000_000;
-// What is nested deeper breaks whoever walks through it, JSON.stringify as well.
+// Deeper nesting breaks code that walks the value, JSON.stringify too.
 const MOST_LEVELS = 500;
 
 export class PatchError extends Error {}

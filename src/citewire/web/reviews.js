@@ -3,7 +3,7 @@
 
 /** @typedef {import("./types.js").Review} Review */
 
-/** Whoever has looked this long has read it, milliseconds. */
+/** A reader who looked this long has read it, in milliseconds. */
 const REVIEWED = 2000;
 
 /** What was reviewed since the page was loaded, by message and key. */

@@ -1,5 +1,5 @@
 // @ts-check
-// A browser that another site sent here keeps the cookie of its session back (SameSite=Strict). Once this page asks for
-// itself, the cookie is sent: whoever is signed in gets on at once. The server says so with a class, and not twice.
+// A browser does not send the session cookie with a link from another site (SameSite=Strict). Reloading from this page
+// sends it, so a signed-in user continues at once. The server asks for the reload with a class, and only once.
 
 if (document.documentElement.classList.contains("again")) location.reload();

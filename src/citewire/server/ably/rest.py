@@ -387,7 +387,7 @@ class _Endpoint:
             response = await self.handlers["GET" if request.method == "HEAD" else request.method](call)
         except ClientDisconnect:
             return
-        except Exception as exc:  # noqa: BLE001  # the root of a request: whoever asked is told
+        except Exception as exc:  # noqa: BLE001  # the root of a request: the caller gets an error
             response = _refusal(call, exc)
         await response(scope, receive, send)
 

@@ -115,7 +115,7 @@ def _token(claims: _Claims, now: float, longest: float, leeway: float) -> Access
     if not 0 < claims.exp - claims.iat <= longest:
         raise BadToken(f"a token ends after it was made, and within {longest:.0f} s")
     if max(claims.iat, claims.nbf) > now + LEEWAY:
-        raise BadToken("the token is from the future; does the clock of whoever made it go right?")
+        raise BadToken("the token is dated in the future; check the clock of the machine that signed it")
     if claims.exp <= now - leeway:
         raise TokenExpired("the token has expired")
     ours = None if claims.capability is None else Capability.of(claims.capability)

@@ -18,7 +18,7 @@ from citewire.server.pages.site import SECURITY_HEADERS
 __all__ = ["refuse"]
 
 _PAGE = Template((files("citewire.server") / "pages" / "proof_refused.html").read_text("utf-8"))
-_ASK = "Ask whoever sent it to you for a new one: everybody who may read the conversation gets new links."
+_ASK = "Ask the person who sent it for a new link. Anyone who may read the conversation can create one."
 
 
 def refuse(error: CitewireError, call: ApiCall) -> Response:

@@ -251,7 +251,7 @@ class _Endpoint:
             response = await self._answer(request)
         except ClientDisconnect:
             return
-        except Exception as exc:  # noqa: BLE001  # the root of a request: whoever asked is told
+        except Exception as exc:  # noqa: BLE001  # the root of a request: the caller gets an error
             response = error_response(exc)
         await response(scope, receive, send)
 

@@ -91,7 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="Who checks quotes in the place of this server, and against their own sources: the "
-            "URL of another citewire, or of whoever speaks DeepCitation's contract.",
+            "URL of another citewire, or of a server with DeepCitation's API.",
             extra={"kind": "URL"},
         ),
     ] = None

@@ -158,7 +158,7 @@ class RunDriver:
             outcome = "failed" if journal.failed else "finished"
         except RunEnded as exc:
             outcome, error = exc.outcome, ev.RunError(exc.message, exc.outcome)
-        except Exception as exc:  # noqa: BLE001  # the root of a task: whoever reads the thread is told
+        except Exception as exc:  # noqa: BLE001  # the root of a task: the run ends with an error
             outcome, error = "failed", _run_error(exc)
         finally:
             limit.cancel()

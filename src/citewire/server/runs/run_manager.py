@@ -245,7 +245,7 @@ class RunManager:
             await self._ended(live)
         elif not await self._node_requests.request_end(
             channel, "stopped", run_id
-        ) and await self._is_elsewhere(channel):
+        ) and await self._settle_unless_elsewhere(channel):
             raise ServerOverloaded("the node on which the run goes on does not answer")
 
     async def delete_thread(self, thread_id: str, by: Actor = SERVER) -> None:
@@ -326,7 +326,7 @@ class RunManager:
         while heads := await self._hub.store.heads("run:", after):
             for head in heads:
                 with suppress(CitewireError):
-                    if await self._is_elsewhere(head.channel):
+                    if await self._settle_unless_elsewhere(head.channel):
                         self.note_activity(head.channel)
             after = heads[-1].channel
 
@@ -337,11 +337,11 @@ class RunManager:
         leases.
         """
         if not self.is_shared:
-            await self._is_elsewhere(channel)
+            await self._settle_unless_elsewhere(channel)
         elif channel not in self._heard:
             self.note_activity(channel)
 
-    async def _is_elsewhere(self, channel: str) -> bool:
+    async def _settle_unless_elsewhere(self, channel: str) -> bool:
         """Return whether another node runs this thread. A run without any node is ended or resumed."""
         if channel in self._live or not await has_unfinished_run(self._hub.store, channel):
             return False
@@ -383,7 +383,7 @@ class RunManager:
             if now - heard < (_QUIET if live and live.watchers else _UNWATCHED):
                 continue
             try:
-                is_elsewhere = await self._is_elsewhere(channel)
+                is_elsewhere = await self._settle_unless_elsewhere(channel)
             except CitewireError:  # database unreachable: assume the other node still owns it
                 is_elsewhere = True
             except Exception:  # noqa: BLE001  # one thread that cannot be settled is no reason to leave others

@@ -201,7 +201,7 @@ const pageStatus = () => fetch(`${base}/`).then(({ status }) => status, () => 0)
 async function again() {
   const { problem } = conversation;
   if (problem?.status === 404) return void (location.hash = "");
-  // Whoever has signed in again in another tab goes on here; everybody else is shown how to.
+  // A user who signed in again in another tab continues here; otherwise the page shows how to sign in.
   if (problem?.status === 401 && (await pageStatus()) === 401) return location.reload();
   followSources();
   if (problem || !conversation.isEmpty) await conversation.again();

@@ -1,5 +1,5 @@
-// A conversation as one window has it: what was said, and the one stream over which more comes. That is the answer to a
-// question of this window, or else all that happens in the thread, whoever asks.
+// A conversation in one window: its messages, and the one stream that brings more. The stream is the answer to a
+// question of this window, or else everything that happens in the thread.
 
 import { WireError } from "../client.js";
 import { Thread } from "../thread.js";

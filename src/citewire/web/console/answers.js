@@ -136,7 +136,7 @@ export class Answers {
     this.#threads.set(data.threadId, { data, node });
     const others = /** @type {HTMLElement[]} */ ([...this.#list.children]).filter((one) => one !== node);
     const before = others.find((one) => this.#time(one) < (data.updatedAt ?? "")) ?? null;
-    // What stands where it belongs is not moved: whoever reads there, or has the focus there, stays.
+    // Entries in the right place are not moved, so that readers keep their place and focus.
     if (!node.isConnected || node.nextElementSibling !== before) this.#list.insertBefore(node, before);
   }
 

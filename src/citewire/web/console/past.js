@@ -13,7 +13,7 @@ import { go, route } from "./route.js";
 /** @typedef {import("./api.js").Look} Look */
 /** @typedef {import("./api.js").Step} Step */
 
-// Milliseconds: whoever drags through a history wants to see the end of each move, not all between.
+// Milliseconds: while dragging through a history, only the end of each move is shown.
 const SETTLE = 80;
 
 export class Past {
@@ -141,7 +141,7 @@ export class Past {
     this.#time.value = String(this.#at);
     this.#time.setAttribute("aria-valuetext", words);
     const { first, before, after, now } = this.#buttons;
-    // One that has the focus stays there, so that whoever steps by keyboard is not thrown out.
+    // A focused button stays, so that keyboard users keep their place.
     for (const one of [first, before]) one.ariaDisabled = String(this.#at === 0);
     for (const one of [after, now]) one.ariaDisabled = String(this.#at === last);
   }

@@ -67,7 +67,8 @@ def test_workers_are_killed_in_their_jobs(tmp_path: Path) -> None:
                         await asyncio.to_thread(server.crash)
                         await asyncio.to_thread(server.start)
                 over.set()
-            await one.until(JOBS, 0)
+            # A job that was killed twice waits twice until its worker counts as dead.
+            await one.until(JOBS, 0, seconds=150)
             assert (await one.one(ANSWERED), await one.one(ASKED)) == (asked, 0)
         finally:
             for worker in workers:

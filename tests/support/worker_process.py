@@ -107,9 +107,9 @@ class Node(Struct, frozen=True):
             await db.execute("SET LOCAL search_path TO citewire_jobs")
             await db.execute(sql, *values)
 
-    async def until(self, sql: str, wanted: object) -> None:
+    async def until(self, sql: str, wanted: object, seconds: float = DEADLINE) -> None:
         """Wait until a statement gives this."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(seconds):
             while await self.one(sql) != wanted:
                 await self.one("SELECT pg_sleep(0.02)")
 

@@ -32,7 +32,7 @@ run: $(RUNTIME)
 	@$(BIN)/python examples/serve_samples.py
 
 # Unit and property tests: no browser, no Postgres, no Node, nothing that takes seconds.
-QUICK := $(addprefix tests/,core agui audit channels dialects documents evidence extraction librarian rendering verification)
+QUICK := $(addprefix tests/,core agui audit channels dialects documents evidence extraction librarian rendering threadlog verification)
 
 quick: $(DEV)
 	@$(BIN)/pytest -q -n auto --dist worksteal -m "not external and not slow and not soak" $(QUICK) $(PYTEST_ARGS)

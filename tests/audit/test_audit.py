@@ -27,12 +27,12 @@ from citewire.audit.export_check import ExportReport, check_export, compare_with
 from citewire.audit.jsonl_export import Digest, export_jsonl
 from citewire.audit.record import RecordedThread, read_threads
 from citewire.audit.signing import AuditKey
-from citewire.audit.thread_fold import channel_of, date_of, thread_of
+from citewire.audit.thread_fold import date_of
 from citewire.channels.memory import MemoryStore
 from citewire.channels.sqlite_log import SqliteLog
 from citewire.channels.store import Entry, StoreError
 from citewire.errors import CitewireError, InputError
-from citewire.server.runs import journal
+from citewire.threadlog.names import channel_of, run_channel, thread_of
 from support.app import App, opened_app
 from support.audit_cli import HOSTILE, SAYS, Json, audit
 from support.chromium import chromium
@@ -57,7 +57,7 @@ async def _fill(app: App) -> None:
 
 
 async def _log_rows(app: App, thread: str) -> list[Json]:
-    rows = await app.server.hub.store.read(journal.channel_of(thread))
+    rows = await app.server.hub.store.read(channel_of(thread))
     return [json.loads(row.data) for row in rows if row.kind == "record"]
 
 
@@ -262,8 +262,8 @@ def test_a_row_that_cannot_be_read(kind: str, data: bytes) -> None:
 def test_the_names_of_channels_are_those_of_the_server() -> None:
     """And what it writes down is read: the rest of this file sees to that."""
     for thread in ("t", "thé/<b>", "a:b%20"):
-        assert channel_of(thread) == journal.channel_of(thread)
-        assert thread_of(journal.channel_of(thread)) == thread
+        assert run_channel(thread) == channel_of(thread)
+        assert thread_of(channel_of(thread)) == thread
 
 
 def test_beside_a_server(tmp_path: Path) -> None:

@@ -24,9 +24,10 @@ from citewire.server.access.capability import FULL, Capability
 from citewire.server.access.keys import Caller
 from citewire.server.answers.answer_api import AnswerApi, AnswersQuery, VerdictsQuery
 from citewire.server.answers.answer_index import AnswerIndex, IndexPosition
-from citewire.server.bridge.answer_annotations import make_citation_note, make_verdict_note
-from citewire.server.bridge.thread_channels import SERVER, ThreadChannels, ai_channel
+from citewire.server.bridge.thread_channels import SERVER, ThreadChannels
 from citewire.server.http.operations import ApiCall
+from citewire.threadlog.answer_annotations import make_citation_note, make_verdict_note
+from citewire.threadlog.names import ai_channel
 from support.app import Answer, App, opened_app
 from support.librarian_sources import SOURCES
 from support.misquoting_agent import ANSWERS

@@ -21,7 +21,7 @@ from citewire.channels.store import Cursor
 from citewire.errors import CitewireError, NotFound, UnknownDialect
 from citewire.model import Answer, Pages, Verification
 from citewire.server.runs.answer_dialects import read_answer, write_answer
-from citewire.server.runs.history import ThreadAtCursor
+from citewire.threadlog.history import ThreadAtCursor
 from citewire.verification.document_set import CheckResult
 from citewire.verification.sources import SourceContent
 from citewire.verification.verifier import QuoteCheck

@@ -18,9 +18,9 @@ from citewire.channels.store import Cursor, Row
 from citewire.dialects import write
 from citewire.errors import NotFound
 from citewire.server.runs.answer_dialects import read_answer, write_answer
-from citewire.server.runs.authority import OwnRecord, accept_input
-from citewire.server.runs.history import ThreadAtCursor
-from citewire.server.runs.journal import channel_of
+from citewire.threadlog.authority import OwnRecord, accept_input
+from citewire.threadlog.history import ThreadAtCursor
+from citewire.threadlog.names import channel_of
 from support.annotated_stream import (
     FINISHED,
     RUN,

@@ -20,7 +20,8 @@ from citewire.channels.hub import Hub
 from citewire.channels.memory import MemoryStore
 from citewire.channels.message import Action, Message, MessageDraft, MessageOperation, Publisher
 from citewire.channels.store import Entry, Row, StoreError
-from citewire.server.bridge.thread_channels import ThreadChannels, ai_channel, thread_of_ai_channel
+from citewire.server.bridge.thread_channels import ThreadChannels
+from citewire.threadlog.names import ai_channel, thread_of_ai_channel
 from support.ably_node import AblyFailed, node_ably
 from support.ably_python import AblyRealtime, ChannelMode, ChannelOptions, Told
 from support.annotated_stream import FINISHED, STARTED, answer, block, chunk, end, messages, say, start
@@ -291,7 +292,10 @@ def test_a_verdict_that_changes() -> None:
         ):
             entries = [
                 _record("citation", f"c{key}", key=key, citation={"citationNumber": ord(key) - 96, "url": "https://www.x.org/"}),
-                _record("verdict", f"v{key}{status}", key=key, verification={"citewire": {"status": status}}),
+                _record(
+                    "verdict", f"v{key}{status}", key=key, quote="",
+                    verification={"citewire": {"status": status}},
+                ),
             ]  # fmt: skip
             await house.hub.append(CHANNEL, entries)
             house.bridge.notify_log_written(CHANNEL)

@@ -25,9 +25,9 @@ from citewire.documents.errors import DocumentError
 from citewire.documents.fetch import FetchResult
 from citewire.errors import Conflict, InputError, NotFound
 from citewire.server.http.operations import openapi
-from citewire.server.runs.journal import channel_of
 from citewire.server.sources.source_api import SourceApi
 from citewire.server.sources.stored_sources import CHANNEL, safe_name
+from citewire.threadlog.names import channel_of
 from support.cases import ROOT
 from support.catalog_desk import Desk, desk
 from support.pdfs import Line, Sheet, make_pdf

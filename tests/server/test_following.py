@@ -14,7 +14,7 @@ import pytest
 from citewire.agui import events as ev
 from citewire.agui.sse import SseParser
 from citewire.channels.store import Cursor, Entry
-from citewire.server.runs.journal import channel_of
+from citewire.threadlog.names import channel_of
 from support.app import App, opened_app
 from support.chat_agent import HELD
 from support.clock import hurried, on_clock

@@ -32,8 +32,8 @@ from citewire.server.jobs.question import (
 )
 from citewire.server.jobs.queue import QUEUE, JobQueue, prepare
 from citewire.server.jobs.verifier import JobVerifier
-from citewire.server.runs.journal import RunJournal
 from citewire.server.storage import backend
+from citewire.threadlog.journal import RunJournal
 from citewire.verification import verifier
 from citewire.verification.document_set import CheckResult
 from citewire.verification.expected_place import ExpectedPlace

@@ -39,8 +39,9 @@ from citewire.server.access.keys import Caller, Keyring
 from citewire.server.answers.proof_api import ProofApi
 from citewire.server.answers.proof_links import ProofLinks
 from citewire.server.http.operations import openapi, routes
-from citewire.server.runs.journal import RunJournal, channel_of, encode_frame, proof_id
 from citewire.server.sources.versions import CheckedVersion, VersionState
+from citewire.threadlog.journal import RunJournal, encode_frame
+from citewire.threadlog.names import channel_of, proof_id
 from citewire.verification.document_set import CheckResult, DocumentSet
 from support.app import opened_app
 from support.cases import ROOT

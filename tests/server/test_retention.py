@@ -24,8 +24,8 @@ from citewire.channels.rules import Rule, Rules
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.store import ChannelStore, CursorLost, StoreError, find_broken_link
 from citewire.server.ably.codec import FrameAction
-from citewire.server.runs.journal import channel_of
 from citewire.server.runs.retention import Retention
+from citewire.threadlog.names import channel_of
 from support.ably_server import Parts
 from support.ably_socket import Socket
 from support.clock import LONG, clock, on_clock

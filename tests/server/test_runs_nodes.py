@@ -18,8 +18,9 @@ from citewire.channels.postgres import PostgresStore
 from citewire.channels.postgres_writer import LeaseLost
 from citewire.channels.store import Cursor, Entry, Row
 from citewire.errors import Conflict, NotFound
-from citewire.server.bridge.projection import Projection
-from citewire.server.runs.journal import TERMINAL, encode_frames
+from citewire.threadlog.journal import encode_frames
+from citewire.threadlog.projection import Projection
+from citewire.threadlog.rows import TERMINAL
 from support.annotated_stream import FINISHED, STARTED, answer, end, say
 from support.bridge_runs import AI, CITE, QUOTE, VERDICT, agrees, counts
 from support.clock import LONG, clock, on_clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from citewire.channels.message import Action, MessageDraft
-from citewire.server.bridge.projection import Projection
-from citewire.server.runs.history import ThreadAtCursor
+from citewire.threadlog.history import ThreadAtCursor
+from citewire.threadlog.projection import Projection
 from support.annotated_stream import FINISHED, STARTED, answer, block
 from support.thread_runs import (
     CHANNEL,

@@ -21,9 +21,9 @@ from citewire.server.access.capability import FULL
 from citewire.server.access.keys import Caller
 from citewire.server.runs.agents import wrap_agent
 from citewire.server.runs.driver import RunDriver
-from citewire.server.runs.history import ThreadHistory
-from citewire.server.runs.journal import channel_of
 from citewire.server.runs.run_manager import RunManager
+from citewire.threadlog.history import ThreadHistory
+from citewire.threadlog.names import channel_of
 from citewire.verification.document_set import CheckResult
 from citewire.verification.verifier import QuoteCheck, iter_quotes
 from support.annotated_stream import FINISHED, STARTED, answer, block, judged, say, start

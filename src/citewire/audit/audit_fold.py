@@ -22,8 +22,9 @@ from citewire.audit.statements import (
     Statement,
     Tombstone,
 )
-from citewire.audit.thread_fold import THREAD_LOG_PREFIX, date_of, thread_of
+from citewire.audit.thread_fold import date_of
 from citewire.errors import CitewireError, ShapeError
+from citewire.threadlog.names import LOG_PREFIX, thread_of
 
 __all__ = ["AUDIT_LOG_NAME", "AuditFold", "date_of_ms", "known_audit_log_hashes", "name_of", "parse_time_ms"]
 
@@ -224,7 +225,7 @@ def known_audit_log_hashes(epoch: str, kept: Iterable[SignedHead]) -> KnownHashe
 
 def name_of(channel: str) -> str:
     """Return the name of a channel for findings."""
-    return f"thread {thread_of(channel)}" if channel.startswith(THREAD_LOG_PREFIX) else f"channel {channel}"
+    return f"thread {thread_of(channel)}" if channel.startswith(LOG_PREFIX) else f"channel {channel}"
 
 
 def _named(about: Position | Tombstone | Removal) -> str:

@@ -38,9 +38,10 @@ from citewire.audit.record import find_erased_threads, find_thread_chains, read_
 from citewire.audit.signing import TrustedKeys
 from citewire.audit.sources_fold import SourcesFold
 from citewire.audit.statements import SignedHead
-from citewire.audit.thread_fold import THREAD_LOG_PREFIX, ThreadFold, date_of, thread_of
+from citewire.audit.thread_fold import ThreadFold, date_of
 from citewire.channels.store import ChainLink, Cursor, Log, Row
 from citewire.errors import CitewireError, InputError
+from citewire.threadlog.names import LOG_PREFIX, thread_of
 
 __all__ = ["ExportReport", "check_export", "compare_with_store"]
 
@@ -127,7 +128,7 @@ class _ExportCheck:
         chain = ChainCheck(_name(line), line.channel, line.epoch, (line.floor, line.head), report, known)
         if line.epoch in report.chains:
             chain.fail("it is there twice")
-        if line.thread != (thread_of(line.channel) if line.channel.startswith(THREAD_LOG_PREFIX) else None):
+        if line.thread != (thread_of(line.channel) if line.channel.startswith(LOG_PREFIX) else None):
             chain.fail("the thread is not that of the channel")
         if line.floor.n and not report.audit.is_removal_signed(line.epoch, line.floor):
             chain.fail("its first rows were cut off, and no signed statement says so")
@@ -240,7 +241,7 @@ def _check_covered(report: ExportReport) -> None:
     audit, chains, which = report.audit, report.chains, report.first.which
     missing = set[str]() if which.filters_citations else audit.positions.keys() - chains.keys()
     for channel in sorted(audit.positions[epoch].channel for epoch in missing):
-        if channel.startswith(THREAD_LOG_PREFIX) and which.thread in (None, thread_of(channel)):
+        if channel.startswith(LOG_PREFIX) and which.thread in (None, thread_of(channel)):
             report.add_break(f"thread {thread_of(channel)}", "a signed head has it, the export has not")
     dates = {stone.epoch: date_of_ms(stone.at) for stone in audit.tombstones.values()}
     for epoch, chain in chains.items():

@@ -22,9 +22,10 @@ from citewire.audit.record_types import RecordedCitation
 from citewire.audit.signing import AuditKey, SignedStatement
 from citewire.audit.sources_fold import SOURCES_CHANNEL, SourcesFold
 from citewire.audit.statements import ChainPoint, chain_point_of
-from citewire.audit.thread_fold import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
+from citewire.audit.thread_fold import ThreadFold, date_of
 from citewire.channels.store import Chain, ChainLink, Log, Row
 from citewire.errors import ShapeError
+from citewire.threadlog.names import LOG_PREFIX, run_channel, thread_of
 
 __all__ = [
     "ALWAYS_SHOWN", "ChainLine", "Digest", "EXPORT_FORMAT", "EndLine", "ExportLine", "RowLine",
@@ -167,8 +168,8 @@ async def _wanted(log: Log, which: AuditFilter) -> set[str] | None:
         return None
     wanted = {SOURCES_CHANNEL}
     if which.thread is not None:
-        wanted.add(channel_of(which.thread))
-        if chain := await record.read_chain(log, channel_of(which.thread)):
+        wanted.add(run_channel(which.thread))
+        if chain := await record.read_chain(log, run_channel(which.thread)):
             wanted.add(chain.head.epoch)
     else:
         async for thread in record.read_threads(log, which):
@@ -207,7 +208,7 @@ def _line(value: Struct) -> bytes:
 
 def _chain_line(chain: Chain, deleted: str | None = None) -> bytes:
     head = chain.head
-    thread = thread_of(head.channel) if head.channel.startswith(THREAD_LOG_PREFIX) else None
+    thread = thread_of(head.channel) if head.channel.startswith(LOG_PREFIX) else None
     return _line(
         ChainLine(
             head.channel, head.epoch, chain_point_of(chain.floor), chain_point_of(head), thread, deleted

@@ -10,9 +10,10 @@ from msgspec import Struct
 from citewire.audit.audit_filter import AuditFilter
 from citewire.audit.record_types import RecordedCitation
 from citewire.audit.sources_fold import SOURCES_CHANNEL, SourcesFold
-from citewire.audit.thread_fold import THREAD_LOG_PREFIX, ThreadFold, channel_of, date_of, thread_of
+from citewire.audit.thread_fold import ThreadFold, date_of
 from citewire.channels.store import Chain, ErasedChannel, Log, Row, StoreError
 from citewire.errors import CitewireError
+from citewire.threadlog.names import LOG_PREFIX, run_channel, thread_of
 
 __all__ = [
     "DeletedThread", "RecordedThread", "RowSink", "describe_deleted", "find_erased_threads",
@@ -73,12 +74,12 @@ async def read_rows(log: Log, chain: Chain) -> AsyncIterator[Row]:
 async def find_thread_chains(log: Log, which: AuditFilter) -> AsyncIterator[Chain]:
     """Yield the threads that may match, by name."""
     if which.thread is not None:
-        found = await read_chain(log, channel_of(which.thread))
+        found = await read_chain(log, run_channel(which.thread))
         if found:
             yield found
         return
     after = ""
-    while heads := await log.heads(THREAD_LOG_PREFIX, after):
+    while heads := await log.heads(LOG_PREFIX, after):
         for head in heads:
             if found := await read_chain(log, head.channel):
                 yield found
@@ -113,8 +114,8 @@ async def find_erased_threads(log: Log, which: AuditFilter) -> AsyncIterator[Era
     """Yield the deleted threads, in order of deletion; none if the filter filters citations."""
     if which.filters_citations:
         return
-    after, channel = 0, None if which.thread is None else channel_of(which.thread)
-    while found := await log.erased(channel or THREAD_LOG_PREFIX, after):
+    after, channel = 0, None if which.thread is None else run_channel(which.thread)
+    while found := await log.erased(channel or LOG_PREFIX, after):
         for each in found:
             if channel in (None, each.head.channel):
                 yield each

@@ -23,10 +23,10 @@ from citewire.audit.statements import (
     chain_point_of,
     read_statement,
 )
-from citewire.audit.thread_fold import THREAD_LOG_PREFIX
 from citewire.channels.fold import ANNOTATION, MESSAGE, ChannelEvent, event_of, replay
 from citewire.channels.store import PAGE_ROWS, Chain, ChainLink, Log, Row, Slot
 from citewire.errors import ShapeError
+from citewire.threadlog.names import LOG_PREFIX
 
 __all__ = ["check_store"]
 
@@ -178,7 +178,7 @@ async def _check_links(log: Log, stone: Tombstone, fold: AuditFold, findings: Fi
             findings.add_break(name, "it was deleted, and no signed statement says by whom")
     elif problem := fold.deletion_problem(epoch, stone.at):
         findings.add_break(name, problem)
-    elif stone.channel.startswith(THREAD_LOG_PREFIX):
+    elif stone.channel.startswith(LOG_PREFIX):
         findings.add_note(f"{name} was deleted at {date_of_ms(stone.at)} by {removal.by.name or 'somebody'}")
 
 

@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
-from urllib.parse import quote, unquote
 
 import msgspec
 
 from citewire import codec
 from citewire.agui import events as ev
+from citewire.agui.citations.message_state import CitationSeen, ReviewGiven, VerdictReached
 from citewire.agui.citations.retrieval import RetrievedText, find_input_texts, find_result_texts
 from citewire.agui.events import Json
-from citewire.audit import rows
 from citewire.audit.record_types import (
     RecordedCitation,
     RecordedRetrieval,
@@ -24,9 +23,19 @@ from citewire.audit.record_types import (
     RecordedRun,
     RecordedVerdict,
 )
+from citewire.audit.row_fields import LibrarianPassages, PublishedVerification, ReviewFields
 from citewire.channels.actor import Actor
 from citewire.channels.store import Row
 from citewire.errors import CitewireError, InputError
+from citewire.threadlog.rows import (
+    EndedRun,
+    EventRow,
+    PostedReviewRow,
+    RowKind,
+    StartedRun,
+    convert,
+    decode_row,
+)
 
 __all__ = [
     "AGENT",
@@ -34,32 +43,18 @@ __all__ = [
     "RecordedRetrieval",
     "RecordedReview",
     "RecordedRun",
-    "THREAD_LOG_PREFIX",
     "ThreadFold",
-    "channel_of",
     "date_of",
-    "thread_of",
 ]
 
 _T = TypeVar("_T")
 
-THREAD_LOG_PREFIX: Final = "run:"
 AGENT: Final = "agent"
 """Who cited where nobody else is said to have."""
 _PROOF = re.compile(r"/proofs/[\w-]+\.([0-9a-f]{32})")
 
 SourcesAt: TypeAlias = Callable[[int], int]
 """The row of the sources' log after which they were as they were at a tick; 0 for none."""
-
-
-def channel_of(thread: str) -> str:
-    """Return the name of the channel with the log of a thread."""
-    return THREAD_LOG_PREFIX + quote(thread, safe="", errors="replace")
-
-
-def thread_of(channel: str) -> str:
-    """Return the thread whose log a channel holds."""
-    return unquote(channel.removeprefix(THREAD_LOG_PREFIX))
 
 
 def date_of(tick: int) -> str:
@@ -80,7 +75,7 @@ class _RowPosition(NamedTuple):
 class _RunFold:
     """A run that is being folded."""
 
-    def __init__(self, at: _RowPosition, started: rows.RunStartedRow) -> None:
+    def __init__(self, at: _RowPosition, started: StartedRun) -> None:
         self.at, self.name = at, started.input.run_id
         self.who = _who(started.client_id, started.key)
         self.outcome: str | None = None
@@ -97,27 +92,36 @@ class ThreadFold:
         self._cited: dict[tuple[str, str, str, str | None], tuple[_RowPosition, _RunFold | None, Json]] = {}
         self._quotes: dict[tuple[str, str], str] = {}
         self._verdicts: dict[tuple[str, str], list[RecordedVerdict]] = {}
-        self._reviews: dict[tuple[str, str], dict[rows.ReviewFields, dict[RecordedReview, None]]] = {}
+        self._reviews: dict[tuple[str, str], dict[ReviewFields, dict[RecordedReview, None]]] = {}
 
     def take(self, row: Row) -> None:
         """Fold a row. Raises `CitewireError` if it is invalid."""
-        match row.kind:
-            case "input":
-                self._begin(row, rows.read(row.data, rows.RunStartedRow))
-            case "event" if b"TOOL_CALL_" in row.data:
-                self._on_event(ev.decode(row.data))
-            case "record":
-                self._on_record(row)
-            case "review":
-                given = rows.read(row.data, rows.PostedReviewRow)
+        if row.kind == RowKind.EVENT and b"TOOL_CALL_" not in row.data:
+            return
+        match decode_row(row):
+            case StartedRun() as started:
+                self._begin(row, started)
+            case EventRow(event, is_deferred=False):
+                self._on_event(event)
+            case CitationSeen() as cited:
+                at = cited.message_id, cited.key, cited.by or "", cited.annotation
+                run = self._runs[-1] if self._runs else None
+                self._cited.setdefault(at, (_RowPosition(row.n, row.tick), run, cited.citation))
+            case VerdictReached() as judged:
+                at = judged.message_id, judged.key
+                self._quotes[at] = judged.quote
+                self._verdicts.setdefault(at, []).append(_verdict(row, judged))
+            case ReviewGiven() as given:
+                self._review(row, given, self._runs[-1].who if self._runs else "")
+            case PostedReviewRow() as given:
                 by = Actor(given.account, given.client_id, given.person)
                 self._review(row, given, by.name, by)
-            case "over" if self._runs:
-                self._runs[-1].outcome = rows.read(row.data, rows.RunEndRow).outcome
+            case EndedRun(outcome=outcome) if self._runs:
+                self._runs[-1].outcome = outcome
             case _:
                 pass
 
-    def _begin(self, row: Row, started: rows.RunStartedRow) -> None:
+    def _begin(self, row: Row, started: StartedRun) -> None:
         self._runs.append(_RunFold(_RowPosition(row.n, row.tick), started))
         self._retrieve(find_input_texts(started.input.messages, started.input.context))
 
@@ -136,34 +140,15 @@ class ThreadFold:
     def _retrieve(self, texts: Iterable[RetrievedText]) -> None:
         self._runs[-1].retrieved |= dict.fromkeys(map(_found, texts))
 
-    def _on_record(self, row: Row) -> None:
-        value = rows.read(row.data, Json)
-        match value.get("type"):
-            case "citation":
-                cited = rows.convert(value, rows.CitationRow)
-                at = cited.message_id, cited.key, cited.by or "", cited.annotation
-                run = self._runs[-1] if self._runs else None
-                self._cited.setdefault(at, (_RowPosition(row.n, row.tick), run, cited.citation))
-            case "verdict":
-                judged = rows.convert(value, rows.VerdictRow)
-                at = judged.message_id, judged.key
-                self._quotes[at] = judged.quote
-                self._verdicts.setdefault(at, []).append(_verdict(row, judged.verification))
-            case "review":
-                who = self._runs[-1].who if self._runs else ""
-                self._review(row, rows.convert(value, rows.StateReviewRow), who)
-            case _:  # of a later version
-                pass
-
     def _review(
-        self, row: Row, given: rows.StateReviewRow | rows.PostedReviewRow, who: str, by: Actor | None = None
+        self, row: Row, given: ReviewGiven | PostedReviewRow, who: str, by: Actor | None = None
     ) -> None:
         """Record a review at the time of its row; the client's own time is recorded as `claimed_at`."""
-        look = given.review
-        claimed = look.claimed_at if isinstance(given, rows.PostedReviewRow) else look.at or None
+        look = convert(given.review, ReviewFields)
+        claimed = look.claimed_at if isinstance(given, PostedReviewRow) else look.at or None
         looks = self._reviews.setdefault((given.message_id, given.key), {})
         # Every run repeats the reviews in the state.
-        if look not in looks or isinstance(given, rows.PostedReviewRow):
+        if look not in looks or isinstance(given, PostedReviewRow):
             at = date_of(row.tick)
             looks.setdefault(look, {})[RecordedReview(who, look.event, at, look.dwell_ms, claimed, by)] = None
 
@@ -194,7 +179,8 @@ def _who(client_id: str | None, key: str | None) -> str:
     return client_id if client_id and client_id != "*" else key or ""
 
 
-def _verdict(row: Row, given: rows.PublishedVerification) -> RecordedVerdict:
+def _verdict(row: Row, judged: VerdictReached) -> RecordedVerdict:
+    given = convert(judged.verification, PublishedVerification)
     note, proof = given.citewire, _PROOF.search(given.citewire.proof or "")
     return RecordedVerdict(
         note.status, given.verified_at or date_of(row.tick), row.n, row.hash.hex(), note.reason, note.source,
@@ -213,7 +199,7 @@ def _by_librarian(content: Any) -> list[RetrievedText]:
     if not isinstance(content, str) or not content.startswith('{"found":'):
         return []
     try:
-        found = msgspec.convert(codec.decode(content), rows.LibrarianPassages).found
+        found = msgspec.convert(codec.decode(content), LibrarianPassages).found
     except (CitewireError, msgspec.ValidationError):
         return []
     return [RetrievedText(each.says, title=each.file, page=each.page) for each in found]

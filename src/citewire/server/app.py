@@ -74,10 +74,7 @@ from citewire.server.pages.site import Site
 from citewire.server.records.audit_key import load_key
 from citewire.server.records.audit_trail import AuditTrail
 from citewire.server.runs import agents
-from citewire.server.runs.authority import IgnoredPart
 from citewire.server.runs.driver import Agent, RunDriver
-from citewire.server.runs.history import ThreadHistory
-from citewire.server.runs.journal import Outcome
 from citewire.server.runs.retention import Retention
 from citewire.server.runs.run_manager import RunManager
 from citewire.server.runs.thread_api import ThreadApi
@@ -88,6 +85,8 @@ from citewire.server.sources.source_api import SourceApi
 from citewire.server.sources.versions import CheckedVersions
 from citewire.server.storage import backend
 from citewire.server.storage.blobs import Blobs
+from citewire.threadlog.history import ThreadHistory
+from citewire.threadlog.rows import IgnoredPart, Outcome
 from citewire.verification.engine import Engine, EngineLimits
 from citewire.verification.remote import RemoteVerifier
 from citewire.verification.verifier import Verifier

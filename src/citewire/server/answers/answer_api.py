@@ -27,10 +27,10 @@ from citewire.server.answers.answer_index import (
     AnswerSummary,
     IndexPosition,
 )
-from citewire.server.bridge.thread_channels import thread_of_ai_channel
 from citewire.server.http.event_stream import EventStreamResponse
 from citewire.server.http.feed import Feed
 from citewire.server.http.operations import ApiCall, EventStream, Operation
+from citewire.threadlog.names import thread_of_ai_channel
 
 __all__ = ["AnswerApi"]
 

@@ -20,8 +20,8 @@ from citewire.channels.fold import SERVER_CONNECTION_ID, VERDICT_TYPE
 from citewire.channels.message import Action, Message
 from citewire.channels.store import PAGE_ROWS, Cursor, Head, Store
 from citewire.errors import InputError
-from citewire.server.bridge.answer_annotations import CITATIONS
-from citewire.server.bridge.thread_channels import thread_of_ai_channel
+from citewire.threadlog.answer_annotations import CITATIONS
+from citewire.threadlog.names import thread_of_ai_channel
 
 __all__ = ["AnswerFilter", "AnswerIndex", "AnswerSummary", "IndexPosition", "PREFIX", "SPACE"]
 

@@ -27,8 +27,8 @@ from citewire.server.answers.proof_page import VerdictPlace, VerdictRecord, has_
 from citewire.server.answers.proof_refusal import refuse
 from citewire.server.http.operations import ApiCall, Authenticate, HtmlPage, ImageFile, Operation
 from citewire.server.pages.site import SECURITY_HEADERS
-from citewire.server.runs.journal import channel_of, proof_id
 from citewire.server.sources.versions import CheckedVersion
+from citewire.threadlog.names import channel_of, proof_id
 
 __all__ = ["ProofApi", "VersionFinder"]
 

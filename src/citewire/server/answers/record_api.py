@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response, StreamingResponse
 
@@ -28,8 +27,9 @@ from citewire.server.answers.proof_page import VerdictRecord
 from citewire.server.http.operations import ApiCall, HtmlPage, Operation
 from citewire.server.ops.timestamps import now_iso
 from citewire.server.records.audit_trail import AuditTrail
-from citewire.server.runs.journal import channel_of
 from citewire.server.sources.catalog import Catalog
+from citewire.threadlog.names import channel_of
+from citewire.threadlog.rows import RowKind, convert, is_verdict
 
 __all__ = ["RecordApi"]
 
@@ -200,7 +200,8 @@ class RecordApi:
         """Yield the latest verdicts of a thread that refer to one of these versions."""
         last: dict[tuple[str, str], VerdictRecord] = {}
         async for row in self._rows(thread_id):
-            if row.kind == "record" and (judged := _verdict(row)):
+            if is_verdict(row):
+                judged = convert(codec.decode_with_surrogates(row.data), VerdictRecord)
                 last[judged.message_id, judged.key] = judged
         for each in last.values():
             place = each.verification.citewire
@@ -224,18 +225,13 @@ class RecordApi:
 def _step(row: Row) -> RecordStep | None:
     """Return the visible step that a row made, or None."""
     match row.kind:
-        case "event" | "late":
+        case RowKind.EVENT | RowKind.DEFERRED_EVENT:
             what = ev.decode(row.data).type
-        case "input" | "review" | "over":
+        case RowKind.INPUT | RowKind.REVIEW | RowKind.END:
             what = row.kind
         case _:
             return None
     return RecordStep(row.n, date_of(row.tick), what)
-
-
-def _verdict(row: Row) -> VerdictRecord | None:
-    value = codec.decode_with_surrogates(row.data)
-    return msgspec.convert(value, VerdictRecord) if value.get("type") == "verdict" else None
 
 
 def _csv(log: Log, which: AuditFilter, _made: str, _by: str, _key: AuditKey) -> AsyncIterator[str]:

@@ -20,11 +20,11 @@ from citewire.channels.serial import series_of
 from citewire.channels.store import Change, ChannelStore, Cursor, Entry, Head, StoreError
 from citewire.errors import CitewireError
 from citewire.server.bridge.channel_to_thread import ChannelToThread
-from citewire.server.bridge.projection import Projection
-from citewire.server.bridge.thread_channels import ThreadChannels, ai_channel, thread_of_ai_channel
+from citewire.server.bridge.thread_channels import ThreadChannels
 from citewire.server.bridge.thread_to_channel import ThreadToChannel
-from citewire.server.runs.journal import channel_of, thread_of
 from citewire.server.runs.run_manager import RunManager
+from citewire.threadlog.names import ai_channel, bridge_lease, channel_of, thread_of, thread_of_ai_channel
+from citewire.threadlog.projection import Projection
 
 __all__ = ["Bridge"]
 
@@ -126,7 +126,7 @@ class Bridge:
         if _fits(ai):
             await self._obtain(channel)
             await self._channels.drop(ai)
-            await self._hub.drop(_tie_of(channel))
+            await self._hub.drop(bridge_lease(channel))
             await self._release(channel)
 
     async def wait_idle(self) -> None:
@@ -163,7 +163,7 @@ class Bridge:
             while thread.has_news:
                 thread.has_news = False
                 async with self._room:
-                    if await self._leases.take(_tie_of(thread.channel)):
+                    if await self._leases.take(bridge_lease(thread.channel)):
                         await self._process(thread)
                     else:
                         await self._leave_to_other(thread)
@@ -196,12 +196,12 @@ class Bridge:
 
     async def _release(self, channel: str) -> None:
         with suppress(StoreError):  # a lost connection releases the lease
-            await self._leases.release(_tie_of(channel))
+            await self._leases.release(bridge_lease(channel))
 
     async def _obtain(self, channel: str) -> None:
         """Take the lease of a thread to be deleted. Gives up after 5 seconds; leftovers are dropped later."""
         until = asyncio.get_running_loop().time() + _PATIENCE
-        while not await self._leases.take(_tie_of(channel)):
+        while not await self._leases.take(bridge_lease(channel)):
             if asyncio.get_running_loop().time() > until:
                 return
             await asyncio.sleep(_SHORTLY)
@@ -276,11 +276,11 @@ class Bridge:
         if seen != tie.seen:
             entry = Entry(f"{seen.log} {seen.channel}", "seen", b"")
             change = Change(None, [entry], {_SEEN: msgpack.encode(seen)})
-            await self._store.change(_tie_of(thread.channel), [], lambda values, place: change)
+            await self._store.change(bridge_lease(thread.channel), [], lambda values, place: change)
             tie.seen = seen
 
     async def _seen(self, channel: str) -> _SeenPositions | None:
-        slot = (await self._store.values(_tie_of(channel), [_SEEN]))[_SEEN]
+        slot = (await self._store.values(bridge_lease(channel), [_SEEN]))[_SEEN]
         return msgpack.decode(slot, type=_SeenPositions) if slot else None
 
     async def _is_behind(self, head: Head) -> bool:
@@ -298,7 +298,7 @@ class Bridge:
             for ai in page.items:
                 if await self._is_orphan(ai) and (thread_id := thread_of_ai_channel(ai)):
                     channel = channel_of(thread_id)
-                    if await self._leases.take(_tie_of(channel)) and await self._is_orphan(ai):
+                    if await self._leases.take(bridge_lease(channel)) and await self._is_orphan(ai):
                         await self._channels.drop(ai)
                     await self._release(channel)
             if (after := page.next) is None:
@@ -308,11 +308,6 @@ class Bridge:
         mark, thread_id = await self._channels.projection_mark(ai), thread_of_ai_channel(ai)
         head = await self._store.head(channel_of(thread_id)) if mark and thread_id else None
         return mark is not None and (head is None or series_of(head.epoch) != mark.epoch)
-
-
-def _tie_of(channel: str) -> str:
-    """Return the log, and lease, for the bridge's positions in a thread."""
-    return f"tie:{channel.removeprefix('run:')}"
 
 
 def _fits(ai: str) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from citewire import codec
 from citewire.channels.annotation import Annotation, AnnotationAction
 from citewire.channels.channels import Channels
 from citewire.channels.errors import ChannelError
 from citewire.channels.fold import SERVER_CONNECTION_ID, AnnotationEvent, deleted_key
 from citewire.channels.hub import Hub
 from citewire.channels.offsets import is_citation
-from citewire.channels.store import Cursor, CursorLost, Entry
-from citewire.server.bridge.projection import Projection
-from citewire.server.runs.foreign_citations import ForeignCitation, read_foreign_citation
+from citewire.channels.store import Cursor, CursorLost
 from citewire.server.runs.run_manager import RunManager
+from citewire.threadlog.foreign_citations import ForeignCitation, read_foreign_citation
+from citewire.threadlog.projection import Projection
+from citewire.threadlog.rows import WithdrawnCitations, encode_row
 
 __all__ = ["ChannelToThread"]
 
@@ -99,9 +99,8 @@ class ChannelToThread:
             self._coming.pop(serial, None)
         taken = [serial for serial in gone if serial in known]
         if taken:
-            record = {"message_id": message_id, "annotations": taken, "by": delete.client_id}
-            data = codec.encode({"type": "withdrawal", **record})
-            await self._hub.append(self._channel, [Entry(f"withdrawal:{delete.serial}", "record", data)])
+            row = WithdrawnCitations(message_id, taken, delete.client_id)
+            await self._hub.append(self._channel, [encode_row(row, f"withdrawal:{delete.serial}")])
         return bool(taken)
 
     async def _like(self, delete: Annotation) -> list[str]:

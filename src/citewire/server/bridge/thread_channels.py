@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from urllib.parse import quote, unquote
 
 from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.channels import Channels
@@ -12,24 +11,13 @@ from citewire.channels.fold import SERVER_CONNECTION_ID
 from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.offsets import is_citation
 from citewire.channels.projection_mark import ProjectionMark
-from citewire.server.bridge.answer_annotations import CITEWIRE
+from citewire.threadlog.answer_annotations import CITEWIRE
 
-__all__ = ["SERVER", "ThreadChannels", "ai_channel", "thread_of_ai_channel"]
+__all__ = ["SERVER", "ThreadChannels"]
 
 SERVER = Publisher(client_id="*", connection_id=SERVER_CONNECTION_ID)
 """The server itself, which publishes on behalf of its agents."""
 _NAMESPACE, _VERDICTS = "ai", "verdicts"
-
-
-def ai_channel(thread_id: str) -> str:
-    """Return the channel in which the answers of a thread are published."""
-    return f"{_NAMESPACE}:{quote(thread_id, safe='').replace('~', '%7E')}"
-
-
-def thread_of_ai_channel(channel: str) -> str | None:
-    """Return the id of the thread whose channel this is, or None."""
-    thread_id = unquote(channel.partition(":")[2])
-    return thread_id if thread_id and ai_channel(thread_id) == channel else None
 
 
 class ThreadChannels(Channels):

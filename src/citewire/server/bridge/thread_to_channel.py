@@ -14,8 +14,8 @@ from citewire.channels.fold import SERVER_CONNECTION_ID
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.projection_mark import ProjectionMark
 from citewire.channels.store import Cursor, Store
-from citewire.server.bridge.projection import Projection, ProjectionStep
 from citewire.server.bridge.thread_channels import SERVER
+from citewire.threadlog.projection import Projection, ProjectionStep
 
 __all__ = ["ThreadToChannel", "group_steps"]
 

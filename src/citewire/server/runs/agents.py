@@ -15,7 +15,7 @@ from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.transport import Timeouts
 from citewire.server.ops.settings import SettingError
 from citewire.server.runs.driver import Agent
-from citewire.server.runs.journal import StartedRun
+from citewire.threadlog.rows import StartedRun
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

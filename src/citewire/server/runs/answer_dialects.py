@@ -18,7 +18,7 @@ from citewire.dialects.common.marker_records import UniqueIds
 from citewire.errors import NotFound
 from citewire.markers import find_markers
 from citewire.model import Answer, Citation, Loss, Source, Span, Written
-from citewire.server.runs.history import ThreadAtCursor
+from citewire.threadlog.history import ThreadAtCursor
 
 __all__ = ["read_answer", "write_answer"]
 

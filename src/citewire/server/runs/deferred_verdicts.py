@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from citewire.channels.lease import Leases
 from citewire.server.runs.driver import RunDriver
-from citewire.server.runs.foreign_citations import ForeignCitation
 from citewire.server.runs.node_requests import NodeRequests
+from citewire.threadlog.foreign_citations import ForeignCitation
+from citewire.threadlog.names import deferred_lease
 
-__all__ = ["DeferredVerdicts", "deferred_lease"]
+__all__ = ["DeferredVerdicts"]
 
 # Seconds to wait for another node to give up the lease, and between two attempts.
 _PATIENCE, _SHORTLY = 5.0, 0.05
@@ -74,8 +75,3 @@ class DeferredVerdicts:
             if self._tasks.get(channel) is asyncio.current_task():
                 del self._tasks[channel]
             self._done(channel)
-
-
-def deferred_lease(channel: str) -> str:
-    """Return the name of the lease for deferred verdicts in a thread."""
-    return f"late:{channel.removeprefix('run:')}"

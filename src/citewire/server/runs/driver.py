@@ -32,13 +32,16 @@ from citewire.error_reports import report_error
 from citewire.errors import CitewireError
 from citewire.server.access.keys import Caller
 from citewire.server.jobs.after_commit_verifier import AfterCommitVerifier
-from citewire.server.runs.authority import IgnoredPart, OwnRecord, accept_input, input_for_agent
-from citewire.server.runs.foreign_citations import ForeignCitation
-from citewire.server.runs.history import ThreadHistory
-from citewire.server.runs.journal import TERMINAL, Outcome, RunJournal, StartedRun, thread_of
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.runs.live_run import END_MESSAGES, LiveRun, RunEnded
-from citewire.server.runs.reviews import find_new_reviews, make_review_entry
-from citewire.server.runs.unfinished_runs import UnfinishedRun
+from citewire.threadlog.authority import OwnRecord, accept_input, input_for_agent
+from citewire.threadlog.foreign_citations import ForeignCitation
+from citewire.threadlog.history import ThreadHistory
+from citewire.threadlog.journal import RunJournal
+from citewire.threadlog.names import thread_of
+from citewire.threadlog.reviews import find_new_reviews, make_review_entry
+from citewire.threadlog.rows import TERMINAL, IgnoredPart, Outcome, StartedRun
+from citewire.threadlog.unfinished_runs import UnfinishedRun
 from citewire.verification.document_set import CheckResult
 
 __all__ = ["Agent", "PreparedRun", "RunDriver", "RunObserver"]
@@ -127,7 +130,9 @@ class RunDriver:
             _log.warning("a client posted other %s than the log has", " and ".join(accepted.ignored))
         started = StartedRun(accepted.input, caller.key, caller.client_id, accepted.ignored)
         new = find_new_reviews(posted.state, key, reviews)
-        return PreparedRun(started, accepted.news, [make_review_entry(each, caller.actor) for each in new])
+        return PreparedRun(
+            started, accepted.news, [make_review_entry(each, caller.actor, now_iso()) for each in new]
+        )
 
     async def end_unfinished_run(self, channel: str, left: UnfinishedRun) -> None:
         """Write the end of a run whose node died, after the patches that close its open messages."""
@@ -241,7 +246,7 @@ class RunDriver:
             state=past.state,
             context=past.context,
         )
-        journal = self.journal(channel, kind="late", patience=self._patience)
+        journal = self.journal(channel, is_deferred=True, patience=self._patience)
         options = replace(self._citing.options, deadline=deadline)
         own, _ = await self._history.own_record(channel)
         stream = await self._stream(run_input, journal, options, _known(own))

@@ -17,17 +17,10 @@ from citewire.agui.shapes import filter_sendable
 from citewire.agui.sse import PING
 from citewire.channels.hub import Hub
 from citewire.channels.store import Cursor, Row, Store
-from citewire.codec import decode_as
 from citewire.errors import CitewireError
-from citewire.server.runs.journal import (
-    EndedRun,
-    Outcome,
-    RunJournal,
-    StartedRun,
-    encode_frame,
-    encode_frames,
-)
-from citewire.server.runs.unfinished_runs import read_rows_after
+from citewire.threadlog.journal import RunJournal, encode_frame, encode_frames
+from citewire.threadlog.rows import EndedRun, EventRow, Outcome, RowKind, StartedRun, decode_row
+from citewire.threadlog.unfinished_runs import read_rows_after
 
 __all__ = [
     "END_MESSAGES",
@@ -192,9 +185,9 @@ async def read_ended_run(store: Store, channel: str, after: Cursor) -> AsyncGene
     """Stream the frames of the ended run that starts after the cursor."""
     async with aclosing(read_rows_after(store, channel, after)) as rows:
         async for row in rows:
-            if row.kind == "event":
+            if row.kind == RowKind.EVENT:
                 yield encode_frame(row)
-            if row.kind == "over":
+            if row.kind == RowKind.END:
                 return
 
 
@@ -235,14 +228,19 @@ class _PostedInput:
         self._input: RunInput | None = None
 
     def frame(self, row: Row) -> bytes:
-        if row.kind == "input":
-            self._input = decode_as(row.data, StartedRun).input
-        if row.kind not in {"event", "late"}:
-            return b""
-        given, self._input = self._input, None
-        # A run that was cut short before it began has only its end, and nothing may follow that.
-        if given is None or ev.decode(row.data).type == "RUN_ERROR":
-            return encode_frame(row)
+        match decode_row(row):
+            case StartedRun(given):
+                self._input = given
+                return b""
+            case EventRow(event):
+                given, self._input = self._input, None
+                # A run that was cut short before it began has only its end, and nothing may follow that.
+                is_sent = given is not None and event.type != "RUN_ERROR"
+                return self._with_input(row, given) if given and is_sent else encode_frame(row)
+            case _:
+                return b""
+
+    def _with_input(self, row: Row, given: RunInput) -> bytes:
         # Only the last frame has an id: a client cut off in between receives all of them again.
         first = (
             b"data: %b\n\n" * 2 % (row.data, ev.encode(ev.MessagesSnapshot(filter_sendable(given.messages))))
@@ -280,6 +278,7 @@ async def _with_pings(
 def _end_of(live: LiveRun, rows: Sequence[Row]) -> int | None:
     """Return the number of rows up to the end of the run, or None if it is not among them."""
     for count, row in enumerate(rows, 1):
-        if row.kind == "over" and decode_as(row.data, EndedRun).run_id == live.run_id:
+        end = decode_row(row) if row.kind == RowKind.END else None
+        if isinstance(end, EndedRun) and end.run_id == live.run_id:
             return count
     return None

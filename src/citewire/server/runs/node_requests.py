@@ -18,40 +18,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Literal, TypeAlias
 from uuid import uuid4
 
-from msgspec import Struct
-
-from citewire import codec
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, CursorLost, Entry, Row, StoreError
-from citewire.codec import decode_as
+from citewire.channels.store import Cursor, CursorLost, Row, StoreError
 from citewire.errors import CitewireError
-from citewire.server.runs.journal import EndedRun
+from citewire.threadlog.rows import EndedRun, NodeRequest, RequestKind, RowKind, decode_row, encode_row
 
-__all__ = ["NodeRequest", "NodeRequests", "RequestKind", "read_request"]
+__all__ = ["NodeRequests"]
 
 _log = logging.getLogger("citewire.runs")
 # Seconds that a node has to reply.
 _ANSWER = 5.0
 # Seconds before a failed store is read again.
 _AGAIN = 1.0
-
-RequestKind: TypeAlias = Literal["stopped", "superseded", "abandoned", "watched", "cited", "left"]
-
-
-class NodeRequest(Struct, frozen=True, rename="camel"):
-    """A request, the run it concerns (if any), and the node that sent it."""
-
-    what: RequestKind
-    run_id: str | None
-    by: str
-
-
-def read_request(row: Row) -> NodeRequest:
-    """Decode a row of the kind `ask`."""
-    return decode_as(row.data, NodeRequest)
 
 
 class NodeRequests:
@@ -69,8 +49,8 @@ class NodeRequests:
 
     async def send(self, channel: str, what: RequestKind, run_id: str | None = None) -> Cursor:
         """Send a request. Returns its cursor, after which the reply will appear."""
-        data = codec.encode(NodeRequest(what, run_id, self._node))
-        (row,) = await self._hub.append(channel, [Entry(uuid4().hex, "ask", data)])
+        entry = encode_row(NodeRequest(what, run_id, self._node), uuid4().hex)
+        (row,) = await self._hub.append(channel, [entry])
         return row.cursor
 
     async def request_end(self, channel: str, what: RequestKind, run_id: str) -> bool:
@@ -134,6 +114,5 @@ class NodeRequests:
 
 
 def _said(row: Row) -> NodeRequest | EndedRun | None:
-    if row.kind == "ask":
-        return read_request(row)
-    return decode_as(row.data, EndedRun) if row.kind == "over" else None
+    said = decode_row(row) if row.kind in {RowKind.REQUEST, RowKind.END} else None
+    return said if isinstance(said, NodeRequest | EndedRun) else None

@@ -14,20 +14,16 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
-from citewire.agui import events as ev
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.middleware import CitationStream
 from citewire.channels.actor import SERVER, Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Leases, SingleProcessLeases
-from citewire.channels.store import Cursor, Entry, Row, StoreError
-from citewire.codec import decode_as
+from citewire.channels.store import Cursor, Row, StoreError
 from citewire.errors import CitewireError, Conflict, NotFound, ServerOverloaded
 from citewire.server.access.keys import Caller
-from citewire.server.runs.deferred_verdicts import DeferredVerdicts, deferred_lease
+from citewire.server.runs.deferred_verdicts import DeferredVerdicts
 from citewire.server.runs.driver import RunDriver, RunObserver
-from citewire.server.runs.foreign_citations import ForeignCitation
-from citewire.server.runs.journal import EndedRun, StartedRun, channel_of, input_id, thread_of
 from citewire.server.runs.live_run import (
     LiveRun,
     follow_run,
@@ -36,8 +32,19 @@ from citewire.server.runs.live_run import (
     read_logged_frames,
     watch_thread,
 )
-from citewire.server.runs.node_requests import NodeRequest, NodeRequests, RequestKind
-from citewire.server.runs.unfinished_runs import cursor_before, find_unfinished_run, has_unfinished_run
+from citewire.server.runs.node_requests import NodeRequests
+from citewire.threadlog.foreign_citations import ForeignCitation
+from citewire.threadlog.names import channel_of, deferred_lease, input_id, thread_of
+from citewire.threadlog.rows import (
+    EndedRun,
+    NodeRequest,
+    RequestKind,
+    RowKind,
+    StartedRun,
+    decode_row,
+    encode_row,
+)
+from citewire.threadlog.unfinished_runs import cursor_before, find_unfinished_run, has_unfinished_run
 
 __all__ = ["RunManager"]
 
@@ -138,7 +145,7 @@ class RunManager:
         await self._deferred.stop(channel)
         await self._deferred.acquire_lease(channel)
         begun = await self._driver.prepare_run(channel, posted, caller)
-        entries = [Entry(name, "input", ev.write_json(begun.started)), *begun.reviews]
+        entries = [encode_row(begun.started, name), *begun.reviews]
         row, *_ = await self._hub.append(channel, entries)
         return self._run(LiveRun(begun.started, channel, cursor_before(row), begun.news), row.cursor)
 
@@ -412,10 +419,11 @@ class RunManager:
 
     def _live_run_after(self, channel: str, rows: Sequence[Row]) -> LiveRun | None:
         """Return the current run of a thread, given the newest rows of its log."""
-        ends = (row for row in reversed(rows) if row.kind in {"input", "over"})
-        if self.is_shared and channel not in self._live and (row := next(ends, None)) and row.kind == "input":
-            self._track_run(channel, decode_as(row.data, StartedRun), cursor_before(row))
-            self._node_requests.listen(channel, row.cursor)
+        last = next((row for row in reversed(rows) if row.kind in {RowKind.INPUT, RowKind.END}), None)
+        started = decode_row(last) if last and self.is_shared and channel not in self._live else None
+        if last and isinstance(started, StartedRun):
+            self._track_run(channel, started, cursor_before(last))
+            self._node_requests.listen(channel, last.cursor)
         return self._live.get(channel) or self._remote.get(channel)
 
     def _track_run(self, channel: str, started: StartedRun, after: Cursor) -> LiveRun:

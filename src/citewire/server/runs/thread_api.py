@@ -21,11 +21,13 @@ from citewire.errors import NotFound
 from citewire.server.http.event_stream import EventStreamResponse
 from citewire.server.http.operations import ApiCall, EventStream, Operation
 from citewire.server.http.pagination import SealedCursors, list_visible
+from citewire.server.ops.timestamps import now_iso
 from citewire.server.runs.answer_dialects import write_answer
-from citewire.server.runs.history import ThreadAtCursor, ThreadHistory
-from citewire.server.runs.journal import channel_of, thread_of
-from citewire.server.runs.reviews import PostedReview, ReviewEvent, make_review_entry
 from citewire.server.runs.run_manager import RunManager
+from citewire.threadlog.history import ThreadAtCursor, ThreadHistory
+from citewire.threadlog.names import channel_of, thread_of
+from citewire.threadlog.reviews import PostedReview, ReviewEvent, make_review_entry
+from citewire.threadlog.rows import RowKind
 
 __all__ = ["ThreadApi"]
 
@@ -233,7 +235,7 @@ class ThreadApi:
             )
             return EventStreamResponse(self._fresh(name, joined), of_run=not query.follow)
         rows = await self._hub.store.read(channel, after, query.limit)
-        listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == "event"]
+        listed = [LoggedEvent(str(row.cursor), Raw(row.data)) for row in rows if row.kind == RowKind.EVENT]
         page = EventPage(listed, None if is_last_page(rows, query.limit) else str(rows[-1].cursor))
         return self._json(name, page)
 
@@ -250,7 +252,7 @@ class ThreadApi:
         channel = await self._known(call.path["thread"])
         look = ReviewEvent(review.event, review.at, dwell_ms=review.dwell_ms)
         posted = PostedReview(review.message_id, review.key, look)
-        await self._hub.append(channel, [make_review_entry(posted, call.caller.actor)])
+        await self._hub.append(channel, [make_review_entry(posted, call.caller.actor, now_iso())])
 
     async def delete(self, call: ApiCall) -> None:
         """Delete a thread."""

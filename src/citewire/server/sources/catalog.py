@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from citewire.audit.thread_fold import channel_of
 from citewire.channels.actor import Actor
 from citewire.channels.hub import Hub
 from citewire.channels.lease import Leases, SingleProcessLeases
@@ -51,6 +50,7 @@ from citewire.server.sources.stored_sources import (
 )
 from citewire.server.storage.blobs import NOT_KEPT, BlobDraft, Blobs
 from citewire.server.storage.follower import ChannelFollower
+from citewire.threadlog.names import run_channel
 from citewire.verification.engine import Engine
 from citewire.verification.lanes import CURRENT_ACCOUNT, SERVER_ACCOUNT
 from citewire.verification.reader_pool import run_in_thread
@@ -256,7 +256,7 @@ class Catalog:
         """Delete leftovers of a crash: bytes without a source, and those that only deleted threads cite."""
         if await self._leases.take(_SWEEP):
             for thread_id in self._holdings.threads:
-                if await self._hub.store.head(channel_of(thread_id)) is None:
+                if await self._hub.store.head(run_channel(thread_id)) is None:
                     await self.forget_thread(thread_id)
         async with self._changing:
             await self._delete(await self._unneeded())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,18 +22,16 @@ from citewire.agui.citations.shared_state import CITATIONS, INITIAL_DEEPCITATION
 from citewire.agui.events import AnyEvent, Json, RunInput
 from citewire.agui.shapes import filter_sendable
 from citewire.dialects.base import is_list, is_object
+from citewire.threadlog.rows import IgnoredPart
 
 __all__ = [
-    "AcceptedInput", "IgnoredPart", "OwnRecord", "accept_input", "input_for_agent", "keep_own_lists",
+    "AcceptedInput", "OwnRecord", "accept_input", "input_for_agent", "keep_own_lists",
     "withdraw_citations",
 ]  # fmt: skip
 
 _REVIEWS = "reviews"
 # Links to proofs are signed again each time they are sent.
 _LINK = re.compile(r"(/proofs/[^?\s]*)\?.*", re.DOTALL)
-
-IgnoredPart: TypeAlias = Literal["messages", "state"]
-"""The part of an input in which a client contradicted the log."""
 
 
 class OwnRecord(Struct, frozen=True):

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.citations.echoes import fingerprints
+from citewire.agui.citations.message_state import CitationSeen, ReviewGiven
 from citewire.agui.citations.posted_messages import (
     find_posted_ids,
     id_of,
@@ -26,20 +26,27 @@ from citewire.agui.citations.unfinished_messages import unfinished_message_patch
 from citewire.agui.events import Json
 from citewire.agui.thread.thread import Thread
 from citewire.channels.store import Cursor, Row, Store
-from citewire.codec import decode_as
 from citewire.dialects.base import is_object
 from citewire.errors import InputError
 from citewire.patch import PatchError, apply_patch
-from citewire.server.runs.authority import OwnRecord, accept_input, keep_own_lists, withdraw_citations
-from citewire.server.runs.journal import EndedRun, StartedRun
-from citewire.server.runs.reviews import ReviewsByCitation, add_reviews
+from citewire.threadlog.authority import OwnRecord, accept_input, keep_own_lists, withdraw_citations
+from citewire.threadlog.reviews import ReviewsByCitation, add_reviews
+from citewire.threadlog.rows import (
+    EndedRun,
+    EventRow,
+    PostedReviewRow,
+    StartedRun,
+    ThreadRow,
+    WithdrawnCitations,
+    decode_row,
+    is_verdict,
+)
 
 __all__ = ["ThreadAtCursor", "ThreadHistory"]
 
 _PAGE = 1000
 # Events that a thread retains while folding: only the result is needed.
 _KEPT = 256
-_VERDICT = b'{"type":"verdict"'
 
 
 class ThreadAtCursor(Struct, frozen=True):
@@ -76,24 +83,28 @@ class _Fold:
         self._withdrawn: set[str] = set()
 
     def take(self, row: Row) -> None:
-        match row.kind:
-            case "input":
-                self._begin(decode_as(row.data, StartedRun))
-            case "event":
-                self._apply(ev.decode(row.data))
-            case "late":
-                self._patch(ev.decode(row.data))
-            case "record" if not row.data.startswith(_VERDICT):
-                self._note(codec.decode_with_surrogates(row.data))
-            case "review":
-                review = codec.decode(row.data)
-                self._review(review["messageId"], review["key"], review["review"])
-            case "over":
-                decode_as(row.data, EndedRun)
+        if not is_verdict(row):  # verdicts are in the state
+            self._take(decode_row(row))
+        self.cursor = row.cursor  # set last, so that a row that cannot be read is not skipped the next time
+
+    def _take(self, row: ThreadRow) -> None:
+        match row:
+            case StartedRun():
+                self._begin(row)
+            case EventRow(event, is_deferred=False):
+                self._apply(event)
+            case EventRow(event):
+                self._patch(event)
+            case CitationSeen(annotation=str(annotation)):
+                self._foreign[annotation] = row.key
+            case WithdrawnCitations():
+                self._withdrawn |= {self._foreign[each] for each in row.annotations if each in self._foreign}
+            case PostedReviewRow() | ReviewGiven():  # the second was written by an earlier version
+                self._review(row.message_id, row.key, row.review)
+            case EndedRun():
                 self._end()
             case _:  # rows for the record only
                 pass
-        self.cursor = row.cursor  # set last, so that a row that cannot be read is not skipped the next time
 
     def own(self) -> OwnRecord:
         """Return what the server itself said."""
@@ -184,19 +195,6 @@ class _Fold:
             # A patch to a state that a later run replaced may no longer apply.
             with suppress(PatchError):
                 self.thread.set_state(apply_patch(self.state, event.delta))
-
-    def _note(self, record: Json) -> None:
-        match record["type"]:
-            case "citation" if annotation := record.get("annotation"):
-                self._foreign[annotation] = record["key"]
-            case "withdrawal":
-                self._withdrawn |= {
-                    self._foreign[each] for each in record["annotations"] if each in self._foreign
-                }
-            case "review":  # written by an earlier version
-                self._review(record["message_id"], record["key"], record["review"])
-            case _:
-                pass
 
     def _review(self, message_id: str, key: str, review: Json) -> None:
         known = self.reviews.setdefault((message_id, key), [])

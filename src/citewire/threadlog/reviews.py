@@ -11,13 +11,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import Meta, Struct
 
-from citewire import codec
 from citewire.agui.citations.shared_state import is_safe_key
 from citewire.agui.events import Json
 from citewire.channels.actor import Actor
 from citewire.channels.store import Entry
 from citewire.dialects.base import is_list, is_object
-from citewire.server.ops.timestamps import now_iso
+from citewire.threadlog.rows import PostedReviewRow, encode_row
 
 __all__ = [
     "PostedReview",
@@ -62,26 +61,20 @@ def find_new_reviews(state: Any, state_key: str, known: ReviewsByCitation) -> li
     return [*found]
 
 
-def make_review_entry(review: PostedReview, by: Actor) -> Entry:
+def make_review_entry(review: PostedReview, by: Actor, at: str) -> Entry:
     """Make the row of a review. Each call gives a new id, so an action that happened twice is recorded twice.
 
     `at` is the server's time; the client's time is stored as `claimedAt`.
     """
     look = {
         "event": review.look.event,
-        "at": now_iso(),
+        "at": at,
         "claimedAt": review.look.at and review.look.at.isoformat(),
         "dwellMs": review.look.dwell_ms,
     }
-    row = {
-        "messageId": review.message_id,
-        "key": review.key,
-        "review": {name: value for name, value in look.items() if value is not None},
-        "clientId": by.client_id,
-        "account": by.key,
-        "person": by.person,
-    }
-    return Entry(uuid4().hex, "review", codec.encode(row))
+    given = {name: value for name, value in look.items() if value is not None}
+    row = PostedReviewRow(review.message_id, review.key, given, by.client_id, by.key, by.person)
+    return encode_row(row, uuid4().hex)
 
 
 def add_reviews(state: Any, state_key: str, looks: ReviewsByCitation) -> Any:

@@ -7,13 +7,13 @@ folded again, continuing behind the last step that was published.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import UNSET, Struct
 
-from citewire import codec
 from citewire.agui import events as ev
 from citewire.agui.chunks import ChunkExpander, ProtocolError, subagent_of
+from citewire.agui.citations.message_state import CitationSeen, VerdictReached
 from citewire.agui.citations.posted_messages import find_posted_ids, id_of, is_posted, started_message_id
 from citewire.agui.citations.records import read_record
 from citewire.agui.events import Event, Json
@@ -21,9 +21,8 @@ from citewire.channels.annotation import AnnotationDraft
 from citewire.channels.message import Action, MessageDraft, MessageOperation
 from citewire.channels.projection_mark import ProjectionMark
 from citewire.channels.store import Row
-from citewire.codec import decode_as
 from citewire.dialects.base import is_object
-from citewire.server.bridge.answer_annotations import (
+from citewire.threadlog.answer_annotations import (
     CITEWIRE,
     make_citation_delete,
     make_citation_note,
@@ -31,14 +30,17 @@ from citewire.server.bridge.answer_annotations import (
     make_verdict_note,
     name_of,
 )
-from citewire.server.bridge.answer_text import AnswerText
-from citewire.server.runs.foreign_citations import ForeignCitation
-from citewire.server.runs.journal import StartedRun
+from citewire.threadlog.answer_text import AnswerText
+from citewire.threadlog.foreign_citations import ForeignCitation
+from citewire.threadlog.rows import EndedRun, EventRow, RowKind, StartedRun, WithdrawnCitations, decode_row
 
 __all__ = ["Projection", "ProjectionStep"]
 
 _RESPONSE = "response"
 _NAME_BYTES = 512
+_PROJECTED = frozenset({RowKind.INPUT, RowKind.EVENT, RowKind.RECORD, RowKind.END})
+
+CitationRecord: TypeAlias = CitationSeen | VerdictReached | WithdrawnCitations
 
 
 class ProjectionStep(Struct, frozen=True):
@@ -52,11 +54,9 @@ class ProjectionStep(Struct, frozen=True):
 class _Citation:
     """A citation of an answer. If another client made it, `annotation` is its serial and `by` the client."""
 
-    def __init__(self, record: Json) -> None:
-        self.key: str = record["key"]
-        self.cited: Json = record["citation"]
-        self.annotation: str | None = record.get("annotation")
-        self.by: str | None = record.get("by")
+    def __init__(self, seen: CitationSeen) -> None:
+        self.key, self.cited = seen.key, seen.citation
+        self.annotation, self.by = seen.annotation, seen.by
         self.is_told = self.annotation is not None
         self.verification: Json | None = None
         self.told: str | None = None
@@ -91,19 +91,21 @@ class Projection:
         # that have not started yet.
         self._earlier: set[str] = set()
         self._listed: frozenset[str] = frozenset()
-        self._early: dict[str, list[Json]] = {}
+        self._early: dict[str, list[CitationRecord]] = {}
         self._steps: list[tuple[str, MessageDraft | AnnotationDraft]] = []
 
     def apply_row(self, row: Row) -> list[ProjectionStep]:
         """Return the steps that publish a row in the channel."""
-        match row.kind:
-            case "event":
-                self._event(ev.decode(row.data))
-            case "input":
-                self._begin(decode_as(row.data, StartedRun))
-            case "record":
-                self._record(codec.decode_with_surrogates(row.data))
-            case "over":
+        if row.kind not in _PROJECTED:
+            return []
+        match decode_row(row):
+            case EventRow(event, is_deferred=False):
+                self._event(event)
+            case StartedRun() as started:
+                self._begin(started)
+            case CitationSeen() | VerdictReached() | WithdrawnCitations() as record:
+                self._record(record)
+            case EndedRun():
                 for answer in self._answers.values():
                     self._end(answer)
             case _:
@@ -292,21 +294,18 @@ class Projection:
 
     # --- citations and verdicts ---------------------------------------------------------------------------
 
-    def _record(self, record: Json) -> None:
-        answer = self._answers.get(record["message_id"])
+    def _record(self, record: CitationRecord) -> None:
+        answer = self._answers.get(record.message_id)
         if answer is None:
-            self._early.setdefault(record["message_id"], []).append(record)
+            self._early.setdefault(record.message_id, []).append(record)
             return
-        known = answer.citations.get(record.get("key", ""))
-        match record["type"]:
-            case "citation" if known is None:
-                made = _Citation(record)
-                answer.citations[made.key] = answer.untold[made.key] = made
-            case "verdict" if known is not None:
-                known.verification = record["verification"]
-                answer.untold[known.key] = known
-            case "withdrawal":
-                taken = {*record["annotations"]}
+        match record:
+            case CitationSeen(key=key) if key not in answer.citations:
+                answer.citations[key] = answer.untold[key] = _Citation(record)
+            case VerdictReached(key=key) if known := answer.citations.get(key):
+                known.verification = record.verification
+                answer.untold[key] = known
+            case WithdrawnCitations(annotations=taken):
                 self._drop(answer, [each for each in answer.citations.values() if each.annotation in taken])
             case _:
                 return

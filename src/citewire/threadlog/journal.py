@@ -1,123 +1,29 @@
-"""The log of a thread: the kinds of its rows, and the journal that writes a run into it.
-
-| kind | data |
-|---|---|
-| `input` | the accepted part of the input that a client posted to start a run, and the client |
-| `event` | an AG-UI event, as it was sent |
-| `late` | an event of ours after the run had ended: part of the state, but of no stream |
-| `record` | a citation that was seen, or a verdict on one |
-| `review` | what a user did with a citation |
-| `over` | the end of a run, after its last event |
-| `ask` | a request from one node to another: see `node_requests` |
-"""
+"""Write a run into the log of its thread, and logged events as frames of a stream."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Self, TypeAlias
-from urllib.parse import quote, unquote
+from typing import Self, TypeAlias
 from uuid import uuid4
 
-from msgspec import Struct, to_builtins
-
-from citewire import codec
 from citewire.agui import events as ev
-from citewire.agui.citations.message_state import AuditRecord, CitationSeen, ReviewGiven, VerdictReached
-from citewire.agui.events import AnyEvent, Event, MalformedEvent, RunInput, UnknownEvent
+from citewire.agui.citations.message_state import AuditRecord, VerdictReached
+from citewire.agui.events import AnyEvent, Event, MalformedEvent, UnknownEvent
 from citewire.channels.hub import Hub
 from citewire.channels.store import Entry, Row, StoreError
-from citewire.errors import CitewireError, InputError
-from citewire.server.runs.authority import IgnoredPart
+from citewire.errors import CitewireError
+from citewire.threadlog.rows import TERMINAL, EndedRun, EventRow, Outcome, RowKind, ThreadRow, encode_row
 
-__all__ = [
-    "EndedRun",
-    "RunJournal",
-    "StartedRun",
-    "TERMINAL",
-    "annotation_id",
-    "channel_of",
-    "encode_frame",
-    "encode_frames",
-    "input_id",
-    "proof_id",
-    "thread_of",
-]
+__all__ = ["RunJournal", "encode_frame", "encode_frames"]
 
-_PREFIX = "run:"
-_LONGEST_NAME = 512
 # Entries that may be queued while earlier ones are being written.
 _AHEAD = 256
 # Seconds before a failed write is retried: the first and the longest delay.
 _SOON, _LATER = 0.1, 1.0
-# The URL of a proof, inside the verdict that it proves.
-_PROOF = re.compile(rb'"proof":"[^"]*/proofs/[\w-]+\.([0-9a-f]{32})')
-_RECORDS: dict[type[AuditRecord], str] = {
-    CitationSeen: "citation",
-    ReviewGiven: "review",
-    VerdictReached: "verdict",
-}
-TERMINAL = ("RUN_FINISHED", "RUN_ERROR")
 _EVENTS = Event | UnknownEvent | MalformedEvent
 
 OnVerdicts: TypeAlias = Callable[[Sequence[VerdictReached]], Awaitable[None]]
-Outcome = Literal["finished", "failed", "stopped", "abandoned", "superseded", "interrupted", "timed_out"]
-
-
-class StartedRun(Struct, frozen=True, rename="camel"):
-    """A requested run and its caller.
-
-    `input` is the accepted input. `ignored` lists the parts where the client contradicted the log about the
-    server's own answers.
-    """
-
-    input: RunInput
-    key: str | None = None
-    client_id: str | None = None
-    ignored: tuple[IgnoredPart, ...] = ()
-
-
-class EndedRun(Struct, frozen=True, rename="camel"):
-    """The end of a run, with its outcome."""
-
-    run_id: str
-    outcome: Outcome
-
-
-def channel_of(thread_id: str) -> str:
-    """Return the channel that holds the log of a thread. Raises `InputError` for an invalid id."""
-    channel = _PREFIX + quote(thread_id, safe="", errors="strict") if _is_text(thread_id) else ""
-    if not len(_PREFIX) < len(channel) <= _LONGEST_NAME:
-        raise InputError("the id of a thread is text of 1 to about 500 bytes", "threadId")
-    return channel
-
-
-def _is_text(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def thread_of(channel: str) -> str:
-    """Return the id of the thread whose log is in this channel."""
-    return unquote(channel.removeprefix(_PREFIX))
-
-
-def input_id(run_id: str) -> str:
-    """Return the id of the row that starts a run. It makes starting a run idempotent."""
-    name = f"input:{run_id}"
-    if not run_id or not _is_text(run_id) or len(name.encode()) > _LONGEST_NAME or "\0" in run_id:
-        raise InputError("the id of a run is text of 1 to about 500 bytes", "runId")
-    return name
-
-
-def proof_id(name: str) -> str:
-    """Return the id of the row that holds the verdict with this proof."""
-    return f"proof:{name}"
-
-
-def annotation_id(serial: str) -> str:
-    """Return the id of the row with the citation from this annotation, so that it is added only once."""
-    return f"annotation:{serial}"
 
 
 class RunJournal:
@@ -126,8 +32,8 @@ class RunJournal:
     Entries that arrive during a write are queued and written together afterwards. A run therefore waits for
     the log only when the queue is full, and at the end of the block. `is_over` says whether a terminal event
     arrived, `is_ended` whether the end is being written. With `goes_on`, the run has started before and its
-    start event is skipped. `reached` is called with verdicts before they are stored, `kept` after each write.
-    Store errors are retried for `patience` seconds.
+    start event is skipped. With `is_deferred`, only state events are written. `reached` is called with
+    verdicts before they are stored, `kept` after each write. Store errors are retried for `patience` seconds.
     """
 
     def __init__(
@@ -138,11 +44,11 @@ class RunJournal:
         kept: Callable[[], None] = lambda: None,
         *,
         goes_on: bool = False,
-        kind: str = "event",
+        is_deferred: bool = False,
         patience: float = 0.0,
     ) -> None:
-        self._hub, self._channel, self._reached, self._kept, self._kind = hub, channel, reached, kept, kind
-        self._skips_start, self._patience = goes_on, patience
+        self._hub, self._channel, self._reached, self._kept = hub, channel, reached, kept
+        self._skips_start, self._is_deferred, self._patience = goes_on, is_deferred, patience
         # Two attempts at a run must write different row ids.
         self._attempt, self._count = uuid4().hex, 0
         self._waiting: list[Entry] = []
@@ -219,13 +125,13 @@ class RunJournal:
         self.is_ended = True
         told = () if self.is_over else [*map(self._entry, events)]
         entries = [entry for entry in told if entry is not None]
-        entries.append(self._numbered("over", codec.encode(EndedRun(run_id, outcome))))
+        entries.append(self._encode(EndedRun(run_id, outcome)))
         await self._append(entries)
         self._kept()
 
     def _entry(self, item: AnyEvent | AuditRecord) -> Entry | None:
         if not isinstance(item, _EVENTS):
-            return self._record(item)
+            return self._encode(item)
         if isinstance(item, ev.RunStarted):
             self.is_over = self.failed = False
             if self._skips_start:
@@ -233,22 +139,13 @@ class RunJournal:
                 return None
         elif item.type in TERMINAL:
             self.is_over, self.failed = True, item.type == "RUN_ERROR"
-        if self._kind == "late" and not isinstance(item, ev.StateDelta | ev.StateSnapshot):
+        if self._is_deferred and not isinstance(item, ev.StateDelta | ev.StateSnapshot):
             return None
-        return self._numbered(self._kind, ev.encode(item))
+        return self._encode(EventRow(item, self._is_deferred))
 
-    def _record(self, record: AuditRecord) -> Entry:
-        name = _RECORDS[type(record)]
-        data = ev.write_json({"type": name, **to_builtins(record)})
-        entry = self._numbered("record", data)
-        if isinstance(record, CitationSeen) and record.annotation:
-            return Entry(annotation_id(record.annotation), entry.kind, data)
-        proof = _PROOF.search(data) if name == "verdict" else None
-        return Entry(proof_id(proof[1].decode()), entry.kind, data) if proof else entry
-
-    def _numbered(self, kind: str, data: bytes) -> Entry:
+    def _encode(self, row: ThreadRow) -> Entry:
         self._count += 1
-        return Entry(f"{self._attempt}.{self._count}", kind, data)
+        return encode_row(row, f"{self._attempt}.{self._count}")
 
 
 def encode_frame(row: Row) -> bytes:
@@ -258,4 +155,4 @@ def encode_frame(row: Row) -> bytes:
 
 def encode_frames(rows: Sequence[Row]) -> bytes:
     """Encode the events among the rows as SSE frames."""
-    return b"".join(encode_frame(row) for row in rows if row.kind == "event")
+    return b"".join(encode_frame(row) for row in rows if row.kind == RowKind.EVENT)

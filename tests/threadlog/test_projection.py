@@ -14,7 +14,7 @@ from citewire.agui import events as ev
 from citewire.channels.annotation import AnnotationAction, AnnotationDraft
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.store import Row
-from citewire.server.bridge.projection import Projection, ProjectionStep
+from citewire.threadlog.projection import Projection, ProjectionStep
 from support.annotated_stream import FINISHED, STARTED, chunk, end, messages, say, start
 
 Json = dict[str, Any]
@@ -91,7 +91,7 @@ class Log:
     def judge(self, name: str, key: str, status: str) -> None:
         if key in self.cited.get(name, {}):
             self.cited[name][key] = status
-            self.record("verdict", name, key=key, verification={"citewire": {"status": status}})
+            self.record("verdict", name, key=key, quote="", verification={"citewire": {"status": status}})
 
 
 Happening = tuple[Any, ...]

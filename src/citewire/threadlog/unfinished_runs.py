@@ -16,10 +16,16 @@ from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
 from citewire.agui.shapes import filter_sendable
 from citewire.channels.store import Cursor, Row, Store
-from citewire.codec import decode_as
 from citewire.dialects.base import is_object
-from citewire.server.runs.journal import TERMINAL, StartedRun
-from citewire.server.runs.node_requests import read_request
+from citewire.threadlog.rows import (
+    TERMINAL,
+    NodeRequest,
+    RowKind,
+    StartedRun,
+    ThreadRow,
+    decode_event,
+    decode_row,
+)
 
 __all__ = ["UnfinishedRun", "cursor_before", "find_unfinished_run", "has_unfinished_run", "read_rows_after"]
 
@@ -57,24 +63,28 @@ class UnfinishedRun(Struct, frozen=True):
 
 async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | None:
     """Return the thread's run without an end, or None if every run has ended."""
-    rows = await _since(store, channel, {"input", "over"})
-    if not rows or rows[0].kind == "over":
+    rows = await _since(store, channel, {RowKind.INPUT, RowKind.END})
+    started = decode_row(rows[0]) if rows else None
+    if not isinstance(started, StartedRun):
         return None
-    started: StartedRun = decode_as(rows[0].data, StartedRun)
-    asks = [read_request(row) for row in rows if row.kind == "ask"]
+    requests = [decode_row(row) for row in rows if row.kind == RowKind.REQUEST]
     return UnfinishedRun(
         started,
         cursor_before(rows[0]),
         rows[-1].cursor,
-        [ev.decode(row.data) for row in rows if row.kind == "event"],
-        any(ask.what == "stopped" and ask.run_id == started.input.run_id for ask in asks),
+        [event for row in rows if (event := decode_event(row))],
+        any(_is_stop(each, started.input.run_id) for each in requests),
     )
+
+
+def _is_stop(request: ThreadRow, run_id: str) -> bool:
+    return isinstance(request, NodeRequest) and request.what == "stopped" and request.run_id == run_id
 
 
 async def has_unfinished_run(store: Store, channel: str) -> bool:
     """Return whether a run of the thread has no end, without reading all of its events."""
-    rows = await _since(store, channel, {"input", "event", "over"})
-    return bool(rows) and rows[0].kind != "over"
+    rows = await _since(store, channel, {RowKind.INPUT, RowKind.EVENT, RowKind.END})
+    return bool(rows) and rows[0].kind != RowKind.END
 
 
 async def read_rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:

@@ -34,7 +34,13 @@ from citewire.channels.message import (
 )
 from citewire.channels.rules import DEFAULT_RULES, Rule, Rules
 from citewire.channels.sqlite import SqliteStore
-from citewire.channels.store import ChannelStore, CommittedChange, CursorLost, Decide, StoreError
+from citewire.channels.store import (
+    ChannelStore,
+    CommittedChange,
+    CursorLost,
+    Decide,
+    StoreError,
+)
 from citewire.channels.summary import METHODS
 
 _T = TypeVar("_T")

@@ -33,10 +33,8 @@ from citewire.channels.store import (
     StoreBusy,
     StoreError,
     StoreInUse,
-    find_broken_link,
-    new_head,
-    next_row,
 )
+from citewire.channels.store_rules import find_broken_link, new_head, next_row
 from citewire.errors import InputError
 from citewire.testing import StoreContract, check_erased, check_log, entries, everything
 from support.clock import hurried, on_clock

@@ -1,5 +1,6 @@
 """Rules of the house that no linter knows: what the package, its README and its papers promise."""
 
+import ast
 import json
 import os
 import re
@@ -147,3 +148,24 @@ def test_no_file_names_a_path_of_this_machine() -> None:
     files = [ROOT / name for name in listed.stdout.split("\0") if name]
     assert files
     assert [str(file) for file in files if file.is_file() and needle.search(file.read_bytes())] == []
+
+
+# Protocols that describe objects of another library instead of a port of ours.
+_FOREIGN = {"XmlElement"}
+
+
+def test_a_port_has_at_most_six_methods() -> None:
+    """A larger one is several ports: a caller names the one that it needs."""
+    trees = (ast.parse(path.read_text("utf-8")) for path in (ROOT / "src").rglob("*.py"))
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    ports = [
+        node
+        for node in classes
+        if any(ast.unparse(base).partition("[")[0] == "Protocol" for base in node.bases)
+    ]
+    methods = {
+        port.name: sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in port.body)
+        for port in ports
+    }
+    assert methods
+    assert {name for name, count in methods.items() if count > 6} <= _FOREIGN

@@ -42,7 +42,8 @@ from citewire.channels.memory import MemoryStore
 from citewire.channels.postgres import PostgresStore
 from citewire.channels.sqlite import SqliteStore
 from citewire.channels.sqlite_log import SqliteLog
-from citewire.channels.store import Change, Entry, Log, SlotValues, now_ms
+from citewire.channels.store import Change, Entry, Log, SlotValues
+from citewire.channels.store_rules import now_ms
 from citewire.errors import InputError, ShapeError
 from citewire.server.access.capability import Capability
 from citewire.server.access.sessions import PAGE_CAPABILITIES, PageName

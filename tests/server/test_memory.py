@@ -11,7 +11,8 @@ from msgspec import json
 
 from citewire.channels.postgres_batch import CachedChannel, ChannelCache
 from citewire.channels.sqlite_slots import BYTES_KEPT, OVERHEAD, WriterSlots
-from citewire.channels.store import Row, new_head
+from citewire.channels.store import Row
+from citewire.channels.store_rules import new_head
 from citewire.server.sources.stored_sources import CitedBytes, ForgottenThread, StoredSources
 
 TABLE = "CREATE TABLE slot (channel INTEGER, key TEXT, value BLOB, PRIMARY KEY (channel, key))"

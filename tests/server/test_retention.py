@@ -22,7 +22,8 @@ from citewire.channels.memory import MemoryStore
 from citewire.channels.message import MessageDraft, Publisher
 from citewire.channels.rules import Rule, Rules
 from citewire.channels.sqlite import SqliteStore
-from citewire.channels.store import ChannelStore, CursorLost, StoreError, find_broken_link
+from citewire.channels.store import ChannelStore, CursorLost, StoreError
+from citewire.channels.store_rules import find_broken_link
 from citewire.server.ably.codec import FrameAction
 from citewire.server.runs.retention import Retention
 from citewire.threadlog.names import channel_of

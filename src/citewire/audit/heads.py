@@ -37,8 +37,8 @@ from citewire.channels.store import (
     Log,
     SlotValues,
     StoreError,
-    now_ms,
 )
+from citewire.channels.store_rules import now_ms
 from citewire.errors import ShapeError
 
 __all__ = ["HeadSuperseded", "HeadWriter"]

@@ -42,7 +42,8 @@ from citewire.channels.hub import Hub
 from citewire.channels.message import Action, Message, MessageDraft, Publisher
 from citewire.channels.projection_mark import MARK_SLOT, ProjectionMark, decide_with_mark
 from citewire.channels.rules import DEFAULT_RULES, Rules
-from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row, check_name, head_at
+from citewire.channels.store import ChannelStore, Cursor, Decide, Head, Row
+from citewire.channels.store_rules import check_name, head_at
 from citewire.channels.summary import HiddenClient, summarize_client
 from citewire.channels.transitions import make_annotate_transition, make_publish_transition, normalize_serial
 from citewire.errors import InputError

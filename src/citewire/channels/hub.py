@@ -14,7 +14,16 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakValueDictionary
 
 from citewire.channels.actor import SERVER, Actor
-from citewire.channels.store import CommittedChange, Cursor, Entry, Head, Row, Store, StoreError, is_last_page
+from citewire.channels.store import (
+    CommittedChange,
+    Cursor,
+    Entry,
+    Head,
+    Row,
+    Store,
+    StoreError,
+)
+from citewire.channels.store_rules import is_last_page
 from citewire.errors import CitewireError
 from citewire.wakeup import Wakeup
 

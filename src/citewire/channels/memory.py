@@ -21,6 +21,8 @@ from citewire.channels.store import (
     Slot,
     SlotValues,
     StoreError,
+)
+from citewire.channels.store_rules import (
     check_change,
     check_cursor,
     check_entries,

@@ -33,6 +33,8 @@ from citewire.channels.store import (
     Entry,
     Row,
     StoreError,
+)
+from citewire.channels.store_rules import (
     check_entries,
     check_keys,
     check_name,

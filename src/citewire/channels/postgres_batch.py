@@ -13,18 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from citewire import codec
-from citewire.channels.store import (
-    CommittedChange,
-    Decide,
-    Entry,
-    Head,
-    Row,
-    SlotValues,
-    check_change,
-    new_head,
-    next_position,
-    next_row,
-)
+from citewire.channels.store import CommittedChange, Decide, Entry, Head, Row, SlotValues
+from citewire.channels.store_rules import check_change, new_head, next_position, next_row
 from citewire.errors import InputError
 
 __all__ = ["Batch", "CachedChannel", "ChannelCache", "encode_notifications"]

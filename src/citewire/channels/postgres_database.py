@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from citewire.channels.store import StoreError, load_migrations
+from citewire.channels.store import StoreError
+from citewire.channels.store_rules import load_migrations
 
 if TYPE_CHECKING:
     import asyncpg

@@ -25,6 +25,8 @@ from citewire.channels.store import (
     Slot,
     SlotValues,
     StoreError,
+)
+from citewire.channels.store_rules import (
     check_cursor,
     check_keys,
     check_name,

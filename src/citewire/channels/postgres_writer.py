@@ -29,7 +29,8 @@ from citewire.channels.postgres_database import (
     translate_errors,
 )
 from citewire.channels.serial import series_of
-from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError, load_migrations
+from citewire.channels.store import BATCH_BYTES, Head, Row, StoreError
+from citewire.channels.store_rules import load_migrations
 from citewire.channels.write_quota import WriteQuota
 from citewire.errors import InputError
 

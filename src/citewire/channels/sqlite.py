@@ -40,18 +40,20 @@ from citewire.channels.store import (
     SlotValues,
     StoreError,
     StoreInUse,
+    content_hash,
+    first_hash,
+    row_hash,
+)
+from citewire.channels.store_rules import (
     check_change,
     check_entries,
     check_keys,
     check_name,
     check_span,
-    content_hash,
-    first_hash,
     new_head,
     next_position,
     next_row,
     now_ms,
-    row_hash,
     take_page,
 )
 from citewire.channels.write_quota import WriteQuota

@@ -28,6 +28,8 @@ from citewire.channels.store import (
     Row,
     Slot,
     StoreError,
+)
+from citewire.channels.store_rules import (
     check_cursor,
     check_name,
     check_prefix,

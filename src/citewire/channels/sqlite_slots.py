@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import starmap
 
 from citewire.channels.sqlite_inserts import Inserts
-from citewire.channels.store import Slot, SlotValues, take_slot_page
+from citewire.channels.store import Slot, SlotValues
+from citewire.channels.store_rules import take_slot_page
 
 # Memory for cached slots: thousands of messages that are being annotated or appended to. The least recently
 # used slots are dropped first.

@@ -25,8 +25,8 @@ from citewire.channels.store import (
     Slot,
     SlotValues,
     StoreError,
-    head_at,
 )
+from citewire.channels.store_rules import head_at
 from citewire.errors import InputError
 from citewire.testing.store import (
     ENTRY,

@@ -29,11 +29,9 @@ from citewire.channels.store import (
     Row,
     Store,
     StoreError,
-    find_broken_link,
     first_hash,
-    head_at,
-    is_last_page,
 )
+from citewire.channels.store_rules import find_broken_link, head_at, is_last_page
 from citewire.errors import InputError
 
 __all__ = ["StoreContract", "Suite", "check_log", "entries", "everything"]

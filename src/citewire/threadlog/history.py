@@ -25,7 +25,7 @@ from citewire.agui.citations.shared_state import CITATIONS
 from citewire.agui.citations.unfinished_messages import unfinished_message_patches
 from citewire.agui.events import Json
 from citewire.agui.thread.thread import Thread
-from citewire.channels.store import Cursor, Row, Store
+from citewire.channels.store import Cursor, Row, RowReader
 from citewire.dialects.base import is_object
 from citewire.errors import InputError
 from citewire.patch import PatchError, apply_patch
@@ -212,7 +212,7 @@ class _Fold:
 class ThreadHistory:
     """The threads of a store. The `most` recently used ones stay folded in memory and are only continued."""
 
-    def __init__(self, store: Store, state_key: str, most: int = 64) -> None:
+    def __init__(self, store: RowReader, state_key: str, most: int = 64) -> None:
         self._store, self._key, self._most = store, state_key, most
         self._folds: OrderedDict[str, _Fold] = OrderedDict()
 

@@ -15,7 +15,7 @@ from citewire.agui.citations.shared_state import CITATIONS, INITIAL_DEEPCITATION
 from citewire.agui.events import AnyEvent, RunInput
 from citewire.agui.protocol import ProtocolEnforcer, ProtocolError
 from citewire.agui.shapes import filter_sendable
-from citewire.channels.store import Cursor, Row, Store
+from citewire.channels.store import Cursor, Row, RowReader
 from citewire.dialects.base import is_object
 from citewire.threadlog.rows import (
     TERMINAL,
@@ -61,7 +61,7 @@ class UnfinishedRun(Struct, frozen=True):
         return _reset_events(self.restarted().input, self.sent, state_key) if self.sent else None
 
 
-async def find_unfinished_run(store: Store, channel: str) -> UnfinishedRun | None:
+async def find_unfinished_run(store: RowReader, channel: str) -> UnfinishedRun | None:
     """Return the thread's run without an end, or None if every run has ended."""
     rows = await _since(store, channel, {RowKind.INPUT, RowKind.END})
     started = decode_row(rows[0]) if rows else None
@@ -81,13 +81,13 @@ def _is_stop(request: ThreadRow, run_id: str) -> bool:
     return isinstance(request, NodeRequest) and request.what == "stopped" and request.run_id == run_id
 
 
-async def has_unfinished_run(store: Store, channel: str) -> bool:
+async def has_unfinished_run(store: RowReader, channel: str) -> bool:
     """Return whether a run of the thread has no end, without reading all of its events."""
     rows = await _since(store, channel, {RowKind.INPUT, RowKind.EVENT, RowKind.END})
     return bool(rows) and rows[0].kind != RowKind.END
 
 
-async def read_rows_after(store: Store, channel: str, after: Cursor) -> AsyncGenerator[Row]:
+async def read_rows_after(store: RowReader, channel: str, after: Cursor) -> AsyncGenerator[Row]:
     """Yield all rows after the cursor that exist now."""
     while rows := await store.read(channel, after, _PAGE):
         for row in rows:
@@ -100,7 +100,7 @@ def cursor_before(row: Row) -> Cursor:
     return Cursor(row.epoch, row.n - 1)
 
 
-async def _since(store: Store, channel: str, kinds: set[str]) -> list[Row]:
+async def _since(store: RowReader, channel: str, kinds: set[str]) -> list[Row]:
     """Return the last row of these kinds and all rows after it."""
     head = await store.head(channel)
     if head is None:

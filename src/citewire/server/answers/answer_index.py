@@ -18,7 +18,7 @@ from citewire.audit.thread_fold import date_of
 from citewire.channels.channels import Channels, HistoryQuery
 from citewire.channels.fold import SERVER_CONNECTION_ID, VERDICT_TYPE
 from citewire.channels.message import Action, Message
-from citewire.channels.store import PAGE_ROWS, Cursor, Head, Store
+from citewire.channels.store import PAGE_ROWS, Cursor, Head, RowReader
 from citewire.errors import InputError
 from citewire.threadlog.answer_annotations import CITATIONS
 from citewire.threadlog.names import thread_of_ai_channel
@@ -85,7 +85,7 @@ class IndexPosition(NamedTuple):
 class AnswerIndex:
     """The answers in `channels`, by thread."""
 
-    def __init__(self, store: Store, channels: Channels) -> None:
+    def __init__(self, store: RowReader, channels: Channels) -> None:
         self._store, self._channels = store, channels
         self._kept: OrderedDict[str, tuple[Cursor, list[AnswerSummary]]] = OrderedDict()
         self._count = 0

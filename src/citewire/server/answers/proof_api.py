@@ -19,7 +19,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from citewire import codec
-from citewire.channels.store import Store
+from citewire.channels.store import RowReader
 from citewire.documents.draw import QUOTE_MARGIN, Crop, ImageFormat
 from citewire.errors import CitewireError, InputError, NotFound
 from citewire.server.answers.proof_links import ProofLinks
@@ -63,7 +63,7 @@ class ProofApi:
     def __init__(
         self,
         links: ProofLinks,
-        store: Store,
+        store: RowReader,
         shelves: VersionFinder,
         clock: Callable[[], float] = time.time,
     ) -> None:

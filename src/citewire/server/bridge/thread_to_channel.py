@@ -13,7 +13,7 @@ from citewire.channels.errors import ChannelError
 from citewire.channels.fold import SERVER_CONNECTION_ID
 from citewire.channels.message import Action, MessageDraft
 from citewire.channels.projection_mark import ProjectionMark
-from citewire.channels.store import Cursor, Store
+from citewire.channels.store import Cursor, RowReader
 from citewire.server.bridge.thread_channels import SERVER
 from citewire.threadlog.projection import Projection, ProjectionStep
 
@@ -37,7 +37,7 @@ class ThreadToChannel:
 
     def __init__(
         self,
-        store: Store,
+        store: RowReader,
         channel: str,
         channels: Channels,
         ai: str,

@@ -16,7 +16,7 @@ from citewire.agui.middleware import CitationStream
 from citewire.agui.shapes import filter_sendable
 from citewire.agui.sse import PING
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Row, Store
+from citewire.channels.store import Cursor, Row, RowReader
 from citewire.errors import CitewireError
 from citewire.threadlog.journal import RunJournal, encode_frame, encode_frames
 from citewire.threadlog.rows import EndedRun, EventRow, Outcome, RowKind, StartedRun, decode_row
@@ -174,14 +174,14 @@ async def follow_run(live: LiveRun, hub: Hub, after: Cursor | None) -> AsyncGene
             yield b"data: %b\n\n" % ev.encode(error)
 
 
-async def read_logged_frames(store: Store, channel: str, after: Cursor | None) -> AsyncGenerator[bytes]:
+async def read_logged_frames(store: RowReader, channel: str, after: Cursor | None) -> AsyncGenerator[bytes]:
     """Stream the frames of all logged events after the cursor."""
     while rows := await store.read(channel, after, _PAGE):
         yield encode_frames(rows)
         after = rows[-1].cursor
 
 
-async def read_ended_run(store: Store, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
+async def read_ended_run(store: RowReader, channel: str, after: Cursor) -> AsyncGenerator[bytes]:
     """Stream the frames of the ended run that starts after the cursor."""
     async with aclosing(read_rows_after(store, channel, after)) as rows:
         async for row in rows:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from citewire.channels.channels import PAGE_ITEMS, Channels
 from citewire.channels.lease import Leases, SingleProcessLeases
-from citewire.channels.store import Store
+from citewire.channels.store import RowReader
 from citewire.errors import CitewireError
 from citewire.server.ops.periodic import repeat
 from citewire.server.runs.run_manager import RunManager
@@ -26,7 +26,7 @@ class Retention:
 
     def __init__(
         self,
-        store: Store,
+        store: RowReader,
         channels: Channels,
         runs: RunManager,
         threads: int | None = None,

@@ -16,7 +16,8 @@ from citewire.agui.inputs import check_input
 from citewire.agui.shapes import filter_sendable
 from citewire.audit.thread_fold import date_of
 from citewire.channels.hub import Hub
-from citewire.channels.store import Cursor, Head, is_last_page
+from citewire.channels.store import Cursor, Head
+from citewire.channels.store_rules import is_last_page
 from citewire.errors import NotFound
 from citewire.server.http.event_stream import EventStreamResponse
 from citewire.server.http.operations import ApiCall, EventStream, Operation

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from citewire.channels.lease import Leases
-from citewire.channels.store import ChannelStore, Log, StoreError, StoreInUse, load_migrations
+from citewire.channels.store import ChannelStore, Log, StoreError, StoreInUse
+from citewire.channels.store_rules import load_migrations
 from citewire.server.ops.settings import SettingError, Settings
 from citewire.server.storage.blobs import Blobs
 from citewire.server.storage.vault import FileVault, Vault
